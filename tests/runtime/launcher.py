@@ -1,38 +1,27 @@
-"""Starts real ranks by mpirun or torchrun, and makes sure that none is left behind."""
+"""Starts real ranks by mpirun or torchrun, and makes sure that none is left behind.
+
+What tests no launch is done by ranks that wait (`ranks.Pool`), or in this process (`alone`).
+"""
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
+from importlib import import_module
 from unittest.mock import patch
 
 import pytest
-
-from plancc_cli.run import main
-
-BIN = Path(sys.executable).parent
-MPIRUN = shutil.which("mpirun", path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}")
-
-ENVIRONMENT = {
-    **{k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE_"))},
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMP_NUM_THREADS": "1",
-}
+from ranks import ENVIRONMENT, MPIRUN, PROGRAMS
 
 
 def run(
     ranks: int | None,
     *arguments: object,
-    timeout: float = 120,
+    timeout: float = 200,
     launcher: str = "mpirun",
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
@@ -59,7 +48,7 @@ def run(
         # the launchers end their ranks on SIGTERM; SIGKILL alone would leave them running
         process.terminate()
         try:
-            process.communicate(timeout=10)
+            process.communicate(timeout=30)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -71,51 +60,32 @@ def plancc_run(ranks: int | None, *arguments: object, **kw) -> subprocess.Comple
     return run(ranks, "-m", "plancc_cli.run", *arguments, **kw)
 
 
-def alone(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """`plancc-run` on one rank in this process, which saves the start of another."""
-    argv = ["plancc-run", *map(str, arguments)]
-    out, err = io.StringIO(), io.StringIO()
+def alone(
+    *arguments: object, program: str = "plancc-run", encoding: str = "utf-8"
+) -> subprocess.CompletedProcess[str]:
+    """A program on one rank, or on threads, in this process, which saves the start of another."""
+    argv = [program, *map(str, arguments)]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
     handler = signal.getsignal(signal.SIGTERM)
     code: object = 0
     try:
-        with patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
-            main()
+        with (
+            patch.object(sys, "argv", argv),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch.object(os, "_exit", sys.exit),  # the end of a job on threads
+        ):
+            import_module(PROGRAMS[program]).main()
     except SystemExit as stop:
         code = stop.code or 0
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert isinstance(code, int), f"exit code {code!r}"
-    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
-
-
-def one_after_another(
-    commands: Sequence[Sequence[Sequence[object]]], folder: Path
-) -> list[subprocess.CompletedProcess[str]]:
-    """`plancc-run` several times on the same ranks, whose start costs more than most commands.
-
-    Parameters
-    ----------
-    commands : list of commands, each a list of arguments for every rank
-        None may end a job before its other ranks have ended it too.
-    folder : Path
-        For what the ranks print.
-    """
-    ranks = len(commands[0])
-    words = [[list(map(str, arguments)) for arguments in command] for command in commands]
-    (folder / "commands.json").write_text(json.dumps(words))
-    done = run(ranks, Path(__file__).with_name("commands_main.py"), folder)
-    assert done.returncode == 0, done.stderr
-    results = []
-    for k, command in enumerate(words):
-        out, err, codes = (
-            [(folder / f"{k}.{rank}.{end}").read_text() for rank in range(ranks)]
-            for end in ("out", "err", "code")
-        )
-        assert len(set(codes)) == 1, codes  # all ranks end with the same one
-        results.append(
-            subprocess.CompletedProcess(command[0], int(codes[0]), "".join(out), "".join(err))
-        )
-    return results
+    said = []
+    for stream in (out, err):
+        stream.flush()
+        said.append(stream.buffer.getvalue().decode(encoding))
+    return subprocess.CompletedProcess(argv, code, *said)
 
 
 def sentences(result: subprocess.CompletedProcess[str]) -> list[str]:

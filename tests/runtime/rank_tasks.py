@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import runpy
+import sys
+from contextlib import redirect_stdout
+from unittest.mock import patch
+
 import numpy as np
 import torch
 
@@ -92,6 +98,14 @@ def looped(transport, header, parts, options, epochs):
         "features": len(data.features),
         "rows": [graph.num_outputs for graph in execution.view(0).graphs],
     }
+
+
+def script(transport, path, *words):
+    """What a script prints; it opens a transport of its own."""
+    output = io.StringIO()
+    with patch.object(sys, "argv", [str(path), *map(str, words)]), redirect_stdout(output):
+        runpy.run_path(str(path), run_name="__main__")
+    return output.getvalue()
 
 
 def live(transport, header, parts, layers):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from launcher import run
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
@@ -39,7 +38,7 @@ def test_what_is_measured_is_a_machine(ranks, tmp_path):
     def work(transport):
         return calibrate(transport, TINY, threads=1)
 
-    found = [work(SingleTransport())] if ranks == 1 else run_ranks(ranks, work, timeout=60)
+    found = [work(SingleTransport())] if ranks == 1 else run_ranks(ranks, work, timeout=180)
     texts = {machine_file(each) for each in found}
     assert len(texts) == 1  # the same on all ranks
     path = tmp_path / "machine.toml"
@@ -177,9 +176,9 @@ def test_bad_input(options, code, words, tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-def test_ranks_of_a_launcher_are_not_counted_again(tmp_path):
+def test_ranks_of_a_launcher_are_not_counted_again(tmp_path, ranks):
     path = tmp_path / "machine.toml"
-    result = run(2, "-m", "plancc_cli.main", "calibrate", "--ranks", 2, "-o", path, timeout=60)
+    result = ranks.run(2, "calibrate", "--ranks", 2, "-o", path, program="plancc")
     assert result.returncode == 2
     assert "--ranks 2: the launcher has started 2 ranks already" in result.stderr
     assert "Traceback" not in result.stderr

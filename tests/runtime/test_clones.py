@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+import rank_tasks
 import reference
 import torch
-from launcher import run
+from cases import pairs
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanccError
@@ -27,7 +26,6 @@ from plancc_runtime.results import TrainResult
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
-MAIN = Path(__file__).with_name("clones_main.py")
 N, FEATURES, CLASSES, LR = 40, 5, 3, 0.3
 COMMON = {
     "hidden": 4,
@@ -115,7 +113,7 @@ def trained(this: Case, epochs: int, **options) -> TrainResult:
     return run_ranks(
         this.num_parts,
         lambda transport: train((plan.header, plan.part(transport.rank)), chosen, transport),
-        timeout=60,
+        timeout=180,
     )[0]
 
 
@@ -234,15 +232,15 @@ def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **
     assert len(set(losses)) == epochs
 
 
-@pytest.mark.parametrize("passes", [(), ("order", "constant")])
-@pytest.mark.parametrize(("name", "layers", "self_loops"), CASES)
-def test_none_is_the_simulation_of_copies_that_ignore_each_other(name, layers, self_loops, passes):
+@pairs(passes=[(), ("order", "constant")], chosen=CASES)
+def test_none_is_the_simulation_of_copies_that_ignore_each_other(passes, chosen):
+    name, layers, self_loops = chosen
     check(case(4, self_loops), name, layers, 3, None, passes=passes)
 
 
-@pytest.mark.parametrize("passes", [(), ("order", "constant")])
-@pytest.mark.parametrize(("name", "layers", "self_loops"), CASES)
-def test_delayed_is_the_simulation_of_late_sums(name, layers, self_loops, passes):
+@pairs(passes=[(), ("order", "constant")], chosen=CASES)
+def test_delayed_is_the_simulation_of_late_sums(passes, chosen):
+    name, layers, self_loops = chosen
     check(case(3, self_loops), name, layers, 7, 2, passes=passes)
 
 
@@ -353,7 +351,7 @@ def test_what_a_plan_does_not_have():
             run_ranks(
                 2,
                 lambda t, fold=fold: train((header, parts[t.rank]), TrainOptions(fold=fold), t),
-                timeout=60,
+                timeout=180,
             )
     with pytest.raises(InputError, match=r"^`model` gat: needs a plan of layout row"):
         trained(case(2), 1, fold="none", model="gat")
@@ -401,27 +399,25 @@ def test_rounds_under_way_are_finished_at_the_end(ending, options, passes):
 
     if ending == "the loss of epoch":
         with pytest.raises(PlanccError, match=ending):
-            run_ranks(3, work, timeout=60)
+            run_ranks(3, work, timeout=180)
     else:
-        [result, *_] = run_ranks(3, work, timeout=60)
+        [result, *_] = run_ranks(3, work, timeout=180)
         assert (len(result.epochs) < 8) == (ending == "early")
     assert min(most) > 2
     assert under_way == [0, 0, 0]
 
 
 @pytest.mark.mpi
-def test_messages_of_mpi_may_be_late(tmp_path):
+def test_messages_of_mpi_may_be_late(ranks):
     """Several rounds of one pair of ranks are under way, evaluations between them."""
     this, epochs = case(2), 9
     options = {**COMMON, "layers": 3, "epochs": epochs, "fold": "delayed", "delay": 2}
     options["eval_every"] = 2
     plan = this.plan()
-    tasks = {"header": plan.header, "parts": [plan.part(m) for m in range(2)], "options": options}
-    (tmp_path / "tasks.pkl").write_bytes(pickle.dumps(tasks))
-    result = run(2, MAIN, tmp_path / "tasks.pkl", tmp_path / "answers.pkl")
-    assert result.returncode == 0, result.stderr
-    losses, weights = pickle.loads((tmp_path / "answers.pkl").read_bytes())
+    both = plan.header, [plan.part(m) for m in range(2)]
+    result, _ = ranks.call(2, rank_tasks.trained, both, options)[0]
+    losses = [epoch.loss for epoch in result.epochs]
     expected = trained(this, epochs, layers=3, fold="delayed", delay=2)
     np.testing.assert_allclose(losses, [epoch.loss for epoch in expected.epochs], rtol=1e-12)
     for key, value in expected.weights.items():
-        np.testing.assert_allclose(weights[key], value, rtol=1e-9)
+        np.testing.assert_allclose(result.weights[key], value, rtol=1e-9)

@@ -1,24 +1,35 @@
-"""The distributed run against a dense float64 reference, on 1 to 5 real MPI ranks."""
+"""The distributed run against a dense float64 reference, on threads and on real MPI ranks."""
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+import rank_tasks
 import reference
 import torch
-from launcher import run
+from cases import long
 
 from plancc.graph.vertexdata import VertexData
 from plancc_runtime.transport.base import usable_cores
+from plancc_runtime.transport.local import run_ranks
 
-RANK_MAIN = Path(__file__).with_name("rank_main.py")
+pytestmark = pytest.mark.mpi
 EPOCHS = 5
-RANKS = (1, 2, 3, 5)
+RANKS = [
+    *((1, ""), (2, "threads"), (3, "threads"), (3, "mpi")),
+    *(pytest.param(p, "mpi", marks=long) for p in (2, 4)),
+]
+
+
+@pytest.fixture
+def on_ranks(p, kind, ranks):
+    """What a task answers on p ranks of a kind."""
+    if kind == "mpi":
+        return lambda task, *given, **named: ranks.call(p, task, *given, **named)
+    return lambda task, *given, **named: run_ranks(p, lambda t: task(t, *given, **named), 180)
 
 
 def graphs(num_parts: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -93,73 +104,20 @@ def train_cases(num_parts: int):
     yield "random data", a, owner, None, {**COMMON, "features": 9, "classes": 4, "seed": 3}
 
 
-def all_tasks(p: int) -> list[tuple[str, dict]]:
-    tasks = []
-    for _, a, owner, vertex_data, options in train_cases(p):
-        header, parts = reference.make_parts(a, owner, p, vertex_data)
-        tasks.append(("train", {"header": header, "parts": parts, "options": options}))
-    for a, owner in graphs(p).values():
-        header, parts = reference.make_parts(a, owner, p)
-        common = {"header": header, "parts": parts, "seed": 5}
-        # messages each on its own, in groups of a few, all in one
-        for dtype, width, group in ((torch.float32, 3, 1), (torch.float64, 1, 10)):
-            product = {**common, "width": width, "dtype": dtype, "group": group}
-            tasks.append(("product", product))
-        if p > 1:
-            tasks.append(("product", {**product, "group": 2000, "max_words": 2}))
-    for failing in DISAGREEMENTS:
-        tasks.append(("agree", {"failing": {r % p: text for r, text in failing.items()}}))
-    tasks.append(("threads", {}))
-    for values in ([b"one"] * p, [b"one"] * (p - 1) + [b"other"], [b""] * p):
-        tasks.append(("all_equal", {"values": values}))
-    _, parts = reference.make_parts(*graphs(p)["undirected"], p)
-    tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * p}))
-    if p > 1:
-        other = {"parts": parts, "contents": ["hash"] * (p - 1) + ["x"]}
-        tasks.append(("check_slices", other))
-        tasks.append(("check_slices", {**other, "paths": ["same.h5"] * p}))
-        tasks.append(("check_slices", {**other, "paths": ["a.h5"] * (p - 1) + ["b.h5"]}))
-        torn = replace(parts[1], send_ptr=parts[1].send_ptr.copy())
-        torn.send_ptr[-1] -= 1
-        parts = [parts[0], torn, *parts[2:]]
-        tasks.append(("check_slices", {"parts": parts, "contents": ["hash"] * p}))
-    return tasks
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> dict[int, list[tuple[str, dict, list]]]:
-    """All tasks of all numbers of ranks, done in one launch."""
-    folder = tmp_path_factory.mktemp("ranks")
-    todo = {p: all_tasks(p) for p in RANKS}
-    inputs, outputs = folder / "tasks.pkl", folder / "answers.pkl"
-    inputs.write_bytes(pickle.dumps(todo))
-    done = run(max(RANKS), RANK_MAIN, inputs, outputs, timeout=200)
-    assert done.returncode == 0, done.stderr
-    results = pickle.loads(outputs.read_bytes())
-    return {
-        p: [(*task, result) for task, result in zip(todo[p], results[p], strict=True)]
-        for p in RANKS
-    }
-
-
-def of_kind(answers, p: int, kind: str) -> list[tuple[dict, list]]:
-    return [(arguments, result) for k, arguments, result in answers[p] if k == kind]
-
-
 def close(got, expected, tolerance):
     scale = np.abs(expected).max() or 1
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_training_equals_the_dense_reference(p, answers):
-    for (name, a, owner, vertex_data, options), (arguments, ranks) in zip(
-        train_cases(p), of_kind(answers, p, "train"), strict=True
-    ):
+@pytest.mark.parametrize(("p", "kind"), RANKS)
+def test_training_equals_the_dense_reference(p, kind, on_ranks):
+    every = list(train_cases(p))
+    for name, a, owner, vertex_data, options in every[:: 4 if (p, kind) == (3, "mpi") else 1]:
+        plan = reference.make_parts(a, owner, p, vertex_data)
+        answers = on_ranks(rank_tasks.trained, plan, options)
         if vertex_data is None:
             vertex_data = random_data(options["seed"], options["features"], options["classes"])
-        results = [result for result, _ in ranks]
+        results = [result for result, _ in answers]
         result = results[0]
         layers, hidden = options.get("layers", 2), options.get("hidden", 16)
         num_classes = 4 if name == "random data" else 5
@@ -188,7 +146,7 @@ def test_training_equals_the_dense_reference(p, answers):
                 np.testing.assert_array_equal(w, result.weights[name])
             assert [e.loss for e in other.epochs] == [e.loss for e in result.epochs]
         check_accuracy(result, vertex_data, logits)
-        check_words(result, a, owner, dims, [t for _, t in ranks], arguments["parts"])
+        check_words(result, a, owner, dims, [t for _, t in answers], plan[1])
 
 
 def random_data(seed, width, classes):
@@ -229,28 +187,35 @@ def check_words(result, a, owner, dims, traffic, parts):
     assert all(e.words_sent_max == most for e in result.epochs)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_adjoint_is_the_transpose(p, answers):
-    checked = 0
-    for arguments, ranks in of_kind(answers, p, "product"):
+# messages each on its own, in groups of a few, all in one
+PRODUCTS = [
+    {"dtype": torch.float32, "width": 3, "group": 1},
+    {"dtype": torch.float64, "width": 1, "group": 10},
+    {"dtype": torch.float64, "width": 1, "group": 2000, "max_words": 2},
+]
+
+
+@pytest.mark.parametrize("p", [1, 3, *(pytest.param(p, marks=long) for p in (2, 4))])
+def test_adjoint_is_the_transpose(p, ranks):
+    for a, owner in graphs(p).values():
+        header, parts = reference.make_parts(a, owner, p)
         dense = np.zeros((40, 40))
-        for part in arguments["parts"]:  # the matrix again, from the parts
-            local = np.concatenate([part.global_id, halo_vertices(arguments["parts"], part)])
+        for part in parts:  # the matrix again, from the parts
+            local = np.concatenate([part.global_id, halo_vertices(parts, part)])
             for r, i in enumerate(part.global_id):
                 at = slice(part.row_ptr[r], part.row_ptr[r + 1])
                 dense[i, local[part.column[at]]] = part.value[at]
-        whole = [np.zeros((40, arguments["width"])) for _ in range(4)]
-        for rows, *locals_ in ranks:
-            for target, values in zip(whole, locals_, strict=True):
-                target[rows] = values
-        h, g, forward, adjoint = whole
-        tolerance = 1e-6 if arguments["dtype"] == torch.float32 else 1e-14
-        close(forward, dense @ h, tolerance)
-        close(adjoint, dense.T @ g, tolerance)
-        assert np.vdot(forward, g) == pytest.approx(np.vdot(h, adjoint), rel=1e-4, abs=1e-4)
-        checked += 1
-    assert checked == len(graphs(p)) * (2 if p == 1 else 3)
+        for product in PRODUCTS[: 2 if p == 1 else 3]:
+            width, dtype = product["width"], product["dtype"]
+            answers = ranks.call(p, rank_tasks.products, header, parts, **product)
+            h, g = (x.double().numpy() for x in rank_tasks.factors(40, width, dtype))
+            forward, adjoint = np.full((2, 40, width), np.nan)
+            for rows, [found, _], *_ in answers:
+                forward[rows], adjoint[rows] = found
+            tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+            close(forward, dense @ h, tolerance)
+            close(adjoint, dense.T @ g, tolerance)
+            assert np.vdot(forward, g) == pytest.approx(np.vdot(h, adjoint), rel=1e-4, abs=1e-4)
 
 
 def halo_vertices(parts, part):
@@ -263,12 +228,13 @@ def halo_vertices(parts, part):
     return np.concatenate(pieces)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_an_error_of_one_rank_is_raised_by_all(p, answers):
-    seen = [ranks for _, ranks in of_kind(answers, p, "agree")]
-    for ranks in seen:
-        assert ranks == [ranks[0]] * p
+@pytest.mark.parametrize(("p", "kind"), RANKS[:5])
+def test_an_error_of_one_rank_is_raised_by_all(p, kind, on_ranks):
+    seen = []
+    for failing in DISAGREEMENTS:
+        failing = {rank % p: text for rank, text in failing.items()}
+        seen.append(on_ranks(rank_tasks.agreed, failing))
+        assert seen[-1] == [seen[-1][0]] * p
     assert seen[0][0] is None
     first, last = "rank 0: ", f"rank {p - 1}: "
     if p == 1:
@@ -282,34 +248,43 @@ def test_an_error_of_one_rank_is_raised_by_all(p, answers):
         assert seen[4][0] == ("PlanError", f"{first}one; {last}another", True)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", [1, 5])
-def test_threads_share_the_machine(p, answers):
-    [(_, threads)] = of_kind(answers, p, "threads")
+@pytest.mark.parametrize("p", [1, 4])
+def test_threads_share_the_machine(p, ranks):
+    threads = ranks.call(p, rank_tasks.cores)
     cores = len(usable_cores())
     assert all(1 <= t <= max(1, cores // p) for t in threads)
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_ranks_notice_that_they_differ(p, answers):
-    same, different, empty = (result for _, result in of_kind(answers, p, "all_equal"))
-    assert same == empty == [True] * p
-    assert different == [p == 1] * p
+@pytest.mark.parametrize(("p", "kind"), RANKS)
+def test_ranks_notice_that_they_differ(p, kind, on_ranks):
+    for values, same in (
+        ([b"one"] * p, True),
+        ([b"one"] * (p - 1) + [b"other"], p == 1),
+        ([b""] * p, True),
+    ):
+        assert on_ranks(rank_tasks.all_equal, values) == [same] * p
 
 
-@pytest.mark.mpi
-@pytest.mark.parametrize("p", RANKS)
-def test_slices_that_do_not_fit_are_an_error_and_not_a_hang(p, answers):
-    good, *bad = (result for _, result in of_kind(answers, p, "check_slices"))
-    assert good == [None] * p
+@pytest.mark.parametrize(("p", "kind"), RANKS)
+def test_slices_that_do_not_fit_are_an_error_and_not_a_hang(p, kind, on_ranks):
+    _, parts = reference.make_parts(*graphs(p)["undirected"], p)
+
+    def said(*given):
+        return on_ranks(rank_tasks.checked_slices, *given)
+
+    assert said(parts, ["hash"] * p) == [None] * p
     if p > 1:
-        another_file, same_name, another_name, one_row_less = bad
+        other = ["hash"] * (p - 1) + ["x"]
         most = "rank 0" if p == 2 else f"ranks {', '.join(map(str, range(p - 1)))}"
         hashes = f"content hashes: {most}: hash; rank {p - 1}: x"
-        assert another_file == [f"the ranks opened different plans ({hashes})"] * p
-        assert same_name == another_file
+        another_file = [f"the ranks opened different plans ({hashes})"] * p
+        assert said(parts, other) == another_file
+        assert said(parts, other, ["same.h5"] * p) == another_file
         files = f"content hashes and files: {most}: hash of a.h5; rank {p - 1}: x of b.h5"
-        assert another_name == [f"the ranks opened different plans ({files})"] * p
+        names = ["a.h5"] * (p - 1) + ["b.h5"]
+        assert said(parts, other, names) == [f"the ranks opened different plans ({files})"] * p
+        torn = replace(parts[1], send_ptr=parts[1].send_ptr.copy())
+        torn.send_ptr[-1] -= 1
+        one_row_less = said([parts[0], torn, *parts[2:]], ["hash"] * p)
         assert one_row_less == [one_row_less[0]] * p
         assert "rank 1 sends" in one_row_less[0]

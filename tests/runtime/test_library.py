@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import runpy
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from cases import long
 from launcher import run
+from rank_tasks import script
 from reference import make_parts
 
 import plancc
@@ -57,7 +55,7 @@ def on_graphs(work, dtype=torch.float64, **data):
         part = parts[transport.rank]
         return work(plancc_runtime.open((header, part), transport, dtype, threads=1))
 
-    return run_ranks(P, on_rank, 60)
+    return run_ranks(P, on_rank, 180)
 
 
 @pytest.fixture(scope="module")
@@ -328,54 +326,45 @@ def test_open_fails_on_all_ranks_together(plan_file, tmp_path):
             plancc_runtime.open(other if transport.rank == 1 else plan_file, transport, threads=1)
         return True
 
-    assert run_ranks(2, work, 60) == [True, True]
+    assert run_ranks(2, work, 180) == [True, True]
 
 
 def losses_of(output: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", output)]
 
 
-def on_one_rank(example: str, plan: Path, monkeypatch) -> list[float]:
+def on_one_rank(example: str, plan: Path) -> list[float]:
     """Losses of an example in this process."""
-    output = io.StringIO()
-    monkeypatch.setattr(sys, "argv", [example, str(plan)])
     threads = torch.get_num_threads()
-    with contextlib.redirect_stdout(output):
-        runpy.run_path(str(EXAMPLES / example))
+    losses = losses_of(script(None, EXAMPLES / example, plan))
     torch.set_num_threads(threads)
-    losses = losses_of(output.getvalue())
     assert len(losses) == 30
     assert losses[-1] < 0.5 * losses[0]
     return losses
 
 
-@pytest.fixture(scope="module")
-def losses_of_own_model(plan_file):
-    with pytest.MonkeyPatch.context() as patched:
-        return on_one_rank("own_model.py", plan_file, patched)
-
-
 @pytest.mark.mpi
 @pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
-def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, losses_of_own_model):
+def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, ranks):
+    example = EXAMPLES / "own_model.py"
     if launcher == "mpirun":
-        two = run(2, "-m", "mpi4py", EXAMPLES / "own_model.py", plan_file)
+        said = "".join(ranks.call(2, script, example, plan_file))
     else:
-        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-        two = run(None, *torchrun, EXAMPLES / "own_model.py", plan_file)
-    assert two.returncode == 0, two.stderr
-    np.testing.assert_allclose(losses_of(two.stdout), losses_of_own_model, rtol=1e-3)
-    assert "rank 1 of 2" in two.stdout
-    assert "test accuracy" in two.stdout
+        two = run(2, example, plan_file, launcher="torchrun")
+        assert two.returncode == 0, two.stderr
+        said = two.stdout
+    np.testing.assert_allclose(losses_of(said), on_one_rank("own_model.py", plan_file), rtol=1e-3)
+    assert "rank 1 of 2" in said
+    assert "test accuracy" in said
 
 
+@long  # own_model.py shows the same on two ranks
 @pytest.mark.mpi
-def test_pyg_layer_is_the_same_on_two_ranks(plan_file, monkeypatch):
+def test_pyg_layer_is_the_same_on_two_ranks(plan_file, ranks):
     pytest.importorskip("torch_geometric")
-    two = run(2, "-m", "mpi4py", EXAMPLES / "pyg_layer.py", plan_file)
-    assert two.returncode == 0, two.stderr
-    expected = on_one_rank("pyg_layer.py", plan_file, monkeypatch)
-    np.testing.assert_allclose(losses_of(two.stdout), expected, rtol=1e-3)
+    two = "".join(ranks.call(2, script, EXAMPLES / "pyg_layer.py", plan_file))
+    expected = on_one_rank("pyg_layer.py", plan_file)
+    np.testing.assert_allclose(losses_of(two), expected, rtol=1e-3)
 
 
 @pytest.mark.gpu

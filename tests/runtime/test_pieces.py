@@ -14,7 +14,6 @@ import reference
 import torch
 
 from plancc.errors import InputError, PlanccError
-from plancc_runtime import launch
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import load_data, random_features, random_labels
 from plancc_runtime.nn import MODELS
@@ -212,27 +211,6 @@ def test_files_that_are_not_npz(tmp_path, content):
     (tmp_path / "w.npz").write_bytes(content)
     with pytest.raises(InputError, match=r"w\.npz: cannot be read"):
         read_weights(tmp_path / "w.npz", {"W0": (2, 3)})
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({}, (0, 1)),
-        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}, (3, 4)),
-        ({"PMI_SIZE": "2", "PMI_RANK": "1"}, (1, 2)),
-        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"}, (5, 8)),
-        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (0, 1)),  # the batch script itself
-        ({"PMI_SIZE": "2", "PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "9"}, (1, 2)),
-        ({"OMPI_COMM_WORLD_SIZE": "", "OMPI_COMM_WORLD_RANK": "x"}, (0, 1)),
-    ],
-)
-def test_launchers(monkeypatch, environment, expected):
-    for pair in launch._LAUNCHERS:
-        for name in pair:
-            monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert launch.announced() == expected
 
 
 def test_one_rank_has_nobody_to_talk_to():

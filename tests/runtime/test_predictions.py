@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases import long
 from grid_graphs import on_ranks
-from launcher import alone, plancc_run, run, sentences
+from launcher import alone, run, sentences
 from reference import normalised
 
 import plancc
 import plancc_runtime
 import plancc_runtime.graph
 from plancc.errors import InputError, OutputError, PlanError
-from plancc_runtime import gathering, slices
+from plancc_runtime import gathering, rowfiles, slices
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
 from plancc_runtime.train import train
@@ -241,8 +242,8 @@ def test_a_run_writes_what_it_ends_with(case, tmp_path):
 )
 def test_predictions_are_of_the_full_batch(how, case, tmp_path):
     """However a run was trained, the saved network predicts the same from one rank."""
-    done = plancc_run(
-        *(None, case.folder / "row.h5", "--ranks", 2, "--epochs", 2, "--dtype", "float64", *how),
+    done = alone(
+        *(case.folder / "row.h5", "--ranks", 2, "--epochs", 2, "--dtype", "float64", *how),
         *("--predict", tmp_path / "run.npy", "--save", tmp_path / "weights.npz"),
     )
     assert done.returncode == 0, done.stderr
@@ -254,15 +255,16 @@ def test_predictions_are_of_the_full_batch(how, case, tmp_path):
 
 
 @pytest.mark.mpi
-def test_command_under_mpirun(case, tmp_path):
+def test_command_on_ranks(case, tmp_path, ranks):
     names = case.folder / "edge.h5", "--weights", case.folder / "weights.npz"
-    done = run(3, "-m", "plancc_cli.main", "predict", *names, "-o", tmp_path / "out.npz")
+    done = ranks.run(3, "predict", *names, "-o", tmp_path / "out.npz", program="plancc")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("predictions for") == 1
     with np.load(tmp_path / "out.npz") as found:
         np.testing.assert_array_equal(found["id"], case.ids)
         np.testing.assert_allclose(found["probability"], case.probabilities(), atol=1e-5)
-    wrong = run(3, "-m", "plancc_cli.main", "predict", *names, "-o", tmp_path / "x" / "out.npz")
+    out = tmp_path / "x" / "out.npz"
+    wrong = ranks.run(3, "predict", *names, "-o", out, program="plancc")
     assert wrong.returncode == 1
     assert "x does not exist" in wrong.stderr
 
@@ -327,8 +329,16 @@ class FullDisk:
         self.file(block)
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.npz", "out.npy", "out-{part}.csv"])
-@pytest.mark.parametrize("blocks", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        *(("out.csv", 0), ("out.npz", 1), ("out.npz", 3), ("out.npy", 3), ("out-{part}.csv", 1)),
+        *(pytest.param("out.csv", blocks, marks=long) for blocks in (1, 3)),
+        *(pytest.param("out.npz", blocks, marks=long) for blocks in (0,)),
+        *(pytest.param("out.npy", blocks, marks=long) for blocks in (0, 1)),
+        *(pytest.param("out-{part}.csv", blocks, marks=long) for blocks in (0, 3)),
+    ],
+)
 def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, monkeypatch):
     """Rank 0's disk, in the middle of a file: all ranks fail, and no file of any rank is left."""
     opened = gathering.open_row_file
@@ -346,25 +356,23 @@ def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, 
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
-def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path):
+def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path, monkeypatch):
     """Table, JSON and weights are there before the predictions, for which a file has no room."""
+
+    def full(file, block):
+        raise OSError(28, "No space left on device")
+
     graph = plancc.read_graph(case.folder / "graph.txt")
     data = plancc.VertexData(features=case.features, labels=case.labels)
     plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
     names = {name: tmp_path / name for name in ("run.json", "weights.npz", "out.csv")}
-    code = (
-        "import sys; from plancc_cli.run import main\n"
-        "from plancc_runtime import rowfiles\n"
-        "def full(self, block): raise OSError(28, 'No space left on device')\n"
-        "rowfiles.CsvFile._write = full\n"
-        "main()"
-    )
     chosen = [] if ranks is None else ["--ranks", ranks]
-    done = run(
-        *(None, "-c", code, tmp_path / "plan.h5", "--epochs", 3, *chosen),
-        *("--json", names["run.json"], "--save", names["weights.npz"]),
-        *("--predict", names["out.csv"]),
-    )
+    with monkeypatch.context() as patched:
+        patched.setattr(rowfiles.CsvFile, "_write", full)
+        done = alone(
+            *(tmp_path / "plan.h5", "--epochs", 3, *chosen, "--json", names["run.json"]),
+            *("--save", names["weights.npz"], "--predict", names["out.csv"]),
+        )
     assert done.returncode == 1
     assert ["out.csv: the disk is full" in line for line in sentences(done)] == [True]
     assert "final" in done.stdout
@@ -386,18 +394,18 @@ def test_no_part_replaces_what_is_read(case, tmp_path):
     (tmp_path / "folder-1.npz").mkdir()
     before = {path: path.read_bytes() for path in (plan, weights)}
 
-    def fails(code: int, name: str, words: str, *command: object) -> None:
-        done = run(None, *command, tmp_path / name, "--ranks", 3)
+    def fails(code: int, name: str, words: str, program: str, *command: object) -> None:
+        done = alone(*command, tmp_path / name, "--ranks", 3, program=program)
         assert done.returncode == code, (name, done.stderr)
         assert [str(tmp_path / words) in line for line in done.stderr.splitlines()] == [True]
         assert {path: path.read_bytes() for path in before} == before
         assert len(os.listdir(tmp_path)) == 4
 
-    saved = "-m", "plancc_cli.main", "predict", plan, "--weights", weights, "-o"
+    saved = "plancc", "predict", plan, "--weights", weights, "-o"
     fails(2, "w-{part}.npz", "w-1.npz: is an input", *saved)
     fails(2, "link-{part}.npz", "link-2.npz: is an input", *saved)
     fails(1, "folder-{part}.npz", "folder-1.npz: it is a folder", *saved)
-    trains = "-m", "plancc_cli.run", plan, "--epochs", 1
+    trains = "plancc-run", plan, "--epochs", 1
     init = *trains, "--init", weights, "--hidden", HIDDEN, "--predict"
     fails(2, "w-{part}.npz", "w-1.npz is read or written", *init)
     save = *trains, "--save", tmp_path / "new-2.npz", "--predict"
@@ -453,12 +461,12 @@ def test_paths_that_cannot_be_written(case, tmp_path):
 def test_a_command_names_its_options(case, tmp_path):
     names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
     out = tmp_path / "out.csv"
-    done = run(None, "-m", "plancc_cli.main", "predict", *names, "-o", out, "--embeddings", 9)
+    done = alone("predict", *names, "-o", out, "--embeddings", 9, program="plancc")
     assert done.returncode == 2
     assert done.stderr.strip() == (
         "plancc predict: error: --embeddings 9: the network has layers 1 to 2"
     )
-    done = run(None, "-m", "plancc_cli.main", "predict", *names, "-o", out, "--ranks", 2)
+    done = alone("predict", *names, "-o", out, "--ranks", 2, program="plancc")
     assert done.returncode == 0, done.stderr
     assert len(out.read_text().splitlines()) == N + 1
 

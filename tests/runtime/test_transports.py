@@ -30,8 +30,9 @@ def all_done(result, ranks):
 
 
 @pytest.mark.mpi
-def test_mpi():
-    all_done(run(4, CHECKS, "mpi"), 4)
+def test_mpi(ranks):
+    ranks.call(4, transport_checks.check_mpi)
+    all_done(run(2, CHECKS, "mpi", "end"), 2)
 
 
 def test_gloo():
@@ -40,7 +41,7 @@ def test_gloo():
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_threads(ranks):
-    run_ranks(ranks, transport_checks.check_all, timeout=60)
+    run_ranks(ranks, transport_checks.check_all, timeout=200)
 
 
 @pytest.mark.parametrize("ranks", [6, 8])
@@ -49,14 +50,14 @@ def test_groups_of_whole_grids(ranks):
         groups = transport_checks.make_groups(transport)
         transport_checks.check_groups(transport, groups, 7, [torch.float32])
 
-    run_ranks(ranks, work, timeout=60)
+    run_ranks(ranks, work, timeout=200)
 
 
 class TestThreads(TransportTests):
     """As a third party inherits it."""
 
     def run(self, ranks, work):
-        run_ranks(ranks, work, timeout=60)
+        run_ranks(ranks, work, timeout=200)
 
 
 def test_groups_sum_in_the_order_of_the_members():
@@ -91,7 +92,7 @@ def test_a_member_that_fails_ends_the_others():
         group.broadcast(np.zeros(3), group.size - 1)
 
     with pytest.raises(PlanError, match=r"^rank 2: broken$"):
-        run_ranks(3, work, timeout=60)
+        run_ranks(3, work, timeout=200)
 
 
 def test_threads_sum_in_the_order_of_the_ranks():
@@ -170,36 +171,33 @@ def test_one_order_between_two_ranks():
     assert [p.tag for group in groups for out, p in group if not out] == list(range(100))
 
 
+def open_mpi(size, rank, **more):
+    return {"OMPI_COMM_WORLD_SIZE": size, "OMPI_COMM_WORLD_RANK": rank, **more}
+
+
+def torchrun(size, rank, local, **more):
+    return {"WORLD_SIZE": size, "RANK": rank, "LOCAL_RANK": local, **more}
+
+
+def srun(size, rank, **more):
+    return {"SLURM_STEP_NUM_TASKS": size, "SLURM_PROCID": rank, **more}
+
+
 LAUNCHERS = [
-    ({"WORLD_SIZE": "4", "RANK": "3", "LOCAL_RANK": "1"}, (3, 4), 1),
+    ({}, (0, 1), 0),
+    (open_mpi("4", "3"), (3, 4), 0),
+    (open_mpi("", "x"), (0, 1), 0),
+    ({"PMI_SIZE": "2", "PMI_RANK": "1"}, (1, 2), 0),
+    (srun("8", "5"), (5, 8), 0),
+    (srun("8", "5", SLURM_LOCALID="1"), (5, 8), 1),
+    ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (0, 1), 0),  # the batch script itself
+    ({"PMI_SIZE": "2", "PMI_RANK": "1", "SLURM_STEP_NUM_TASKS": "9"}, (1, 2), 0),
+    (torchrun("4", "3", "1"), (3, 4), 1),
     ({"WORLD_SIZE": "4", "RANK": "3"}, (0, 1), 0),  # whatever set these, it was not torchrun
     # one torchrun per node, started by srun
-    (
-        {
-            "WORLD_SIZE": "8",
-            "RANK": "5",
-            "LOCAL_RANK": "1",
-            "TORCHELASTIC_RUN_ID": "x",
-            "SLURM_STEP_NUM_TASKS": "2",
-            "SLURM_PROCID": "1",
-        },
-        (5, 8),
-        1,
-    ),
+    (torchrun("8", "5", "1", TORCHELASTIC_RUN_ID="x", **srun("2", "1")), (5, 8), 1),
     # left behind by something else, under mpirun
-    (
-        {
-            "WORLD_SIZE": "1",
-            "RANK": "0",
-            "LOCAL_RANK": "0",
-            "OMPI_COMM_WORLD_SIZE": "4",
-            "OMPI_COMM_WORLD_RANK": "2",
-            "OMPI_COMM_WORLD_LOCAL_RANK": "2",
-        },
-        (2, 4),
-        2,
-    ),
-    ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, (5, 8), 1),
+    (torchrun("1", "0", "0", **open_mpi("4", "2", OMPI_COMM_WORLD_LOCAL_RANK="2")), (2, 4), 2),
 ]
 CLEARED = (
     *(name for launcher in launch._LAUNCHERS for name in launcher),
@@ -222,14 +220,13 @@ def environ(monkeypatch):
 
 
 @pytest.mark.parametrize(("variables", "expected", "local"), LAUNCHERS)
-def test_torchrun_among_launchers(environ, variables, expected, local):
+def test_what_launchers_announce(environ, variables, expected, local):
     environ(variables)
     assert launch.announced() == expected
     assert launch.local_rank() == local
 
 
-SLURM = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1", "SLURM_JOB_ID": "77"}
-OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}
+SLURM, OPEN_MPI = srun("4", "1", SLURM_JOB_ID="77"), open_mpi("4", "1")
 
 
 @pytest.mark.parametrize(
@@ -298,4 +295,4 @@ def test_tensors_on_a_device(name, ranks):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_threads_on_a_device(monkeypatch):
     monkeypatch.setattr(transport_checks, "DEVICE", "cuda")
-    run_ranks(3, transport_checks.check_all, timeout=60)
+    run_ranks(3, transport_checks.check_all, timeout=200)
