@@ -8,17 +8,21 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import worlds
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.models.weights import part_weights
+from plancc.models.loads import Loads
+from plancc.models.weights import part_weights, vertex_weights
+from plancc.options import SearchOptions
 from plancc.plan.lowering import lower
 from plancc.predict.machine_files import find_machine
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
+from plancc.search import memetic, search
 from plancc_datasets import load_dataset
 
 DIMS = (16, 8, 4)
@@ -26,9 +30,8 @@ DIMS = (16, 8, 4)
 
 def graph_of(pattern) -> Graph:
     """The pattern with a full diagonal, as the front end would leave it."""
-    matrix = sp.csr_matrix(pattern) + sp.eye(pattern.shape[0], format="csr")
-    matrix.sort_indices()
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    pattern = sp.csr_matrix(pattern, dtype=bool)
+    return worlds.graph_of(pattern + sp.eye_array(pattern.shape[0], dtype=bool))
 
 
 @cache
@@ -38,6 +41,26 @@ def small_graph(name: str) -> Graph:
     if name == "grid":
         return normalize(load_dataset("grid", rows=16, cols=20).graph)
     return graph_of(np.random.default_rng(2).random((300, 300)) < 0.02)  # directed
+
+
+@cache
+def best_of(name: str):
+    """What effort best finds in one round, by one thread, and what it told."""
+    told = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memetic, "ROUNDS", 1)
+        options = SearchOptions(effort="best", seed=3)
+        return search(small_graph(name), 8, options, report=told.append), told
+
+
+def record_is_right(tried, overload, value, volume):
+    """Exactly those steps are the best that are better than all before; so is what was found."""
+    best = (np.inf, np.inf, np.inf)
+    for trial in tried:
+        reached = (trial.overload, trial.value, trial.volume)
+        assert trial.best == (reached < best)
+        best = min(best, reached)
+    assert best == (pytest.approx(overload), value, volume)
 
 
 def value_of(
@@ -51,11 +74,25 @@ def value_of(
     return simulate(schedule_of(tables_of(plan), dims), find_machine("cpu-cluster")).seconds
 
 
+def loads_of(matrix: Graph, *allowed: float) -> Loads:
+    """Nonzeros and rows, each with a limit of its own."""
+    return Loads(
+        dict(zip(("nnz", "rows"), vertex_weights(matrix, "nnz,rows").T, strict=True)), allowed
+    )
+
+
 def limits(weights, num_parts, epsilon):
     """Of every constraint: the allowed weight, or the heaviest vertex."""
     columns = weights.reshape(len(weights), -1)
     even = -(-columns.sum(axis=0) // num_parts)
     return even, np.maximum(np.floor((1 + epsilon) * even + 1e-9), columns.max(axis=0))
+
+
+def within(result, loads: Loads, num_parts: int) -> None:
+    """Every constraint is within its own limit."""
+    for load, allowed in zip(loads.weights.T, loads.epsilon, strict=True):
+        heaviest = np.bincount(result.owners.rows, load, num_parts).max()
+        assert heaviest <= (1 + allowed) * -(-load.sum() // num_parts)
 
 
 def overload(owner, weights, num_parts, epsilon):
@@ -80,10 +117,5 @@ def check(result, matrix, num_parts, *, objective="volume", weights=None, epsilo
     weights = matrix.row_nonzeros() if weights is None else weights
     over = overload(owner, weights, num_parts, epsilon)
 
-    best = (np.inf, np.inf, np.inf)
-    for trial in result.tried:
-        reached = (trial.overload, trial.value, trial.volume)
-        assert trial.best == (reached < best)
-        best = min(best, reached)
-    assert best == (pytest.approx(over), result.value, result.volume)
+    record_is_right(result.tried, over, result.value, result.volume)
     return over

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from search_helpers import DIMS, small_graph, value_of
+import worlds
+from search_helpers import DIMS, record_is_right, small_graph, value_of
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import BackendError, InputError
-from plancc.graph.graph import Graph
+from plancc.errors import BackendError
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel
@@ -47,19 +47,6 @@ def few_combinations(monkeypatch):
     monkeypatch.setattr(edges, "COMBINATIONS", 1)
 
 
-def rows_and_columns(matrix):
-    return np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros()), matrix.indices
-
-
-def volume(matrix, owner, nonzero_owner) -> int:
-    """Pairs of a column and a foreign part that holds some of it, and of a row likewise."""
-    total = 0
-    for line in rows_and_columns(matrix):
-        pairs = {(v, m) for v, m in zip(line.tolist(), nonzero_owner.tolist(), strict=True)}
-        total += sum(owner[v] != m for v, m in pairs)
-    return total
-
-
 def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
     """Owners, figures and the list of trials are right; returns the overload."""
     owner, nonzero_owner = result.owners.rows, result.owners.nonzeros
@@ -69,21 +56,28 @@ def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
     assert sorted(set(owner.tolist())) == list(range(num_parts))
     if matrix.num_nonzeros > 0:
         assert 0 <= nonzero_owner.min() <= nonzero_owner.max() < num_parts
-    row, column = rows_and_columns(matrix)
-    assert (nonzero_owner == owner[row])[row == column].all()
+    for (i, j), part in zip(worlds.places(matrix), nonzero_owner.tolist(), strict=True):
+        assert i != j or part == owner[i]
 
-    assert result.volume == volume(matrix, owner, nonzero_owner)
+    assert result.volume == len(worlds.rows_moved(matrix, owner, nonzero_owner))
     assert result.value == value_of(objective, matrix, result.owners, num_parts)
     even = -(-matrix.num_nonzeros // num_parts)
     loads = np.bincount(nonzero_owner, minlength=num_parts)
     over = np.maximum(loads - int((1 + epsilon) * even + 1e-9), 0).sum() / max(even, 1)
-    best = (np.inf, np.inf, np.inf)
-    for trial in result.tried:
-        reached = (trial.overload, trial.value, trial.volume)
-        assert trial.best == (reached < best)
-        best = min(best, reached)
-    assert best == (pytest.approx(over), result.value, result.volume)
+    record_is_right(result.tried, over, result.value, result.volume)
     return over
+
+
+@cache
+def by_rows():
+    return search(small_graph("rmat"), 8, SearchOptions(effort="balanced"))
+
+
+@cache
+def of_least_volume():
+    return search_edges(
+        small_graph("directed"), MediumGrainModel(), 12, SearchOptions(effort="fast")
+    )
 
 
 @pytest.mark.parametrize(("model", "effort"), CASES)
@@ -94,14 +88,13 @@ def test_owners_figures_and_record(model, effort):
     assert check(result, matrix, p) == 0
     assert told == result.tried
     assert result.seconds >= sum(trial.seconds for trial in told)
-    by_rows = search(matrix, p, SearchOptions(effort="balanced")).volume
-    assert result.volume < (1.0 if isinstance(model, HubSplitModel) else 0.8) * by_rows
+    assert result.volume < (1.0 if isinstance(model, HubSplitModel) else 0.8) * by_rows().volume
     left_out = ["left out: partitioner 'mtkahypar' failed"]  # where it would be the second start
     medium = isinstance(model, MediumGrainModel)
     assert result.warnings == (left_out if medium and effort == "best" else [])
     assert any("combined" in trial.step for trial in told) == (effort == "best")
     if isinstance(model, HubSplitModel):
-        row, _ = rows_and_columns(matrix)
+        row = np.array([i for i, _ in worlds.places(matrix)])
         elsewhere = result.owners.nonzeros != result.owners.rows[row]
         assert elsewhere.any()
         assert matrix.row_nonzeros()[row[elsewhere]].min() > 20
@@ -111,11 +104,10 @@ def test_owners_figures_and_record(model, effort):
 @pytest.mark.parametrize("objective", [*OBJECTIVES][1:])
 def test_objectives(objective):
     matrix = small_graph("directed")
-    options = SearchOptions(effort="fast", dims=DIMS)
-    result = search_edges(matrix, MediumGrainModel(), 12, replace(options, objective=objective))
+    options = SearchOptions(effort="fast", dims=DIMS, objective=objective)
+    result = search_edges(matrix, MediumGrainModel(), 12, options)
     assert check(result, matrix, 12, objective=objective) == 0
-    least = search_edges(matrix, MediumGrainModel(), 12, options)
-    assert result.value < value_of(objective, matrix, least.owners, 12)
+    assert result.value < value_of(objective, matrix, of_least_volume().owners, 12)
 
 
 @pytest.mark.usefixtures("builtin", "few_combinations")
@@ -145,10 +137,7 @@ def test_small_and_extreme(model):
     if isinstance(model, HubSplitModel):
         patterns = patterns[-2:]
     for pattern in patterns:
-        csr = sp.csr_matrix(pattern)
-        csr.sort_indices()
-        matrix = Graph(csr.indptr.astype(np.int64), csr.indices.astype(np.int32))
-        n = matrix.num_vertices
+        matrix, n = worlds.graph_of(pattern), len(pattern)
         for p in {1, min(2, n), n}:
             result = search_edges(matrix, model, p)
             check(result, matrix, p)
@@ -176,33 +165,15 @@ def test_one_part_of_best():
 @pytest.mark.usefixtures("builtin")
 @pytest.mark.parametrize("objective", ["volume", "max-volume"])
 def test_budget(objective):
-    matrix = small_graph("rmat")
-    result = search_edges(
-        matrix, MediumGrainModel(), 8, SearchOptions(effort="best", objective=objective, budget=1.5)
-    )
+    matrix, budget = small_graph("rmat"), 0.5
+    options = SearchOptions(effort="best", objective=objective, budget=budget)
+    result = search_edges(matrix, MediumGrainModel(), 8, options)
     check(result, matrix, 8, objective=objective)
     steps = {trial.step.split()[0].strip(",") for trial in result.tried}
-    assert {"by", "split", "nonzeros"} <= steps
+    assert "by" in steps
+    assert {"split", "nonzeros"} <= steps or result.seconds > budget
     refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
     if objective != "volume":  # again and again, until time is up or nothing is found for long
         one = max(trial.seconds for trial in refined)
-        assert len(refined) > edges.OBJECTIVE_STARTS or result.seconds + one > 1.5
-    assert result.seconds > 1.5 or len(refined) > edges.VAIN
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"effort": "much"}, "effort"),
-        ({"objective": "cut"}, "objective"),
-        ({"budget": 0}, "budget 0 s"),
-        ({"epsilon": -1}, "epsilon -1"),
-        ({"num_parts": 400}, "400 parts"),
-    ],
-)
-def test_wrong_options(options, message):
-    num_parts = options.pop("num_parts", 4)
-    with pytest.raises(InputError, match=message):
-        search_edges(
-            small_graph("directed"), MediumGrainModel(), num_parts, SearchOptions(**options)
-        )
+        assert len(refined) > edges.OBJECTIVE_STARTS or result.seconds + one > budget
+    assert result.seconds > budget or len(refined) > edges.VAIN

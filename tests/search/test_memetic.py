@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from search_helpers import check, graph_of, small_graph
+from cases import long
+from search_helpers import best_of, check, graph_of, small_graph
 
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
@@ -64,26 +65,30 @@ def test_a_population_is_alike_where_its_members_cost_the_same_nets():
     assert not population.alike()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [("grid", 2), *(pytest.param(*each, marks=long) for each in [("rmat", 2), ("rmat", 1)])],
+)
 @pytest.mark.usefixtures("one_round")
-def test_same_seed_same_plan_without_a_budget(threads):
-    for name in ("rmat", "grid"):
-        matrix, options = small_graph(name), SearchOptions(effort="best", threads=threads, seed=3)
-        one, two = (search(matrix, 8, options) for _ in range(2))
-        assert one.owners.rows.tobytes() == two.owners.rows.tobytes()
-        assert sorted(t.step for t in one.tried) == sorted(t.step for t in two.tried)
+def test_same_seed_same_plan_without_a_budget(name, threads):
+    matrix, told = small_graph(name), []
+    options = SearchOptions(effort="best", threads=threads, seed=3)
+    one, two = (search(matrix, 8, options, report=told.append) for _ in range(2))
+    check(one, matrix, 8)
+    assert told == one.tried + two.tried
+    assert one.owners.rows.tobytes() == two.owners.rows.tobytes()
+    assert sorted(t.step for t in one.tried) == sorted(t.step for t in two.tried)
 
 
-@pytest.mark.parametrize("name", ["rmat", "grid"])
-@pytest.mark.usefixtures("one_round")
+@pytest.mark.parametrize("name", ["grid", pytest.param("rmat", marks=long)])
 def test_best_begins_with_the_steps_of_balanced(name):
-    matrix = small_graph(name)
-    balanced, best = (
-        search(matrix, 8, SearchOptions(effort=effort, seed=3)) for effort in ("balanced", "best")
-    )
+    result, told = best_of(name)
+    assert check(result, small_graph(name), 8) == 0
+    assert told == result.tried
+    balanced = search(small_graph(name), 8, SearchOptions(effort="balanced", seed=3))
     steps, more = (
-        [(trial.step, trial.overload, trial.volume) for trial in result.tried]
-        for result in (balanced, best)
+        [(trial.step, trial.overload, trial.volume) for trial in each.tried]
+        for each in (balanced, result)
     )
     assert more[: len(steps)] == steps
     assert len(more) > len(steps)
@@ -116,11 +121,9 @@ def test_of_equally_good_owners_the_order_of_steps_does_not_matter():
     assert found == [[0, 1, 1]] * 3
 
 
-@pytest.mark.usefixtures("one_round")
 def test_members_are_those_of_all_partitioners():
     pytest.importorskip("kaminpar")
-    result = search(small_graph("grid"), 8, SearchOptions(effort="best"))
-    check(result, small_graph("grid"), 8)
+    result, _ = best_of("grid")
     begun = {" ".join(trial.step.split()[:-2]) for trial in result.tried}
     assert {
         *("metis volume kway", "metis cut kway", "kaminpar cut strong", "mtkahypar quality"),
@@ -153,12 +156,18 @@ def test_a_population_that_is_alike_starts_again(monkeypatch):
 def test_without_time_for_new_members_the_old_ones_have_children(monkeypatch):
     monkeypatch.setattr(memetic, "ALIKE", np.inf)
     monkeypatch.setattr(memetic, "_again", lambda *_: [])
-    matrix = small_graph("grid")
-    result = search(matrix, 4, SearchOptions(effort="best", budget=2.0))
-    check(result, matrix, 4)
-    steps = [trial.step for trial in result.tried]
-    assert sum(step == "polished" for step in steps) < len(steps) / 2
-    assert any("combined" in step or "mutated" in step for step in steps)
+    monkeypatch.setattr(memetic, "GROWING_SHARE", 0.0)
+    steps = []
+
+    def report(trial):
+        steps.append(trial.step)
+        later = steps[steps.index("polished") :] if "polished" in steps else []
+        if sum("combined" in step or "mutated" in step for step in later) == 3:
+            raise Seen
+
+    options = SearchOptions(effort="best", budget=60.0)
+    with pytest.raises(Seen):
+        search(small_graph("grid"), 4, options, report=report)
 
 
 def test_nothing_is_looked_for_where_no_row_moves():
