@@ -1,10 +1,51 @@
 """Plain references for the readers: dictionaries and loops, sharing no code with plancc."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pytest
+from cases import long
+
+from plancc.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+def each_once(**axes):
+    """`pytest.mark.parametrize` over a product; what is not needed for every value is `long`."""
+    sizes = [len(axis) for axis in axes.values()]
+    quick = {tuple(k % size for size in sizes) for k in range(max(sizes))}
+    cases = [
+        pytest.param(
+            *(axis[k] for axis, k in zip(axes.values(), row, strict=True)),
+            marks=() if row in quick else long,
+        )
+        for row in product(*map(range, sizes))
+    ]
+    return pytest.mark.parametrize(list(axes), cases)
+
+
+def refused(read, path, *words, names=None):
+    """`read` refuses a path in one line that names it (or what it has at `names`), and why."""
+    with pytest.raises(InputError) as caught:
+        read(path)
+    message = str(caught.value)
+    for each in (str(names or path), *words):
+        assert each in message
+    assert "\n" not in message
+
+
+def shared(name):
+    """A file of the shared data; the test is skipped where there is none."""
+    if not (SHARED / name).exists():
+        pytest.skip("no shared data")
+    return SHARED / name
+
+
+def dense_entries(array):
+    """The entries that `entries` finds for the nonzeros of a dense array."""
+    return {(i, j): float(array[i, j]) for i, j in zip(*array.nonzero(), strict=True)}
 
 
 def entries(graph):

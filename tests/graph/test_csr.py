@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from graph_helpers import entries, merged, same, symmetrized
+from graph_helpers import each_once, entries, merged, same, symmetrized
 from scipy.sparse import random as random_matrix
 
 import plancc
@@ -54,35 +54,27 @@ def mtx_file(path, field, symmetry, seed):
     return path
 
 
-@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric"])
-@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+FLAGS = [{}, *({flag: True} for flag in ("symmetrize", "transpose", "pattern", "keep_ids"))]
+FLAGS += [{"symmetrize": True, "pattern": True}, {"num_vertices": 10**5}]
+
+
+@each_once(
+    field=["real", "integer", "pattern"], symmetry=["general", "symmetric", "skew-symmetric"]
+)
 def test_a_matrix_sorted_on_the_disk_is_the_one_in_memory(field, symmetry, tmp_path):
     path = mtx_file(tmp_path / "a.mtx", field, symmetry, 3)
-    for k, flags in enumerate(
-        [
-            {},
-            {"symmetrize": True},
-            {"transpose": True},
-            {"pattern": True},
-            {"symmetrize": True, "pattern": True},
+    for k, flags in enumerate(FLAGS[:4] + FLAGS[5:6]):
+        plain, folder = read_graph(path, **flags), tmp_path / f"folder{k}"
+        same(to_folder(path, folder, memory=1, **flags), plain)
+        values = [] if plain.values is None else ["values.npy"]
+        assert sorted(p.name for p in folder.iterdir()) == [
+            *("graph.json", "indices.npy", "indptr.npy"),
+            *values,
         ]
-    ):
-        plain = read_graph(path, **flags)
-        found = to_folder(path, tmp_path / f"folder{k}", memory=1, **flags)
-        same(found, plain)
-        assert found.directed == plain.directed
-        assert sorted(p.name for p in (tmp_path / f"folder{k}").iterdir()) == [
-            "graph.json",
-            "indices.npy",
-            "indptr.npy",
-            *([] if plain.values is None else ["values.npy"]),
-        ]
-        made_of = json.loads((tmp_path / f"folder{k}/graph.json").read_text())["made_of"]
-        assert made_of == vars(plain.source)
+        assert json.loads((folder / "graph.json").read_text())["made_of"] == vars(plain.source)
 
 
-@pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("weights", [None, "whole", "decimal"])
+@each_once(weights=[None, "whole", "decimal"], zipped=[False, True])
 def test_an_edge_list_sorted_on_the_disk_is_the_one_in_memory(weights, zipped, tmp_path):
     rng = np.random.default_rng(5)
     u, v = rng.choice(10**5, 30, replace=False)[rng.integers(0, 30, (2, 150))]
@@ -93,22 +85,17 @@ def test_an_edge_list_sorted_on_the_disk_is_the_one_in_memory(weights, zipped, t
     text = "\n".join(["source,target" + ("" if weights is None else ",w"), *lines, "# the end", ""])
     path = tmp_path / ("e.csv.gz" if zipped else "e.csv")
     path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
-    for k, flags in enumerate(
-        [{}, {"keep_ids": True}, {"num_vertices": 10**5}, {"symmetrize": True}, {"transpose": True}]
-    ):
+    for k, flags in enumerate(FLAGS[:3] + FLAGS[4:5] + FLAGS[6:]):
         plain = read_graph(path, **flags)
         found = to_folder(path, tmp_path / f"folder{k}", memory=1, **flags)
         if plain.num_vertices < 100:
             same(found, plain)
         np.testing.assert_array_equal(found.indptr, plain.indptr)
         np.testing.assert_array_equal(found.indices, plain.indices)
-        assert (found.original_ids is None) == (plain.original_ids is None)
-        if plain.original_ids is not None:
-            np.testing.assert_array_equal(found.original_ids, plain.original_ids)
+        np.testing.assert_array_equal(found.original_ids, plain.original_ids)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("memory", [1, 10**9])
+@each_once(weighted=[False, True], memory=[1, 10**9])
 def test_sorting_against_dictionaries(weighted, memory, tmp_path):
     rng = np.random.default_rng(8)
     row, col = rng.integers(0, N, (2, 400))
@@ -256,40 +243,31 @@ def test_a_file_cut_short_and_an_index_out_of_range(tmp_path):
         read_graph(folder)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("1 2 0.5\n" * 30 + "1 2\n", "line 33: 'ROW COLUMN VALUE' is expected"),
-        ("1 2 0.5\n" * 30 + "1 99 1\n", "line 33: the column is out of range 1..5: '99'"),
-        ("1 2 0.5\n" * 30, "line 32: the file ends after 30 of 31 entries"),
-        ("1 2 0.5\n" * 32, "line 34: the header declares 31 entries"),
-        ("1 2 0.5\n" * 30 + "1 2 inf\n", "line 33"),
-    ],
-)
-def test_a_wrong_entry_far_into_a_matrix(text, words, tmp_path):
-    path = tmp_path / "a.mtx"
-    path.write_text("%%MatrixMarket matrix coordinate real general\n5 5 31\n" + text)
-    with pytest.raises(InputError, match=words):
-        to_folder(path, tmp_path / "folder", memory=1)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.mtx"]
+HEAD = "%%MatrixMarket matrix coordinate real general\n5 5 31\n"
+ENTRIES, EDGES = HEAD + "1 2 0.5\n" * 30, "1 2\n" * 60
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("name", "text", "words"),
     [
-        ("1 2\n" * 60 + "1 x\n", "line 61: not a whole number 'x'"),
-        ("1 2\n" * 60 + "1 -4\n", "line 61: a vertex id is negative: '-4'"),
-        ("1 2\n" * 60 + "1\n", "line 61: 2 columns are expected"),
-        ("1 2 0.5\n" * 60 + "1 2 nan\n", "line 61"),
-        ("# nothing\n", "the file holds no edge"),
+        ("a.mtx", ENTRIES + "1 2\n", "line 33: 'ROW COLUMN VALUE' is expected"),
+        ("a.mtx", ENTRIES + "1 99 1\n", "line 33: the column is out of range 1..5: '99'"),
+        ("a.mtx", ENTRIES, "line 32: the file ends after 30 of 31 entries"),
+        ("a.mtx", ENTRIES + "1 2 0.5\n" * 2, "line 34: the header declares 31 entries"),
+        ("a.mtx", ENTRIES + "1 2 inf\n", "line 33"),
+        ("a.txt", EDGES + "1 x\n", "line 61: not a whole number 'x'"),
+        ("a.txt", EDGES + "1 -4\n", "line 61: a vertex id is negative: '-4'"),
+        ("a.txt", EDGES + "1\n", "line 61: 2 columns are expected"),
+        ("a.txt", "1 2 0.5\n" * 60 + "1 2 nan\n", "line 61"),
+        ("a.txt", "# nothing\n", "the file holds no edge"),
     ],
 )
-def test_a_wrong_line_far_into_an_edge_list(text, words, tmp_path):
-    path = tmp_path / "a.txt"
+def test_a_wrong_line_far_into_a_file(name, text, words, tmp_path):
+    path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=words):
         to_folder(path, tmp_path / "folder", memory=1)
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
 def test_ids_and_choices(tmp_path):
@@ -356,15 +334,7 @@ def parquet_folder(path, weighted, seed=6):
 def test_parquet_sorted_on_the_disk_is_what_is_read_in_memory(weighted, tmp_path, monkeypatch):
     monkeypatch.setattr("plancc.graph.parquet.BATCH", 25)
     path = parquet_folder(tmp_path / "edges", weighted)
-    for k, flags in enumerate(
-        (
-            {},
-            {"symmetrize": True},
-            {"keep_ids": True},
-            {"pattern": True},
-            {"columns": ("dst", "src")},
-        )
-    ):
+    for k, flags in enumerate([*FLAGS[:2], *FLAGS[3:5], {"columns": ("dst", "src")}]):
         graph = to_folder(path, tmp_path / f"out{k}", memory=1, **flags)
         same(graph, read_graph(path, **flags))
     whole = to_folder(path / "0.parquet", tmp_path / "one", memory=1)

@@ -5,6 +5,7 @@ import gzip
 import networkx as nx
 import numpy as np
 import pytest
+from cases import long
 from graph_helpers import entries
 
 from plancc.errors import InputError
@@ -41,12 +42,18 @@ class TestGraphML(OfNetworkx):
     )
 
 
-class TestGML(OfNetworkx):
+class DamagedAsGraphML(OfNetworkx):
+    @long
+    def test_damage(self, path):
+        super().test_damage(path)
+
+
+class TestGML(DamagedAsGraphML):
     name = "gml"
     hostile = (b"graph [\n" + b"a [\n" * 100_000,)
 
 
-class TestPajek(OfNetworkx):
+class TestPajek(DamagedAsGraphML):
     name = "pajek"
     hostile = (b"*Vertices 999999999999\n*Arcs\n",)
 

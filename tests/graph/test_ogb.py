@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from graph_helpers import entries
+from graph_helpers import entries, refused
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
@@ -172,10 +172,7 @@ def test_the_real_library(folder, tmp_path):
 )  # fmt: skip
 def test_wrong_graphs(folder, change, words):
     change(folder)
-    with pytest.raises(InputError) as caught:
-        read_graph(folder)
-    assert words in str(caught.value)
-    assert str(folder) in str(caught.value) or "ogbn_small" in str(caught.value)
+    refused(read_graph, folder, words, names="ogbn_small")
 
 
 @pytest.mark.parametrize(
@@ -192,10 +189,7 @@ def test_wrong_graphs(folder, change, words):
 )
 def test_wrong_data(folder, change, words):
     change(folder)
-    with pytest.raises(InputError) as caught:
-        plancc.compile(folder, "block", 2)
-    assert words in str(caught.value)
-    assert str(folder) in str(caught.value)
+    refused(lambda at: plancc.compile(at, "block", 2), folder, words)
     plancc.compile(folder, "block", 2, data=False)
 
 

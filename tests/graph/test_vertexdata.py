@@ -2,21 +2,18 @@
 
 import csv
 import gzip
+import re
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from graph_helpers import SHARED
+from cases import long
+from graph_helpers import each_once, refused, shared
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.vertexdata import (
-    VertexData,
-    read_vertex_data,
-    save_vertex_data,
-    vertex_data_of,
-)
+from plancc.graph.vertexdata import VertexData, read_vertex_data, save_vertex_data, vertex_data_of
 
 
 def test_round_trip(tmp_path):
@@ -29,19 +26,12 @@ def test_round_trip(tmp_path):
     )
     save_vertex_data(data, tmp_path / "a.npz")
     found = read_vertex_data(tmp_path / "a.npz", 5)
-    assert np.array_equal(found.features, data.features)
-    assert np.array_equal(found.labels, data.labels)
-    assert np.array_equal(found.train_mask, data.train_mask)
-    assert np.array_equal(found.clusters, data.clusters)
-    assert found.clusters.dtype == np.int32
-    assert found.features.dtype == np.float32
-    assert found.labels.dtype == np.int32
-    assert found.val_mask is None
-    assert found.test_mask is None
+    for name, array in vars(data).items():
+        assert getattr(getattr(found, name), "dtype", None) == getattr(array, "dtype", None)
+        np.testing.assert_array_equal(getattr(found, name), array)
 
 
-@pytest.mark.parametrize("key", ["targets", "labels"])
-@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32])
+@each_once(key=["targets", "labels"], dtype=[np.bool_, np.uint8, np.int64, np.float32])
 def test_several_classes_per_vertex(tmp_path, key, dtype):
     targets = np.array([[0, 1, 1], [0, 0, 0]], dtype)
     np.savez(tmp_path / "a.npz", **{key: targets})
@@ -121,19 +111,17 @@ BAD = {
 def test_bad_data(tmp_path, case):
     arrays, words = BAD[case]
     np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(InputError) as caught:
-        read_vertex_data(tmp_path / "bad.npz", 2)
-    assert str(tmp_path / "bad.npz") in str(caught.value)
-    assert words in str(caught.value)
+    refused(lambda at: read_vertex_data(at, 2), tmp_path / "bad.npz", words)
+
+
+LARGE = ("CoauthorCS", "AmazonPhoto", "fb100-Cornell5", "musae-github")
 
 
 @pytest.mark.parametrize(
-    "name", ["Cora", "Citeseer", "CoauthorCS", "AmazonPhoto", "fb100-Cornell5", "musae-github"]
+    "name", ["Cora", "Citeseer", *(pytest.param(n, marks=long) for n in LARGE)]
 )
 def test_shared_data(name):
-    path = SHARED / f"{name}.npz"
-    if not path.exists():
-        pytest.skip("no shared data")
+    path = shared(f"{name}.npz")
     file = np.load(path, allow_pickle=False)
     found = read_vertex_data(path, int(file["num_nodes"]))
     assert np.array_equal(found.labels, file["labels"])
@@ -161,8 +149,7 @@ def check(found, *, features=True, labels=True):
 Y = [0, 1, 2, -1, 0]
 
 
-@pytest.mark.parametrize("names", [("features", "labels"), ("x", "y"), ("feat", "label")])
-@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+@each_once(names=[("features", "labels"), ("x", "y"), ("feat", "label")], shape=[(5,), (5, 1)])
 def test_names_and_shapes(tmp_path, names, shape):
     np.savez(tmp_path / "a.npz", **{names[0]: X, names[1]: np.reshape(Y, shape)})
     check(read_vertex_data(tmp_path / "a.npz", N))
@@ -304,8 +291,8 @@ def test_a_table_as_wide_as_it_is(tmp_path):
         ("label\n0.5\n", "column 'label' holds '0.5', not the number of a class"),
         ("0.5\n", "the column holds '0.5'"),
         ("1,2\n3\n", "not a table of numbers"),
-        ("1,2\n3,x\n", "csv, line 2: not a table of numbers: 'x' in column 2"),
-        ("id,label\n0,1\n1,x\n", "csv, line 3: not a table of numbers: 'x' in column 'label'"),
+        ("1,2\n3,x\n", ", line 2: not a table of numbers: 'x' in column 2"),
+        ("id,label\n0,1\n1,x\n", ", line 3: not a table of numbers: 'x' in column 'label'"),
         ("label\n0,1\n", "1 column names for 2 columns"),
         ("train_mask\nTrue\nyes\n", "not a table of numbers: .*yes"),
         ("label,train_mask\n1,2\n", "column 'train_mask' is a mask"),
@@ -316,9 +303,8 @@ def test_a_table_as_wide_as_it_is(tmp_path):
 )
 def test_bad_tables(tmp_path, text, words):
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(InputError, match=words) as caught:
+    with pytest.raises(InputError, match=f"{re.escape(str(tmp_path))}/a.csv.*{words}"):
         read_vertex_data(tmp_path / "a.csv", 1)
-    assert str(tmp_path / "a.csv") in str(caught.value)
 
 
 GAPS = "3 10\n10 20\n20 3\n"

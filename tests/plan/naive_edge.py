@@ -1,9 +1,8 @@
-"""Edge plans the slow way: sets, dictionaries and dense arrays. Shares no code with the package."""
+"""Plans the slow way: sets, dictionaries and dense arrays. Shares no code with the package."""
 
 from __future__ import annotations
 
 import numpy as np
-from naive import halo_vertices
 
 
 class NaiveEdgePlan:
@@ -84,10 +83,19 @@ class NaiveEdgePlan:
         }
 
 
+def halo_vertices(parts, m) -> list[int]:
+    """Vertex of every halo row of part m, from the senders' masks alone."""
+    part, found = parts[m], []
+    for peer in part.recv_peer.tolist():
+        sender = parts[peer]
+        found += [int(sender.global_id[r]) for r in sender.send_mask(m)]
+    return found
+
+
 def local_vertices(parts, m) -> list[int]:
     """Vertex of every local row of part m: its own, then the folded ones, by the owners' tables."""
     part, found = parts[m], [int(v) for v in parts[m].global_id]
-    for peer in part.fold.send_peer.tolist():
+    for peer in [] if part.fold is None else part.fold.send_peer.tolist():
         owner = parts[peer]
         k = owner.fold.recv_peer.tolist().index(m)
         rows = owner.fold.recv_row[owner.fold.recv_ptr[k] : owner.fold.recv_ptr[k + 1]]
@@ -124,17 +132,17 @@ def product(parts, h: np.ndarray) -> np.ndarray:
             message = mail.pop((peer, m))
             assert len(message) == stop - start
             held[start:stop] = message
-        local = np.zeros((part.num_rows + part.fold.num_folded, width))
+        local = np.zeros((len(part.row_ptr) - 1, width))
         for r in range(len(local)):
             for k in range(part.row_ptr[r], part.row_ptr[r + 1]):
                 local[r] += float(part.value[k]) * held[part.column[k]]
         sums.append(local[: part.num_rows])
-        for k, peer in enumerate(part.fold.send_peer.tolist()):
+        for k, peer in enumerate([] if part.fold is None else part.fold.send_peer.tolist()):
             span = slice(*(part.num_rows + part.fold.send_ptr[k : k + 2]))
             partial_mail[m, peer] = local[span]
     result = np.full((len(h), width), np.nan)
     for m, part in enumerate(parts):
-        for k, peer in enumerate(part.fold.recv_peer.tolist()):
+        for k, peer in enumerate([] if part.fold is None else part.fold.recv_peer.tolist()):
             rows = part.fold.recv_row[part.fold.recv_ptr[k] : part.fold.recv_ptr[k + 1]]
             message = partial_mail.pop((peer, m))
             assert len(message) == len(rows)

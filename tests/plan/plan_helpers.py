@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import numpy as np
 import worlds
 from hypothesis import settings
@@ -12,6 +14,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
+from plancc.plan.parts import Claims, PartFold
+from plancc.plan.values import Exchange, Fold
 
 
 def graph_of(array: np.ndarray, *, directed: bool = True, dtype=np.float32, **fields) -> Graph:
@@ -98,3 +102,36 @@ def owners_of_pairs(graph, nonzero_owner) -> dict[tuple[int, int], int]:
         for i in range(graph.num_vertices)
         for k in range(graph.indptr[i], graph.indptr[i + 1])
     }
+
+
+def assert_equal(found, expected):
+    """Two plans, or parts of plans: equal in every field, dtypes included."""
+    assert type(found) is type(expected)
+    for field in fields(expected):
+        a, b = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(b, np.ndarray):
+            assert a.dtype == b.dtype, field.name
+            np.testing.assert_array_equal(a, b, err_msg=field.name)
+        elif isinstance(b, Claims | Exchange | Fold | PartFold | VertexData):
+            assert_equal(a, b)
+        else:
+            assert a == b, field.name
+
+
+def rich_plan(layout="row", *, seed=0, n=40, num_parts=4, dtype=np.float32):
+    """A plan with everything optional in it."""
+    rng = np.random.default_rng(seed)
+    graph = graph_of(random_array(rng, n, 0.1), dtype=dtype)
+    owner = rng.integers(0, num_parts, n).astype(np.int32)
+    baseline = lowered(graph, rng.permutation(owner), num_parts).metrics()
+    plan = lowered(graph, owner, num_parts)
+    if layout == "edge":
+        held = worlds.nonzero_owners(graph, owner, num_parts, seed)
+        plan = edges_lowered(graph, owner, held, num_parts)
+    return replace(
+        plan,
+        vertex_data=data_of(n, seed).take(plan.global_id),
+        original_id=rng.permutation(n).astype(np.int64) * 10**12,
+        provenance={"seed": 3, "epsilon": 0.25, "command": "plancc compile é→", "warnings": ""},
+        baseline=baseline,
+    )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
-import h5py
 import naive
 import naive_edge
 import numpy as np
 import plan_helpers
 import pytest
 import sealing
-import test_file
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.cost.owners import traffic
@@ -95,6 +91,7 @@ def check_plan(case):
     verify(plan, graph)
 
 
+@settings(max_examples=40)  # 20 meet few of the ways in which rows and parts may be empty
 @given(case=plan_helpers.edge_cases())
 def test_lowering_equals_the_naive_plan(case):
     check_plan(case)
@@ -107,41 +104,6 @@ def test_lowering_of_larger_matrices(case):
     check_plan(case)
 
 
-def some_case(n=40, num_parts=6, density=0.1, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    array = plan_helpers.random_array(rng, n, density, diagonal="full")
-    graph = plan_helpers.graph_of(array, dtype=dtype)
-    owner = rng.integers(0, num_parts, n).astype(np.int32)
-    row = np.repeat(np.arange(n), np.diff(graph.indptr))
-    nonzero_owner = rng.integers(0, num_parts, graph.num_nonzeros).astype(np.int32)
-    nonzero_owner = np.where(row == graph.indices, owner[row], nonzero_owner)
-    return graph, owner, nonzero_owner, num_parts
-
-
-def rich_edge_plan(n=40, **options):
-    """An edge plan with everything optional in it."""
-    case = some_case(n, **options)
-    plan = plan_helpers.edges_lowered(*case)
-    return test_file.replace(
-        plan,
-        vertex_data=plan_helpers.data_of(n).take(plan.global_id),
-        original_id=np.arange(n)[::-1] * 10**12,
-        provenance={"model": "edges", "seed": 3},
-        baseline=plan_helpers.lowered(*case[:2], case[3]).metrics(),
-    )
-
-
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
-    case = some_case(150, 20)
-    expected = plan_helpers.edges_lowered(*case).content_sha256()
-    graph, owners = case[0], Owners(case[1], case[2])
-    figures = summarize(traffic(graph, owners, case[3]))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
-    assert plan_helpers.edges_lowered(*case).content_sha256() == expected
-    assert summarize(traffic(graph, owners, case[3])) == figures
-
-
 @plan_helpers.costly(2)
 @given(case=plan_helpers.edge_cases(), data=st.data())
 def test_files_and_merged_slices(case, data, tmp_path_factory):
@@ -150,7 +112,7 @@ def test_files_and_merged_slices(case, data, tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.h5"
     plan = plan_helpers.edges_lowered(*case)
     digest = plan.save(path)
-    test_file.assert_equal(load(path), plan)
+    plan_helpers.assert_equal(load(path), plan)
     assert sealing.content_hash(path) == digest
     verify_file(path, graph)
     num_ranks = data.draw(st.integers(1, num_parts))
@@ -163,17 +125,6 @@ def test_files_and_merged_slices(case, data, tmp_path_factory):
     told = report(path, num_ranks=num_ranks)
     check_traffic(told.parts, expected)
     assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
-
-
-def test_round_trip_of_everything_optional(tmp_path):
-    plan, path = rich_edge_plan(), tmp_path / "plan.h5"
-    for compress in (False, True):
-        digest = plan.save(path, compress=compress)
-        test_file.assert_equal(load(path), plan)
-        assert digest == plan.content_sha256() == sealing.content_hash(path)
-        verify_file(path)
-    for m in range(plan.num_parts):
-        test_file.assert_equal(read_rank_slice(path, m, plan.num_parts)[1], plan.part(m))
 
 
 def test_a_row_that_two_parts_of_a_rank_fold_travels_once(tmp_path):
@@ -198,34 +149,3 @@ def test_a_row_that_two_parts_of_a_rank_fold_travels_once(tmp_path):
     alone = read_rank_slice(path, 0, 1)[1]
     assert (alone.fold.num_folded, len(alone.fold.recv_peer)) == (0, 0)
     assert sorted(alone.value[: alone.row_ptr[1]].tolist()) == [1, 2, 3, 4]
-
-
-def test_read_with_h5py_alone(tmp_path):
-    """The matrix from the tables alone, as docs/plan-format.md describes them."""
-    graph, owner, nonzero_owner, p = some_case(30, 5, dtype=np.float64)
-    path = tmp_path / "plan.h5"
-    plan_helpers.edges_lowered(graph, owner, nonzero_owner, p).save(path)
-    found = np.zeros((30, 30))
-    with h5py.File(path, "r") as file:
-        table = {name: file[name][:] for name in test_file.datasets_of(path)}
-    part_ptr, vertex = table["rows/part_ptr"], table["rows/global_id"]
-
-    def foreign(prefix, m):
-        places = []
-        for k in range(table[f"{prefix}_ptr"][m], table[f"{prefix}_ptr"][m + 1]):
-            span = slice(*table[f"{prefix}_row_ptr"][k : k + 2])
-            places += (part_ptr[table[f"{prefix}_peer"][k]] + table[f"{prefix}_row"][span]).tolist()
-        return places
-
-    row = 0
-    for m in range(p):
-        own = list(range(part_ptr[m], part_ptr[m + 1]))
-        columns = own + foreign("expand/recv", m)
-        for i in own + foreign("fold/send", m):
-            for k in range(*table["matrix/row_ptr"][row : row + 2]):
-                found[vertex[i], vertex[columns[table["matrix/column"][k]]]] += table[
-                    "matrix/value"
-                ][k]
-            row += 1
-    assert row == len(table["matrix/row_ptr"]) - 1
-    np.testing.assert_array_equal(found, naive.dense_of(graph))

@@ -7,19 +7,15 @@ import os
 from dataclasses import fields, replace
 
 import h5py
-import naive
 import numpy as np
 import plan_helpers
 import pytest
-import scipy.sparse as sp
 import sealing
+import worlds
 from hypothesis import given
 
-import plancc
 from plancc.plan.metrics import Metrics
-from plancc.plan.parts import Claims, PartFold
 from plancc.plan.reader import load
-from plancc.plan.values import Exchange, Fold
 from plancc.plan.verify import verify_file
 
 DTYPES = {
@@ -55,62 +51,33 @@ def datasets_of(path) -> dict[str, np.ndarray]:
         return sealing.datasets(file)
 
 
-def assert_equal(found, expected):
-    """Two plans, or parts of plans: equal in every field, dtypes included."""
-    assert type(found) is type(expected)
-    for field in fields(expected):
-        a, b = getattr(found, field.name), getattr(expected, field.name)
-        if isinstance(b, np.ndarray):
-            assert a.dtype == b.dtype, field.name
-            np.testing.assert_array_equal(a, b, err_msg=field.name)
-        elif isinstance(b, Claims | Exchange | Fold | PartFold | plancc.VertexData):
-            assert_equal(a, b)
-        else:
-            assert a == b, field.name
-
-
-def rich_plan(seed=0, n=40, num_parts=4, dtype=np.float32):
-    """A plan with everything optional in it."""
-    rng = np.random.default_rng(seed)
-    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, n, 0.1), dtype=dtype)
-    owner = rng.integers(0, num_parts, n).astype(np.int32)
-    plan = plan_helpers.lowered(graph, owner, num_parts)
-    baseline = plan_helpers.lowered(graph, rng.permutation(owner), num_parts).metrics()
-    return replace(
-        plan,
-        vertex_data=plan_helpers.data_of(n, seed).take(plan.global_id),
-        original_id=rng.permutation(n).astype(np.int64) * 10**12,
-        provenance={"seed": 3, "epsilon": 0.25, "command": "plancc compile é→", "warnings": ""},
-        baseline=baseline,
-    )
-
-
 @plan_helpers.costly(2)
 @given(case=plan_helpers.cases())
 def test_round_trip(case, tmp_path_factory):
     path = tmp_path_factory.mktemp("plan") / "plan.h5"
     plan = plan_helpers.lowered(*case)
     digest = plan.save(path)
-    assert_equal(load(path), plan)
+    plan_helpers.assert_equal(load(path), plan)
     assert sealing.content_hash(path) == digest
     verify_file(path, case[0])
 
 
-@pytest.mark.parametrize("compress", [False, True])
-def test_round_trip_of_everything_optional(tmp_path, compress):
-    plan = rich_plan()
-    path = tmp_path / "plan.h5"
-    digest = plan.save(path, compress=compress)
-    assert_equal(load(path), plan)
-    assert sealing.content_hash(path) == digest == rich_plan().save(tmp_path / "again.h5")
-    assert sorted(os.listdir(tmp_path)) == ["again.h5", "plan.h5"]
-    verify_file(path)
+@pytest.mark.parametrize("layout", ["row", "edge"])
+def test_round_trip_of_everything_optional(tmp_path, layout):
+    plan, path = plan_helpers.rich_plan(layout), tmp_path / "plan.h5"
+    again = plan_helpers.rich_plan(layout).save(tmp_path / "again.h5")
+    for compress in (False, True):
+        digest = plan.save(path, compress=compress)
+        plan_helpers.assert_equal(load(path), plan)
+        assert sealing.content_hash(path) == digest == again == plan.content_sha256()
+        assert sorted(os.listdir(tmp_path)) == ["again.h5", "plan.h5"]
+        verify_file(path)
 
 
 @pytest.mark.parametrize("compress", [False, True])
 def test_types_chunks_and_filters(tmp_path, compress):
     path = tmp_path / "plan.h5"
-    rich_plan().save(path, compress=compress)
+    plan_helpers.rich_plan().save(path, compress=compress)
     with h5py.File(path, "r") as file:
         names = []
         file.visit(
@@ -146,15 +113,15 @@ def test_types_chunks_and_filters(tmp_path, compress):
 
 
 def test_double_precision(tmp_path):
-    plan = rich_plan(dtype=np.float64)
+    plan = plan_helpers.rich_plan(dtype=np.float64)
     plan.save(tmp_path / "plan.h5")
     with h5py.File(tmp_path / "plan.h5", "r") as file:
         assert file["matrix/value"].dtype.str == "<f8"
-    assert_equal(load(tmp_path / "plan.h5"), plan)
+    plan_helpers.assert_equal(load(tmp_path / "plan.h5"), plan)
 
 
 def test_vertex_data_and_original_ids_stand_in_plan_order(tmp_path):
-    plan, data = rich_plan(), plan_helpers.data_of(40)
+    plan, data = plan_helpers.rich_plan(), plan_helpers.data_of(40)
     plan.save(tmp_path / "plan.h5")
     found = datasets_of(tmp_path / "plan.h5")
     order = found["rows/global_id"]
@@ -166,7 +133,7 @@ def test_vertex_data_and_original_ids_stand_in_plan_order(tmp_path):
 
 
 def test_metrics_and_provenance_attributes(tmp_path):
-    plan = rich_plan()
+    plan = plan_helpers.rich_plan()
     plan.save(tmp_path / "plan.h5")
     with h5py.File(tmp_path / "plan.h5", "r") as file:
         provenance, metrics = dict(file["provenance"].attrs), dict(file["metrics"].attrs)
@@ -183,7 +150,7 @@ def test_metrics_and_provenance_attributes(tmp_path):
 
 
 def test_two_saves_are_the_same_bytes(tmp_path):
-    plan = rich_plan()
+    plan = plan_helpers.rich_plan()
     for compress in (False, True):
         plan.save(tmp_path / "a.h5", compress=compress)
         plan.save(tmp_path / "b.h5", compress=compress)
@@ -191,7 +158,7 @@ def test_two_saves_are_the_same_bytes(tmp_path):
 
 
 def test_content_hash_covers_content_only(tmp_path):
-    plan = rich_plan()
+    plan = plan_helpers.rich_plan()
     digest = plan.save(tmp_path / "plan.h5")
     other_words = replace(plan, provenance={"seed": 4}, baseline=None)
     assert other_words.save(tmp_path / "other.h5") == digest
@@ -210,57 +177,60 @@ def test_content_hash_covers_content_only(tmp_path):
         assert sealing.content_hash(tmp_path / "changed.h5") != digest
 
 
-def test_the_matrix_comes_back_with_h5py_alone(tmp_path):
-    """docs/plan-format.md, "Reading a plan with h5py alone", for every part."""
-    rng = np.random.default_rng(8)
-    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 30, 0.15), dtype=np.float64)
-    owner = rng.integers(0, 5, 30).astype(np.int32)
-    plan_helpers.lowered(graph, owner, 5).save(tmp_path / "plan.h5")
-    found = np.zeros((30, 30))
-    with h5py.File(tmp_path / "plan.h5", "r") as file:
-        part_ptr, global_id = file["rows/part_ptr"][:], file["rows/global_id"][:]
-        row_ptr = file["matrix/row_ptr"][:]
-        recv_ptr, recv_peer = file["expand/recv_ptr"][:], file["expand/recv_peer"][:]
-        recv_row_ptr, recv_row = file["expand/recv_row_ptr"][:], file["expand/recv_row"][:]
-        for m in range(5):
-            own = global_id[part_ptr[m] : part_ptr[m + 1]]
-            halo = [
-                global_id[part_ptr[recv_peer[k]] + recv_row[recv_row_ptr[k] : recv_row_ptr[k + 1]]]
-                for k in range(recv_ptr[m], recv_ptr[m + 1])
-            ]
-            columns = np.concatenate([own, *halo])
-            ptr = row_ptr[part_ptr[m] : part_ptr[m + 1] + 1]
-            span = slice(ptr[0], ptr[-1])
-            local = sp.csr_array(
-                (file["matrix/value"][span], file["matrix/column"][span], ptr - ptr[0]),
-                shape=(len(own), len(columns)),
+@pytest.mark.parametrize("layout", ["row", "edge"])
+def test_the_matrix_comes_back_with_h5py_alone(tmp_path, layout):
+    """From the tables alone, as docs/plan-format.md describes them, for every part."""
+    worlds.plan("directed", layout, 5).save(tmp_path / "plan.h5")
+    found, row = np.zeros((worlds.N, worlds.N)), 0
+    table = datasets_of(tmp_path / "plan.h5")
+    part_ptr, vertex, row_ptr = (
+        table[name] for name in ("rows/part_ptr", "rows/global_id", "matrix/row_ptr")
+    )
+
+    def foreign(prefix, m):
+        places = []
+        for k in range(*table[f"{prefix}_ptr"][m : m + 2]):
+            span = slice(*table[f"{prefix}_row_ptr"][k : k + 2])
+            places += (part_ptr[table[f"{prefix}_peer"][k]] + table[f"{prefix}_row"][span]).tolist()
+        return places
+
+    for m in range(5):
+        own = list(range(part_ptr[m], part_ptr[m + 1]))
+        columns = vertex[own + foreign("expand/recv", m)]
+        for i in own + (foreign("fold/send", m) if layout == "edge" else []):
+            span = slice(*row_ptr[row : row + 2])
+            np.add.at(
+                found[vertex[i]], columns[table["matrix/column"][span]], table["matrix/value"][span]
             )
-            found[np.ix_(own, columns)] += local.toarray()
-    np.testing.assert_array_equal(found, naive.dense_of(graph))
+            row += 1
+    assert row == len(row_ptr) - 1
+    np.testing.assert_array_equal(found, worlds.array("directed"))
 
 
 def test_a_file_is_read_without_locking_it(tmp_path):
     """Many ranks open it at once, on file systems whose locks may be stale."""
     path = tmp_path / "plan.h5"
-    plan = rich_plan()
+    plan = plan_helpers.rich_plan()
     plan.save(path)
     with open(path, "rb") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        assert_equal(load(path), plan)
+        plan_helpers.assert_equal(load(path), plan)
 
 
 def test_save_replaces_a_plan_and_follows_a_link(tmp_path):
-    old, new = rich_plan(1), rich_plan(2)
+    old, new = plan_helpers.rich_plan(seed=1), plan_helpers.rich_plan(seed=2)
     old.save(tmp_path / "plan.h5")
     (tmp_path / "latest.h5").symlink_to("plan.h5")
     new.save(tmp_path / "latest.h5")
     assert (tmp_path / "latest.h5").is_symlink()
-    assert_equal(load(tmp_path / "plan.h5"), new)
+    plan_helpers.assert_equal(load(tmp_path / "plan.h5"), new)
 
 
 def test_odd_names(tmp_path):
     """A path with spaces, a source name that is not UTF-8."""
-    plan = replace(rich_plan(), provenance={"source_name": os.fsdecode(b"gr\xffph.mtx")})
+    plan = replace(
+        plan_helpers.rich_plan(), provenance={"source_name": os.fsdecode(b"gr\xffph.mtx")}
+    )
     plan.save(tmp_path / "a plan")
     name = load(tmp_path / "a plan").provenance["source_name"]
     assert name.encode()  # can be printed

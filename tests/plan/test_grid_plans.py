@@ -12,7 +12,6 @@ import numpy as np
 import plan_helpers
 import pytest
 import sealing
-import test_file
 from cases import long
 
 from plancc.errors import InputError, PlanError
@@ -171,7 +170,7 @@ def test_ranks_that_exchange_messages_have_their_part(text):
     row_plan = replace(plan, header=replace(plan.header, layout="row", grid=None))
     for part in parts_of_ranks:
         expected = replace(row_plan.part(grid.part(part.index)), vertex_data=bare, claims=None)
-        test_file.assert_equal(part.grid.block, expected)
+        plan_helpers.assert_equal(part.grid.block, expected)
         assert len(part.grid.place) == 0
 
 
@@ -319,7 +318,7 @@ def test_the_hash_knows_the_grid(tmp_path):
             assert file.attrs["grid"].decode() == str(grid)
             stored = file.attrs["content_sha256"].decode()
         assert stored == sealing.content_hash(tmp_path / "plan.h5")
-        test_file.assert_equal(
+        plan_helpers.assert_equal(
             load(tmp_path / "plan.h5").header, replace(plan.header, grid=grid, layout=grid.layout)
         )
     assert len(hashes) == 5

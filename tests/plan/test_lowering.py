@@ -8,13 +8,14 @@ import naive
 import numpy as np
 import plan_helpers
 import pytest
-import test_file
-from hypothesis import given
+from hypothesis import given, settings
 
+from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
-from plancc.plan.matrix import matrix_of
+from plancc.plan.matrix import graph_of, matrix_of, owners_of
+from plancc.plan.metrics import summarize
 from plancc.plan.verify import verify
 
 
@@ -81,6 +82,7 @@ def check_plan(plan, graph, owner, num_parts):
     verify(plan)
 
 
+@settings(max_examples=60)  # 20 meet few of the ways in which rows and parts may be empty
 @given(case=plan_helpers.cases())
 def test_lowering_equals_the_naive_plan(case):
     check_plan(plan_helpers.lowered(*case), *case)
@@ -114,15 +116,18 @@ def test_as_many_parts_as_vertices_of_a_complete_graph():
     assert (metrics.volume, metrics.messages) == (n * (n - 1), n * (n - 1))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_the_plan_does_not_depend_on_the_number_of_threads(threads, monkeypatch):
-    rng = np.random.default_rng(4)
-    graph = plan_helpers.graph_of(plan_helpers.random_array(rng, 150, 0.05))
-    owner = rng.integers(0, 20, 150).astype(np.int32)
-    expected = plan_helpers.lowered(graph, owner, 20)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(threads)), raising=False)
-    found = plan_helpers.lowered(graph, owner, 20)
-    test_file.assert_equal(found, expected)
+@pytest.mark.parametrize("layout", ["row", "edge"])
+def test_the_plan_does_not_depend_on_the_number_of_threads(layout, monkeypatch):
+    def made():
+        plan = plan_helpers.rich_plan(layout, n=150, num_parts=20)
+        return plan, summarize(traffic(graph_of(plan), owners_of(plan), 20))
+
+    expected, figures = made()
+    for threads in (1, 2, 7):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, n=threads: set(range(n)))
+        found, again = made()
+        plan_helpers.assert_equal(found, expected)
+        assert again == figures
 
 
 def test_the_input_is_left_as_it_was():

@@ -7,8 +7,8 @@ from functools import cache
 import damages
 import h5py
 import numpy as np
+import plan_helpers
 import pytest
-import test_file
 import worlds
 from cases import long
 
@@ -59,11 +59,11 @@ def test_pieces_are_the_plan(kind, first, tmp_path):
         assert save_in_pieces(plan, head, first, compress=compress) == content
         read = load(head)
         assert read.provenance == plan.provenance
-        test_file.assert_equal(read, plan)
+        plan_helpers.assert_equal(read, plan)
         assert plancc.verify_file(head)
     for rank, ranks in ((0, 1), (0, 3), (1, 3), (2, 3), (0, PARTS), (PARTS - 1, PARTS)):
         found, expected = (read_rank_slice(path, rank, ranks)[1] for path in (head, one))
-        test_file.assert_equal(found, expected)
+        plan_helpers.assert_equal(found, expected)
     assert join(head, tmp_path / "joined.h5") == content
     assert load(tmp_path / "joined.h5").provenance == plan.provenance
 
@@ -116,13 +116,6 @@ def of_another_plan(head, folder):
     shutil.copy(theirs / "1.h5", folder / "1.h5")
 
 
-def linked(head, folder):
-    (head.parent / "elsewhere.h5").write_bytes((folder / "1.h5").read_bytes())
-    with damages.opened(folder / "1.h5") as file:
-        del file["matrix/column"]
-        file["matrix/column"] = h5py.ExternalLink("../elsewhere.h5", "matrix/column")
-
-
 def older_container(head, folder):
     with h5py.File(folder / "1.h5", "w", libver="earliest") as file:
         file.attrs["format"] = "plancc-plan-piece"
@@ -143,12 +136,8 @@ WRONG = {
     "swapped": (swapped, "says that it is piece"),
     "of another plan": (of_another_plan, "a piece of another plan"),
     "no piece": (change("1.h5", format="plancc-plan"), "not a piece of a plan"),
-    "a link": (linked, "soft or external link"),
     "an older container": (older_container, "container without checksums"),
     "damaged": (damaged, "the digest of part 1 does not match"),
-    "shorter": (change("1.h5", ("matrix/column", np.zeros(1, np.int32))), "the head asks for"),
-    "another type": (change("1.h5", ("matrix/column", np.zeros(1))), "has type <f8"),
-    "no dataset": (change("1.h5", ("matrix/column", None)), "/matrix/column is missing"),
     "folder above": (change("", pieces="../x"), "names no folder"),
     "absolute folder": (change("", pieces="/tmp"), "names no folder"),
     "hidden folder": (change("", pieces=".x"), "names no folder"),
@@ -268,29 +257,28 @@ def test_wrong_first_parts(first, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-OF_PIECES = {
-    "<i2": "has type <i2, not",
-    "longer": "the head asks for",
-    "another dimension": "the head asks for",
-    "lzf": "uses HDF5 filter",
-    "external storage": "keeps its data outside the file",
-    "virtual": "keeps its data outside the file",
-    "hollow": "is not completely stored in the file",
-    "group": "is not a dataset",
-}
+OF_PIECES = ("missing", "external link", "external storage", "virtual", "lzf", "hollow", "group")
+OF_PIECES += ("<i2", "shorter", "longer", "another dimension")
+NAMES = ("rows/global_id", "matrix/row_ptr", "expand/recv_row")
 
 
-@pytest.mark.parametrize("kind", OF_PIECES)
-def test_datasets_of_a_piece_are_checked(kind, pieces):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=() if (i + j) % 3 == 0 else long)
+        for i, kind in enumerate(OF_PIECES)
+        for j, name in enumerate(NAMES)
+    ],
+)
+def test_datasets_of_a_piece_are_checked(kind, name, pieces):
     head, folder = pieces
-    before = (folder / "1.h5").read_bytes()
-    for name in ("rows/global_id", "matrix/row_ptr", "expand/recv_row"):
-        damages.damage(folder / "1.h5", name, kind)
-        for read in (load, lambda at: read_rank_slice(at, 1, PARTS)):
-            with pytest.raises(PlanError, match=OF_PIECES[kind]):
-                read(head)
-        read_rank_slice(head, 0, PARTS)
-        (folder / "1.h5").write_bytes(before)
+    words = damages.damage(folder / "1.h5", name, kind)
+    if kind in damages.SHAPES:
+        words = "the head asks for"
+    for read in (load, lambda at: read_rank_slice(at, 1, PARTS)):
+        with pytest.raises(PlanError, match=words):
+            read(head)
+    read_rank_slice(head, 0, PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +291,8 @@ def two(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("index", "entry"), [(0, -1), (1, 0), *(pytest.param(k, k - 1, marks=long) for k in (0, 1))]
+    ("index", "entry"),
+    [(0, -1), *(pytest.param(*at, marks=long) for at in [(0, 0), (1, 0), (1, -1)])],
 )
 def test_a_changed_entry_is_found(index, entry, two):
     head, folder = two

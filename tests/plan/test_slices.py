@@ -6,7 +6,6 @@ import naive
 import numpy as np
 import plan_helpers
 import pytest
-import test_file
 import worlds
 from cases import long
 from hypothesis import given
@@ -66,10 +65,10 @@ def test_merged_slices_are_the_plan_of_the_merged_owners(case, data, tmp_path_fa
 
 
 def test_unmerged_slices_equal_the_parts_of_the_plan(tmp_path):
-    plan = test_file.rich_plan(num_parts=6)
+    plan = plan_helpers.rich_plan(num_parts=6)
     plan.save(tmp_path / "plan.h5")
     for m, part in enumerate(slices_of(tmp_path / "plan.h5", 6)):
-        test_file.assert_equal(part, plan.part(m))
+        plan_helpers.assert_equal(part, plan.part(m))
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])
@@ -81,7 +80,7 @@ def test_vertex_data_follow_their_rows(tmp_path, layout, num_ranks):
     data = worlds.data()
     parts = slices_of(tmp_path / "plan.h5", num_ranks)
     for part in parts:
-        test_file.assert_equal(part.vertex_data, data.take(part.global_id))
+        plan_helpers.assert_equal(part.vertex_data, data.take(part.global_id))
     assert sorted(vertex for part in parts for vertex in part.global_id) == list(range(worlds.N))
     place = np.argsort(plan.global_id)  # of every vertex in plan order
     for part in parts if layout == "row" else ():
@@ -101,7 +100,7 @@ def test_blocks_of_parts():
 
 
 def test_more_ranks_than_parts(tmp_path):
-    test_file.rich_plan(num_parts=3).save(tmp_path / "plan.h5")
+    plan_helpers.rich_plan(num_parts=3).save(tmp_path / "plan.h5")
     with pytest.raises(InputError, match="at most 3 ranks"):
         read_rank_slice(tmp_path / "plan.h5", 0, 4)
     for num_ranks in (0, 4):

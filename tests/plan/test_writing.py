@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import h5py
+import plan_helpers
 import pytest
 import sealing
-import test_file
 from cases import long
 
 from plancc.errors import OutputError
@@ -31,7 +31,7 @@ def run(how, path, number):
 
 def refused(path, words):
     with pytest.raises(OutputError) as caught:
-        test_file.rich_plan().save(path)
+        plan_helpers.rich_plan().save(path)
     assert str(caught.value).startswith(f"cannot write {path}: ")
     assert words in str(caught.value)
 
@@ -60,7 +60,7 @@ def test_no_permission(tmp_path):
 )
 def test_no_room(tmp_path, size):
     """The plan takes about 110 kB; the process must end well too, which HDF5 makes hard."""
-    plan = test_file.rich_plan()
+    plan = plan_helpers.rich_plan()
     plan.save(tmp_path / "plan.h5")
     done = run("limit", tmp_path / "plan.h5", size)
     assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def test_no_room(tmp_path, size):
         "open: []",
     ]
     assert os.listdir(tmp_path) == ["plan.h5"]
-    test_file.assert_equal(load(path), plan)
+    plan_helpers.assert_equal(load(path), plan)
 
 
 def test_room_enough(tmp_path):
@@ -93,13 +93,13 @@ def small_disk(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
 def test_full_disk(small_disk):
-    test_file.rich_plan().save(small_disk / "old.h5")
+    plan_helpers.rich_plan().save(small_disk / "old.h5")
     for n in (300, 1000):
         with pytest.raises(OutputError, match="the disk is full"):
-            test_file.rich_plan(n=n).save(small_disk / "plan.h5")
+            plan_helpers.rich_plan(n=n).save(small_disk / "plan.h5")
         assert os.listdir(small_disk) == ["old.h5"]
     verify_file(small_disk / "old.h5")
-    test_file.rich_plan(1).save(small_disk / "old.h5")  # there is room for this one
+    plan_helpers.rich_plan(seed=1).save(small_disk / "old.h5")  # there is room for this one
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_interrupted(tmp_path, microseconds):
 
 def test_large_arrays_are_written_in_steps(tmp_path, monkeypatch):
     """More than one step for each dataset: the same content."""
-    plan = test_file.rich_plan()
+    plan = plan_helpers.rich_plan()
     digest = plan.save(tmp_path / "plan.h5")
     monkeypatch.setattr("plancc.plan.writer.CHUNK_BYTES", 16)
     monkeypatch.setattr("plancc.plan.writer.CHUNKS_PER_WRITE", 3)
@@ -128,4 +128,4 @@ def test_large_arrays_are_written_in_steps(tmp_path, monkeypatch):
     plan.save(tmp_path / "small.h5", compress=True)
     with h5py.File(tmp_path / "small.h5", "r") as file:
         assert file["matrix/column"].chunks == (4,)
-    test_file.assert_equal(load(tmp_path / "steps.h5"), plan)
+    plan_helpers.assert_equal(load(tmp_path / "steps.h5"), plan)

@@ -13,7 +13,8 @@ import threading
 
 sys.path.insert(0, os.path.dirname(sys.path[0]))  # where sealing.py is
 
-import test_file
+
+import plan_helpers
 
 from plancc.errors import OutputError
 
@@ -21,7 +22,7 @@ from plancc.errors import OutputError
 def limit(path: str, size: int) -> None:
     """A file may have `size` bytes at most: what a full disk or a quota does."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    plan = test_file.rich_plan(n=400)
+    plan = plan_helpers.rich_plan(n=400)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     try:
         plan.save(path)
@@ -36,7 +37,7 @@ def limit(path: str, size: int) -> None:
 
 def interrupt(path: str, microseconds: int) -> None:
     """Ctrl-C some time after the save began."""
-    plan = test_file.rich_plan(n=1500)
+    plan = plan_helpers.rich_plan(n=1500)
     timer = threading.Timer(microseconds / 1e6, os.kill, (os.getpid(), signal.SIGINT))
     try:
         timer.start()
