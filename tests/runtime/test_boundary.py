@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import reference
 import torch
+from cases import long
+from runs import on_ranks
 from scipy.sparse import csr_matrix
 
 from plancc_runtime.layouts import row
@@ -14,7 +16,6 @@ from plancc_runtime.layouts.boundary import draw, halo_vertices, ready_to_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.local import run_ranks
 
 N, EPOCHS = 40, 1000
 SIGMAS = 5  # of a mean that is tested; of a thousand entries none is expected outside
@@ -43,7 +44,7 @@ def blocks_of(options: TrainOptions, owner: np.ndarray = OWNER) -> list[Block]:
         block = Block.of_part(parts[transport.rank], header.self_loops)
         return ready_to_draw(block, options.sampling, transport)
 
-    return run_ranks(num_parts, work, timeout=60)
+    return on_ranks(num_parts, work)
 
 
 def sampled(blocks: list[Block], options: TrainOptions, epoch: int) -> list[Block]:
@@ -54,17 +55,17 @@ def dense_of(blocks: list[Block]) -> np.ndarray:
     """The whole matrix, by what the *senders* say the halo rows are."""
     whole = np.zeros((N, N))
     for rank, block in enumerate(blocks):
-        columns = list(block.inputs)
+        vertices = [block.inputs]
         for k, peer in enumerate(block.recv_peer.tolist()):
             sender = blocks[peer]
             (message,) = np.flatnonzero(sender.send_peer == rank)
             rows = sender.send_row[sender.send_ptr[message] : sender.send_ptr[message + 1]]
             assert len(rows) == block.recv_ptr[k + 1] - block.recv_ptr[k] > 0
-            columns += list(sender.inputs[rows])
+            vertices.append(sender.inputs[rows])
+        columns = np.concatenate(vertices)
         assert len(columns) == block.num_columns
-        for i, vertex in enumerate(block.inputs):
-            for at in range(block.row_ptr[i], block.row_ptr[i + 1]):
-                whole[vertex, columns[block.column[at]]] += block.value[at]
+        row = np.repeat(block.inputs, np.diff(block.row_ptr))
+        np.add.at(whole, (row, columns[block.column]), block.value)
     sends = {(r, q) for r, b in enumerate(blocks) for q in b.send_peer.tolist()}
     assert sends == {(q, r) for r, b in enumerate(blocks) for q in b.recv_peer.tolist()}
     return whole
@@ -108,14 +109,14 @@ def test_boundary_sampling_keeps_or_drops_whole_rows_of_a_message():
                 assert kept[uses, vertex].all() or not kept[uses, vertex].any()
 
 
+@pytest.mark.parametrize("epochs", [200, pytest.param(500, marks=long)])
 @pytest.mark.parametrize("name", RATES)
-def test_the_expected_matrix_is_the_whole_one(name):
+def test_the_expected_matrix_is_the_whole_one(name, epochs):
     """Every entry is A_ij / rate with probability rate: its mean has a known deviation."""
     rate = 0.4
     options = TrainOptions(**{name: rate}, seed=1)
     blocks = blocks_of(options)
     total = np.zeros((N, N))
-    epochs = EPOCHS // 2  # the dense matrices are slow to put together
     for epoch in range(epochs):
         total += dense_of(sampled(blocks, options, epoch))
     deviation = A * np.sqrt((1 - rate) / rate / epochs)
@@ -136,8 +137,18 @@ def test_coefficients_of_a_sample_are_those_of_the_whole_scaled(name, rate):
     np.testing.assert_allclose(found, whole * kept * scale, rtol=1e-12)
 
 
-@pytest.mark.parametrize("group", [2, 10000])
-@pytest.mark.parametrize("rates", [*({name: 0.5} for name in RATES), dict.fromkeys(RATES, 0.7)])
+ALL = dict.fromkeys(RATES, 0.7)
+EACH = [{name: 0.5} for name in RATES]
+
+
+@pytest.mark.parametrize(
+    ("rates", "group"),
+    [
+        *((rates, 2) for rates in (*EACH, ALL)),
+        (ALL, 10000),
+        *(pytest.param(rates, 10000, marks=long) for rates in EACH),
+    ],
+)
 def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
     """One graph per rank gives those of all epochs, whose halo rows differ."""
     monkeypatch.setattr(row, "GROUP_NONZEROS", group)
@@ -159,7 +170,7 @@ def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
                 answers[epoch, name] = y.detach().numpy(), x.grad.numpy()
         return answers
 
-    answers = run_ranks(4, work, timeout=60)
+    answers = on_ranks(4, work)
     for epoch, name in answers[0]:
         kept = [block.with_coefficients(name) for block in sampled(blocks, options, epoch)]
         dense = dense_of(kept)
@@ -168,7 +179,7 @@ def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
             np.testing.assert_allclose(x_grad, (dense.T @ g)[block.inputs], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.5])
+@pytest.mark.parametrize("rate", [0.5, pytest.param(0.2, marks=long)])
 def test_variance_of_boundary_sampling(rate):
     """Appendix A of Wan et al. 2022 for draws that are independent of each other.
 
@@ -250,6 +261,6 @@ def test_halo_vertices_are_those_that_the_senders_own():
         block = Block.of_part(parts[transport.rank], header.self_loops)
         return halo_vertices(block, transport)
 
-    for rank, halo in enumerate(run_ranks(4, work, timeout=60)):
+    for rank, halo in enumerate(on_ranks(4, work)):
         needed = np.flatnonzero((A[rank == OWNER] != 0).any(axis=0) & (rank != OWNER))
         np.testing.assert_array_equal(halo, needed[np.argsort(OWNER[needed], kind="stable")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cases import pairs
 from torch.nn import functional
 
 from plancc_runtime.kernels import dense
@@ -15,11 +16,13 @@ def few_rows_at_once(monkeypatch):
     monkeypatch.setattr(dense, "AT_ONCE", 60)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 64])
-@pytest.mark.parametrize("widths", [(5, 3), (3, 20)])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("rectified", [False, True])
-@pytest.mark.parametrize("fused", [False, True])
+@pairs(
+    rows=[0, 1, 64],
+    widths=[(5, 3), (3, 20)],
+    biased=[False, True],
+    rectified=[False, True],
+    fused=[False, True],
+)
 def test_weights_bias_and_relu(rows, widths, biased, rectified, fused):
     random = torch.Generator().manual_seed(1)
 

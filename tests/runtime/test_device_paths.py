@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from cases import pairs
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.sampling.counter import key_of
@@ -18,9 +19,7 @@ from plancc_runtime.transport import torch_dist
 from plancc_runtime.transport.single import SingleTransport
 
 
-@pytest.mark.parametrize("first", [0, 1, 6])
-@pytest.mark.parametrize("width", [1, 2, 7])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pairs(first=[0, 1, 6], width=[1, 2, 7], dtype=[torch.float32, torch.float64])
 def test_a_device_draws_the_dropout_of_the_cpu(first, width, dtype, monkeypatch):
     monkeypatch.setattr(module, "AT_ONCE", 3 * width)  # several blocks of rows, the last a part
     vertices = torch.from_numpy(np.random.default_rng(0).permutation(50).astype(np.int32))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from cases import pairs
 
 from plancc.errors import InputError
 from plancc_runtime.kernels.edges import Pattern
@@ -91,12 +92,14 @@ def operand_kinds(op: str) -> list[str]:
     )
 
 
-@NATIVE
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize(
-    ("op", "kind"), [(op, kind) for op in OPERATORS for kind in operand_kinds(op)]
+@pairs(
+    native=[True, False],
+    reduce=REDUCTIONS,
+    call=[f"{op} {kind}" for op in BINARY for kind in operand_kinds(op)],
 )
-def test_aggregation_and_its_gradients(native, reduce, op, kind):
+def test_aggregation_and_its_gradients(native, reduce, call):
+    op, kind = call.split()
+    assert set(OPERATORS) == set(BINARY)
     pattern = small_pattern(native)
     x = draw(N, D)
     y = {"none": None, "scalar": draw(NNZ), "vector": draw(NNZ, D), "target": draw(M, D)}[kind]
@@ -172,10 +175,9 @@ def dense_attention(source, target, x, slope, scale):
     return out.index_copy(0, torch.tensor(filled), torch.einsum("mnh,nhd->mhd", alpha, x))
 
 
-@NATIVE
-@pytest.mark.parametrize("dropped", [False, True])
-@pytest.mark.parametrize(("heads", "d"), [(1, 5), (3, 1), (2, 4)])
-def test_attention_and_its_gradients(native, dropped, heads, d):
+@pairs(native=[True, False], dropped=[False, True], shape=[(1, 5), (3, 1), (2, 4)])
+def test_attention_and_its_gradients(native, dropped, shape):
+    heads, d = shape
     pattern = small_pattern(native)
     source, target, x = draw(N, heads), draw(M, heads, seed=7), draw(N, heads, d)
     scale = 2.0 * (draw(NNZ, heads).detach() > 0) if dropped else None
@@ -184,21 +186,20 @@ def test_attention_and_its_gradients(native, dropped, heads, d):
     expected = dense_attention(source, target, x, 0.2, scale)
     torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
     inputs, g = (source, target, x), draw(M, heads, d, seed=3).detach()
-    for ours, theirs in zip(
-        torch.autograd.grad(out, inputs, g),
-        torch.autograd.grad(expected, inputs, g),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+    ours, theirs = (torch.autograd.grad(each, inputs, g) for each in (out, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
     assert torch.autograd.gradcheck(lambda *a: attention(pattern, *a, 0.2, scale), inputs)
 
 
-@NATIVE
-@pytest.mark.parametrize(("heads", "d"), [(3, 13), (2, 1)])
-@pytest.mark.parametrize("mean", [False, True])
-@pytest.mark.parametrize("spread", [1.0, 400.0])  # beyond what factors per vertex can hold
-def test_graph_attention_of_projected_rows(native, heads, d, mean, spread):
+@pairs(
+    native=[True, False],
+    shape=[(3, 13), (2, 1)],
+    mean=[False, True],
+    spread=[1.0, 400.0],  # beyond what factors per vertex can hold
+)
+def test_graph_attention_of_projected_rows(native, shape, mean, spread):
     """Scores, bias and the mean of the heads too, with rows whose own columns are anywhere."""
+    heads, d = shape
     pattern, places = small_pattern(native), torch.arange(M).flip(0) % N
     x, vectors = draw(N, heads * d), draw(2, heads, d, seed=5)
     bias = draw(d if mean else heads * d, seed=6)
@@ -217,10 +218,8 @@ def test_graph_attention_of_projected_rows(native, heads, d, mean, spread):
     out, expected = ours(*inputs), dense(*inputs)
     torch.testing.assert_close(out, expected, rtol=1e-11, atol=1e-11)
     g = draw(*out.shape, seed=3).detach()
-    for mine, theirs in zip(
-        torch.autograd.grad(out, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
-    ):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
+    mine, theirs = (torch.autograd.grad(each, inputs, g) for each in (out, expected))
+    torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
 @NATIVE
@@ -311,13 +310,11 @@ def test_ranks_may_be_threads(threads):
 
 def test_torch_operations_agree_with_the_kernels():
     ptr, column = random_pattern(400, 300, 4)
-    for a, b in zip(
-        everything(Pattern.from_csr(ptr, column, 300)),
-        everything(Pattern.from_csr(ptr, column, 300, native=False)),
-        strict=True,
-    ):
-        assert a.dtype == torch.float32
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    kernels, torchs = (
+        everything(Pattern.from_csr(ptr, column, 300, native=native)) for native in (True, False)
+    )
+    assert {each.dtype for each in kernels} == {torch.float32}
+    torch.testing.assert_close(kernels, torchs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.gpu
@@ -367,21 +364,21 @@ def test_operands_may_be_views(native):
         ({"op": "pow"}, "unknown operator 'pow': choose from copy, copy_e, add"),
         ({"reduce": "prod"}, "unknown reduction 'prod': choose from sum, mean, max, min"),
         ({"op": "mul"}, "operator 'mul' takes weight or target, but was given x alone"),
-        ({"op": "copy_e", "target": draw(M, D)}, "takes weight, but was given target"),
-        ({"weight": draw(NNZ)}, "operator 'copy' takes x alone, but was given weight"),
+        ({"op": "copy_e", "target": (M, D)}, "takes weight, but was given target"),
+        ({"weight": (NNZ,)}, "operator 'copy' takes x alone, but was given weight"),
         (
-            {"op": "add", "weight": draw(NNZ), "target": draw(M, D)},
+            {"op": "add", "weight": (NNZ,), "target": (M, D)},
             "takes weight or target, but was given weight and target",
         ),
-        ({"op": "mul", "weight": draw(NNZ + 1)}, rf"weight has the shape \[{NNZ + 1}, 1\] where"),
-        ({"op": "mul", "weight": draw(NNZ, 3)}, rf"where \[{NNZ}, {D}\] is needed"),
-        ({"op": "mul", "target": draw(M, 1)}, rf"where \[{M}, {D}\] is needed"),
-        ({"op": "mul", "weight": draw(NNZ).float()}, "float32 where torch.float64 is needed"),
+        ({"op": "mul", "weight": (NNZ + 1,)}, rf"weight has the shape \[{NNZ + 1}, 1\] where"),
+        ({"op": "mul", "weight": (NNZ, 3)}, rf"where \[{NNZ}, {D}\] is needed"),
+        ({"op": "mul", "target": (M, 1)}, rf"where \[{M}, {D}\] is needed"),
     ],
 )
 def test_wrong_operands_are_one_sentence(options, message):
+    drawn = {k: v if isinstance(v, str) else draw(*v) for k, v in options.items()}
     with pytest.raises(InputError, match=message):
-        aggregate(small_pattern(True), draw(N, D), **options)
+        aggregate(small_pattern(True), draw(N, D), **drawn)
 
 
 def test_wrong_shapes_never_reach_a_kernel():
@@ -392,6 +389,8 @@ def test_wrong_shapes_never_reach_a_kernel():
         aggregate(pattern, draw(N - 1, D))
     with pytest.raises(InputError, match="float32 or float64"):
         aggregate(pattern, draw(N, D).detach().half())
+    with pytest.raises(InputError, match=r"float32 where torch\.float64 is needed"):
+        aggregate(pattern, draw(N, D), draw(NNZ).float(), "mul")
     with pytest.raises(InputError, match="target has the shape"):
         edge_scores(pattern, draw(N, 2), draw(M, 1))
     with pytest.raises(InputError, match="scores has the shape"):

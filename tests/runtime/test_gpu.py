@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reference
 import torch
+import worlds
+from runs import trained
+from worlds import N
 
-from plancc.graph.vertexdata import VertexData
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
-N = 60
 VARIANTS = [
     {"model": "gcn", "dropout": 0.3, "optimizer": "adam"},
     {"model": "gcn", "norm": "batch", "residual": True, "hidden": 6},
@@ -38,29 +39,17 @@ ON_EDGE_PLANS = [VARIANTS[k] for k in (0, 1, 2, 3, 4, 7)]
     ids=str,
 )
 def test_training_is_that_on_the_cpu(layout, variant, ranks):
-    random = np.random.default_rng(4)
-    a = reference.normalised(random.random((N, N)) < 0.1)
-    data = VertexData(
-        features=random.standard_normal((N, 7)).astype(np.float32),
-        labels=random.integers(0, 4, N).astype(np.int32),
-        train_mask=random.random(N) < 0.4,
-    )
-    owner = np.arange(N) * ranks // N
-    header, parts = reference.make_parts(a, owner, ranks, data)
+    a, owner = worlds.array("undirected"), np.arange(N) * ranks // N
+    holder = np.random.default_rng(4).integers(0, ranks, (N, N))
+    np.fill_diagonal(holder, owner)
+    plan = reference.make_parts(a, owner, ranks, worlds.data())
     if layout == "edge":
-        holder = random.integers(0, ranks, (N, N))
-        np.fill_diagonal(holder, owner)
-        header, parts = reference.make_edge_parts(a, owner, holder, ranks, data)
-
-    def trained(device: str):
-        options = TrainOptions(
-            **{"layers": 3, "epochs": 4, "optimizer": "sgd", "lr": 0.1, **variant},
-            **{"dtype": "float64", "threads": 1},
-            device=device,
-        )
-        return run_ranks(ranks, lambda t: train((header, parts[t.rank]), options, t))[0]
-
-    there, here = trained("cuda"), trained("cpu")
+        plan = reference.make_edge_parts(a, owner, holder, ranks, worlds.data())
+    options = TrainOptions(
+        **{"layers": 3, "epochs": 4, "optimizer": "sgd", "lr": 0.1, **variant},
+        **{"dtype": "float64", "threads": 1},
+    )
+    there, here = (trained(plan, replace(options, device=d))[0] for d in ("cuda", "cpu"))
     for name, w in here.weights.items():
         np.testing.assert_allclose(there.weights[name], w, rtol=1e-7, atol=1e-9)
     assert [e.words_sent for e in there.epochs] == [e.words_sent for e in here.epochs]

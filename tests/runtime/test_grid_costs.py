@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
+import worlds
+from cases import pairs
 from grid_graphs import on_ranks
 from grid_words import executed, sum_of
 
-from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
@@ -35,46 +35,34 @@ def a_plan(grid: Grid, features: int, classes: int):
     rng = np.random.default_rng(2)
     full = rng.random((N, N)) < 0.7
     np.fill_diagonal(full, True)
-    columns = [np.flatnonzero(row).astype(np.int32) for row in full]
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])])
-    values = rng.random(int(indptr[-1])).astype(np.float32) / N
-    graph = Graph(indptr, np.concatenate(columns), values, directed=True)
+    graph = worlds.graph_of(np.where(full, rng.random((N, N)) + 0.1, 0) / N, directed=True)
     owner = rng.permutation(np.arange(N) % grid.num_parts).astype(np.int32)
     plan = lower(graph, Owners(owner), grid.num_parts, normalization="none", self_loops=False)
-    data = VertexData(
-        features=rng.standard_normal((N, features)).astype(np.float32),
-        labels=rng.integers(0, classes, N).astype(np.int32),
+    data = worlds.data(N, features, classes)
+    data = VertexData(features=data.features, labels=np.maximum(data.labels, 0))
+    return with_grid(replace(plan, vertex_data=data.take(plan.global_id)), grid), graph.num_nonzeros
+
+
+@pairs(grid=GRIDS, widths=WIDTHS, passes=PASSES)
+def test_counted_words_are_the_formulas(grid, widths, passes, tmp_path):
+    features, hidden, classes = widths
+    plan, nonzeros = a_plan(grid, features, classes)
+    path = tmp_path / "plan.h5"
+    plan.save(path)
+    options = TrainOptions(
+        **{"epochs": 2, "layers": 2, "hidden": hidden, "classes": classes},
+        **{"eval_every": 0, "threads": 1, "passes": passes},
     )
-    return with_grid(replace(plan, vertex_data=data.take(plan.global_id)), grid), len(values)
 
+    def work(transport):
+        found = []
+        train(path, options, transport, lambda measure: found.append(measure.spent.traffic))
+        return found
 
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-def test_counted_words_are_the_formulas(grid, tmp_path):
-    for widths in WIDTHS:
-        features, hidden, classes = widths
-        plan, nonzeros = a_plan(grid, features, classes)
-        path = tmp_path / f"{features}.h5"
-        plan.save(path)
-        for passes in PASSES:
-            options = TrainOptions(
-                epochs=2,
-                layers=2,
-                hidden=hidden,
-                classes=classes,
-                eval_every=0,
-                threads=1,
-                passes=passes,
-            )
-
-            def work(transport, path=path, options=options):
-                found = []
-                train(path, options, transport, lambda measure: found.append(measure.spent.traffic))
-                return found
-
-            whole = sum_of(executed(grid, N, nonzeros, widths, passes))
-            per_epoch = np.array(on_ranks(grid.num_ranks, work))  # [ranks, epochs, counters]
-            for counted in per_epoch.sum(axis=0):
-                messages_sent, words_sent, _, messages, words, _, reductions, reduced = counted
-                assert (words_sent, words) == (whole.words, whole.words), (widths, passes)
-                assert (messages_sent, messages) == (whole.messages, whole.messages)
-                assert (reductions, reduced) == (whole.reductions, whole.words_reduced)
+    whole = sum_of(executed(grid, N, nonzeros, widths, passes))
+    per_epoch = np.array(on_ranks(grid.num_ranks, work))  # [ranks, epochs, counters]
+    for counted in per_epoch.sum(axis=0):
+        messages_sent, words_sent, _, messages, words, _, reductions, reduced = counted
+        assert (words_sent, words) == (whole.words, whole.words)
+        assert (messages_sent, messages) == (whole.messages, whole.messages)
+        assert (reductions, reduced) == (whole.reductions, whole.words_reduced)

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 import reference
+from cases import long
 from launcher import alone
+from runs import trained
 
 import plancc
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
 N, DIMS, EPOCHS, LR = 40, [5, 6, 3], 6, 0.5
 
@@ -36,11 +36,16 @@ def problem():
     return np.stack(np.nonzero(pattern)), data, reference.normalised(pattern)
 
 
+PLANS = [("rp", 1), ("rp", 3), ("libra", 3), ("cagnet-2d", 4), ("cagnet-3d", 8), ("mop", 3)]
+
+
 @pytest.mark.parametrize(
-    ("model", "ranks"),
-    [("rp", 1), ("rp", 3), ("libra", 3), ("cagnet-2d", 4), ("cagnet-3d", 8), ("mop", 3)],
+    ("model", "ranks", "optimizer"),
+    [
+        *((*plan, ("sgd", "adam")[k % 2]) for k, plan in enumerate(PLANS)),
+        *(pytest.param(*plan, ("adam", "sgd")[k % 2], marks=long) for k, plan in enumerate(PLANS)),
+    ],
 )
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_the_norm_is_that_of_all_ranks(problem, model, ranks, optimizer, tmp_path):
     edges, data, a = problem
     plan = tmp_path / "plan.h5"
@@ -58,7 +63,7 @@ def test_the_norm_is_that_of_all_ranks(problem, model, ranks, optimizer, tmp_pat
         if other != own:
             less = reference.train_dense(*case, start, EPOCHS, LR, optimizer, "relu", **other)[0]
             assert not np.allclose(less, losses, rtol=1e-3), "the case tells nothing"
-    for result in run_ranks(ranks, lambda t: train(plan, options, t), 60):
+    for result in trained(plan, options, ranks):
         np.testing.assert_allclose([e.loss for e in result.epochs], losses[:-1], rtol=1e-9)
         assert result.final.loss == pytest.approx(losses[-1], rel=1e-9)
         for found, w in zip(result.weights.values(), weights, strict=True):

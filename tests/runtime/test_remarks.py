@@ -8,16 +8,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import worlds
 from launcher import alone
+from runs import trained, with_data
 
 import plancc
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.remarks import constant_score, remarks
 from plancc_runtime.results import Scores
-from plancc_runtime.train import train
-from plancc_runtime.transport.local import run_ranks
 
-N = 200
+N, SPLIT = 200, {"split": (0.6, 0.2, 0.2)}
+
+
+def path_of_four(file, **data):
+    """A plan of a directed path."""
+    made = plancc.VertexData(**data) if data else None
+    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1, data=made).save(file)
+    return file
 
 
 def history(losses, val_losses=None):
@@ -110,8 +117,7 @@ def plan(tmp_path_factory):
 
 def test_a_run_that_does_what_it_is_told_learns(plan):
     def last(**options):
-        chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1, eval_every=0, **options)
-        return run_ranks(2, lambda t: train(plan, chosen, t), 60)
+        return trained(plan, TrainOptions(**SPLIT, threads=1, eval_every=0, **options), 2)
 
     untold = last(epochs=5, optimizer="sgd")
     assert len({tuple(result.remarks) for result in untold}) == 1
@@ -122,8 +128,7 @@ def test_a_run_that_does_what_it_is_told_learns(plan):
 
 
 def test_the_command_says_it_in_its_own_words(plan, tmp_path):
-    bare = tmp_path / "bare.h5"
-    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1).save(bare)
+    bare = path_of_four(tmp_path / "bare.h5")
     done = alone(plan, "--epochs", 5, "--optimizer", "sgd")
     assert done.returncode == 0
     said = [line for line in done.stderr.splitlines() if "warning" in line]
@@ -139,9 +144,8 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
 
 
 def test_labels_without_features_are_told_before_the_run(tmp_path):
-    data = plancc.VertexData(labels=np.arange(4, dtype=np.int32) % 2)
-    plan, log = tmp_path / "plan.h5", tmp_path / "run.json"
-    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1, data=data).save(plan)
+    log = tmp_path / "run.json"
+    plan = path_of_four(tmp_path / "plan.h5", labels=np.arange(4, dtype=np.int32) % 2)
     done = alone(plan, "--epochs", 5, "--json", log)
     assert done.returncode == 0
     said = [line for line in done.stderr.splitlines() if "warning" in line]
@@ -154,20 +158,15 @@ def test_labels_without_features_are_told_before_the_run(tmp_path):
 
 def test_split_stands_in_place_of_masks(tmp_path):
     """The split is the one that is drawn for a plan without masks."""
-    random, every = np.random.default_rng(0), np.arange(60)
-    edges = np.stack([every, np.roll(every, 1)])
-    of_all = {
-        "features": random.normal(size=(60, 3)).astype(np.float32),
-        "labels": (every % 3).astype(np.int32),
-    }
-    masks = {"train_mask": every < 2, "test_mask": every > 50}
+    every = np.arange(worlds.N)
+    bare = replace(worlds.data(), train_mask=None, val_mask=None, test_mask=None)
+    masks = {"train_mask": every < 2, "test_mask": every > 30}
     found = {}
     for name, more in (("with", masks), ("without", {})):
-        plan = tmp_path / f"{name}.h5"
-        data = plancc.VertexData(**of_all, **more)
-        plancc.compile((60, edges), "rp", 2, data=data).save(plan)
-        chosen = TrainOptions(split=(0.6, 0.2, 0.2), threads=1, epochs=5)
-        found[name] = run_ranks(2, lambda t, p=plan, o=chosen: train(p, o, t), 60)[0]
+        plan = with_data(
+            worlds.plan("directed", "row", 2), replace(bare, **more), tmp_path / f"{name}.h5"
+        )
+        found[name] = trained(plan, TrainOptions(**SPLIT, threads=1, epochs=5), 2)[0]
     assert found["with"].split_sizes == found["without"].split_sizes
     assert found["with"].final.loss == found["without"].final.loss
     assert found["with"].replaced_masks == ["train", "test"]
@@ -178,9 +177,7 @@ def test_split_stands_in_place_of_masks(tmp_path):
 
 
 def test_a_mask_of_nothing_names_the_plan(tmp_path):
-    plan, labels = tmp_path / "empty.h5", np.zeros(4, np.int32)
-    data = plancc.VertexData(labels=labels, train_mask=np.zeros(4, bool))
-    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1, data=data).save(plan)
-    done = alone(plan)
+    nothing = {"labels": np.zeros(4, np.int32), "train_mask": np.zeros(4, bool)}
+    done = alone(path_of_four(tmp_path / "empty.h5", **nothing))
     assert done.returncode == 2
     assert "empty.h5: no vertex of the train mask has a label; give --split" in done.stderr

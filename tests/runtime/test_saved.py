@@ -10,8 +10,10 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+import worlds
 from launcher import alone
 from reference import dense_convolution, normalised
+from worlds import CLASSES, WIDTH, N
 
 import plancc
 import plancc_runtime
@@ -19,32 +21,28 @@ from plancc.errors import InputError
 from plancc_runtime.saved import Description
 from plancc_runtime.weights import DESCRIPTION, read_weights, save_weights
 
-N, WIDTH, CLASSES = 40, 6, 4
-
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """A folder with plan.h5 and what it was made from: a symmetric pattern and features."""
+    """A folder with plan.h5, the pattern that it was made from, and its features."""
     folder = tmp_path_factory.mktemp("saved")
-    random = np.random.default_rng(5)
-    edge = np.triu(random.random((N, N)) < 0.1, 1)
-    features = random.standard_normal((N, WIDTH)).astype(np.float32)
-    data = plancc.VertexData(features=features, labels=(np.arange(N) % CLASSES).astype(np.int32))
-    source, target = np.nonzero(edge | edge.T)
-    plan = plancc.compile((N, np.stack([source, target])), "rp", 2, data=data)
-    plan.save(folder / "plan.h5")
-    return folder, edge | edge.T, features
+    edge = worlds.array("undirected") != 0
+    np.fill_diagonal(edge, False)
+    data = worlds.data()
+    plancc.compile((N, np.stack(edge.nonzero())), "rp", 2, data=data).save(folder / "plan.h5")
+    return folder, edge, data.features
 
 
 @pytest.fixture(scope="module")
 def weights(case):
-    """A file of a GCN's weights, and its description."""
+    """The arrays of a file of a GCN's weights, and its description."""
     folder, *_ = case
     path = folder / "weights.npz"
     done = alone(folder / "plan.h5", "--epochs", 2, "--save", path)
     assert done.returncode == 0, done.stderr
     with np.load(path) as file:
-        return dict(file), json.loads(str(file[DESCRIPTION]))
+        arrays = dict(file)
+    return arrays, json.loads(str(arrays.pop(DESCRIPTION)))
 
 
 def test_saved_weights_are_announced_and_have_their_own_extension(case, tmp_path):
@@ -131,7 +129,9 @@ def test_all_that_makes_a_network_is_described(case):
         assert sorted(state) == sorted(set(file.files) - {DESCRIPTION})
         for key, value in state.items():
             np.testing.assert_array_equal(value, file[key])
-    again = Description.from_dict(network.description.to_dict() | {"dims": [6, 16, 16, 4]}, "x")
+    again = Description.from_dict(
+        network.description.to_dict() | {"dims": [WIDTH, 16, 16, CLASSES]}, "x"
+    )
     assert again == network.description
 
 
@@ -139,7 +139,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
     folder, *_ = case
     network = plancc_runtime.load_network(folder / "weights.npz")
     graph = plancc_runtime.open(folder / "plan.h5", "single", threads=1)
-    with pytest.raises(InputError, match=r"shape \[40, 5\], .* features of width 6"):
+    with pytest.raises(InputError, match=r"shape \[41, 6\], .* features of width 7"):
         network(graph, graph.features[:, 1:])
     graph.features = None
     with pytest.raises(InputError, match="no features: pass x"):
@@ -148,9 +148,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
 
 def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
     folder, *_ = case
-    arrays, _ = weights
-    old = {key: value for key, value in arrays.items() if key != DESCRIPTION}
-    np.savez(tmp_path / "old.npz", **old)
+    np.savez(tmp_path / "old.npz", **weights[0])
     done = alone(folder / "plan.h5", "--init", tmp_path / "old.npz", "--epochs", 1)
     assert done.returncode == 0, done.stderr
     with pytest.raises(InputError, match="does not say which network"):
@@ -162,12 +160,12 @@ def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
     [
         ({"format": 2}, "format 2; this version"),
         ({"format": None}, "format None"),
-        ({"dims": "6,16,4"}, "'dims' must be"),
-        ({"dims": [6]}, "'dims' must be"),
-        ({"dims": [6, -1, 4]}, "'dims' must be"),
-        ({"dims": [6, True, 4]}, "'dims' must be"),
-        ({"dims": [6, 17, 4]}, "convs.0.weight has shape"),
-        ({"dims": [6, 2**30, 2**30, 4]}, "fewer weights than a network of 6 x 1073741824"),
+        ({"dims": "7,16,5"}, "'dims' must be"),
+        ({"dims": [7]}, "'dims' must be"),
+        ({"dims": [7, -1, 5]}, "'dims' must be"),
+        ({"dims": [7, True, 5]}, "'dims' must be"),
+        ({"dims": [7, 17, 5]}, "convs.0.weight has shape"),
+        ({"dims": [7, 2**30, 2**30, 5]}, "fewer weights than a network of 7 x 1073741824"),
         ({"dims": [2**31 - 1, 2**31 - 1]}, "fewer weights"),
         ({"model": "mlp"}, "mlp"),
         ({"model": 3}, "'model' must be text"),
@@ -182,7 +180,7 @@ def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
         ({"input_dropout": -0.1}, "'input_dropout' must be at least 0"),
         ({"input_dropout": math.inf}, "'input_dropout' must be at least 0"),
         ({"conv": {"bias": math.nan}}, "'bias' of 'conv' must be a finite number"),
-        ({"dims": [6, *[5] * 70_000, 4]}, "arrays, fewer than a network of 70001 layers"),
+        ({"dims": [7, *[5] * 70_000, 5]}, "arrays, fewer than a network of 70001 layers"),
         ({"conv": [1]}, "'conv' must be an object"),
         ({"conv": {"bias": "__import__('os')"}}, "bias"),
         ({"conv": {"order": {}}}, "order|describes no network"),
@@ -194,7 +192,7 @@ def test_older_files_initialise_and_say_what_they_lack(case, weights, tmp_path):
 def test_made_up_descriptions(change, words, weights, tmp_path):
     arrays, description = weights
     path = tmp_path / "made-up.npz"
-    save_weights(path, {k: v for k, v in arrays.items() if k != DESCRIPTION}, description | change)
+    save_weights(path, arrays, description | change)
     with pytest.raises(InputError, match=words) as caught:
         plancc_runtime.load_network(path)
     assert str(path) in str(caught.value)
@@ -215,7 +213,6 @@ def test_text_that_is_no_description(text, weights, tmp_path):
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "g", "f2", "<u2", ">u8", "i1"])
 def test_numbers_of_any_type_are_read(dtype, weights, tmp_path):
     arrays, description = weights
-    arrays = {key: value for key, value in arrays.items() if key != DESCRIPTION}
     name = "convs.0.weight"
     chosen = np.round(8 * np.abs(arrays[name]))
     save_weights(tmp_path / "w.npz", arrays | {name: chosen.astype(dtype)}, description)
@@ -225,7 +222,6 @@ def test_numbers_of_any_type_are_read(dtype, weights, tmp_path):
 
 def test_texts_of_a_file_are_shortened(weights, tmp_path):
     arrays, description = weights
-    arrays = {key: value for key, value in arrays.items() if key != DESCRIPTION}
     long = "x" * 10**5
     for change in ({"model": long}, {"norm": long}, {"conv": {"bias": "\x1b" + long}}):
         save_weights(tmp_path / "w.npz", arrays, description | change)
@@ -235,29 +231,29 @@ def test_texts_of_a_file_are_shortened(weights, tmp_path):
         assert str(caught.value).isprintable()
 
 
+def claim(dtype: str, size: int) -> bytes:
+    """The head of a square array, with no number behind it."""
+    header = io.BytesIO()
+    facts = {"descr": dtype, "fortran_order": False, "shape": (size, size)}
+    np.lib.format.write_array_header_1_0(header, facts)
+    return header.getvalue()
+
+
 def test_a_network_is_no_larger_than_the_file_has_numbers_for(weights, tmp_path):
     """Shapes and a description that agree with each other: 4 TB of weights in 600 bytes."""
     description = weights[1] | {"dims": [10**6, 10**6]}
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**6)}
-    )
     text = io.BytesIO()
     np.save(text, np.array(json.dumps(description)))
     with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
         archive.writestr(f"{DESCRIPTION}.npy", text.getvalue())
-        archive.writestr("convs.0.weight.npy", header.getvalue())
+        archive.writestr("convs.0.weight.npy", claim("<f4", 10**6))
     with pytest.raises(InputError, match=r"convs\.0\.weight has shape .* fewer numbers"):
         plancc_runtime.load_network(tmp_path / "w.npz")
 
 
 def test_no_array_is_read_that_does_not_fit(tmp_path):
     """A header that claims a petabyte, with nothing behind it."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)}
-    )
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive:
-        archive.writestr("w.npy", header.getvalue())
+        archive.writestr("w.npy", claim("<f8", 10**7))
     with pytest.raises(InputError, match=r"w has shape \(10000000, 10000000\)"):
         read_weights(tmp_path / "bomb.npz", {"w": (2, 3)})

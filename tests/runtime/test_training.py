@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 import reference
 import torch
+from cases import long
+from runs import trained
 from sklearn.metrics import accuracy_score, f1_score
 
 from plancc.errors import InputError, OutputError, PlanccError
@@ -23,7 +25,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc_cli.run_command import SECTIONS, command
 from plancc_runtime.data import random_split
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
-from plancc_runtime.train import prepared, train
+from plancc_runtime.train import prepared
 from plancc_runtime.transport.local import run_ranks
 
 N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
@@ -62,19 +64,15 @@ def make_case(multi_label=False, signal=0.0, **masks):
     return a, data, reference.make_parts(a, owner, PARTS, data)
 
 
-def whole_part(a, data):
-    header, [part] = reference.make_parts(a, np.zeros(N, int), 1, data)
-    return header, part
-
-
 def run(case, ranks, options, report=None):
     """The results of all ranks, on 1 or `PARTS` of them."""
-    a, data, (header, parts) = case
-    chosen = TrainOptions(**{**COMMON, **options})
+    a, data, plan = case
     if ranks == 1:
-        plan = whole_part(a, data)
-        return run_ranks(1, lambda t: train(plan, chosen, t, report))
-    return run_ranks(ranks, lambda t: train((header, parts[t.rank]), chosen, t, report))
+        plan = reference.make_parts(a, np.zeros(N, int), 1, data)
+    return trained(plan, TrainOptions(**{**COMMON, **options}), report=report)
+
+
+RANKS = pytest.mark.parametrize("ranks", [PARTS, pytest.param(1, marks=long)])
 
 
 class Dense:
@@ -104,11 +102,19 @@ class Dense:
         y = torch.tensor(truth).double()
         return -(y * torch.log(torch.sigmoid(z)) + (1 - y) * torch.log(1 - torch.sigmoid(z))).mean()
 
+    def step(self, optimizer):
+        """Update the weights; the loss before that."""
+        optimizer.zero_grad()
+        loss = self.loss()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
-@pytest.mark.parametrize("ranks", [1, PARTS])
+@RANKS
 @pytest.mark.parametrize(
     ("optimizer", "decay", "schedule"),
     [
@@ -141,11 +147,7 @@ def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
         if schedule == "cosine":
             rate = lr * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
         steps.param_groups[0]["lr"] = rate
-        steps.zero_grad()
-        loss = dense.loss()
-        loss.backward()
-        steps.step()
-        losses.append(loss.item())
+        losses.append(dense.step(steps))
         rates.append(rate)
     if schedule == "plateau":
         assert rate < lr, "the case tells nothing of the schedule"
@@ -162,7 +164,7 @@ def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
             np.testing.assert_allclose(found, w.detach().numpy(), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("ranks", [1, PARTS])
+@RANKS
 @pytest.mark.parametrize("own_pass", [False, True])
 def test_early_stopping_goes_back_to_the_best_weights(ranks, own_pass):
     """Evaluation is a pass of its own where training leaves out rows, or the training pass."""
@@ -184,9 +186,7 @@ def test_early_stopping_goes_back_to_the_best_weights(ranks, own_pass):
             if loss < best:
                 best, waited, best_epoch = loss, 0, epoch
                 kept = [w.detach().clone().numpy() for w in dense.weights]
-        steps.zero_grad()
-        dense.loss().backward()
-        steps.step()
+        dense.step(steps)
         epoch += 1
     assert 3 < best_epoch < epoch < 200, "the case tells nothing of early stopping"
     assert len(result.epochs) == epoch
@@ -221,9 +221,7 @@ def test_scores_are_those_of_scikit_learn(multi_label):
                 assert row.f1_macro[split] == pytest.approx(average["macro"])
                 if not multi_label:
                     assert row.f1_micro[split] == pytest.approx(row.accuracy[split])
-        steps.zero_grad()
-        dense.loss().backward()
-        steps.step()
+        dense.step(steps)
     assert results[0].multi_label == multi_label
 
 
@@ -296,11 +294,9 @@ def test_features_are_divided_by_the_sum_of_their_magnitudes():
     result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "normalize_features": True})[0]
     total = np.abs(data.features.astype(np.float64)).sum(axis=1, keepdims=True)
     dense = Dense(a, data, data.features / np.where(total > 0, total, 1))
+    steps = torch.optim.SGD(dense.weights, lr=0.5)
     for epoch in result.epochs:
-        loss = dense.loss()
-        assert epoch.loss == pytest.approx(loss.item(), rel=1e-6)
-        for w, g in zip(dense.weights, torch.autograd.grad(loss, dense.weights), strict=True):
-            w.data -= 0.5 * g
+        assert epoch.loss == pytest.approx(dense.step(steps), rel=1e-6)
 
 
 @pytest.mark.parametrize(
