@@ -236,9 +236,6 @@ def test_the_page_says_what_is_claimed() -> None:
         assert f" {shown} " in row, (each, row)
 
 
-TOML = (ROOT / "plancc/accelerators/machines/mixgcn-spu.toml").read_text()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -268,8 +265,9 @@ TOML = (ROOT / "plancc/accelerators/machines/mixgcn-spu.toml").read_text()
 )
 def test_bad_files(old: str, new: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
-    assert TOML.count(old) == 1
-    path.write_text(TOML.replace(old, new))
+    toml = (ROOT / "plancc/accelerators/machines/mixgcn-spu.toml").read_text()
+    assert toml.count(old) == 1
+    path.write_text(toml.replace(old, new))
     with pytest.raises(InputError) as error:
         accelerator(path)
     assert str(error.value).startswith(f"{path}: {said}")

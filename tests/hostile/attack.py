@@ -68,20 +68,20 @@ class Attack:
     name : str
         For the command line, the table and the names of saved cases.
     cpu, wall : float
-        Seconds of CPU time and of wall time of one case: above is a hang.
+        Seconds of CPU time and of wall time of one case: above is a hang. Machines may be busy.
     memory : int
         Bytes of address space that a case may take beyond what the process has; 0: no limit.
     chunk : int
         Cases between two entries in the record.
-    quick : int
-        Cases in every run of the tests, besides the seeds.
+    quick, few : int
+        New cases of `make test-all` and of `make test`, besides the seeds.
     """
 
     name = ""
-    cpu, wall = 10.0, 60.0
+    cpu, wall = 10.0, 300.0
     memory = 1 << 30
     chunk = 100
-    quick = 50
+    quick, few = 50, 3
 
     def prepare(self, folder: Path) -> None:
         """Make what all cases share, such as plans to be damaged, in a folder of its own."""

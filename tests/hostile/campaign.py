@@ -30,7 +30,7 @@ from .worker import keep
 ROOT = Path(__file__).parents[2]
 KEPT = 3
 """Cases kept of the same finding."""
-START = 180.0
+START = 600.0
 """Seconds that a worker may take until its first case: imports, kernels, plans to be damaged."""
 
 
@@ -81,12 +81,12 @@ class Record:
 class Worker:
     """A process that tries cases, and who watches it."""
 
-    def __init__(self, attack: type[Attack], home: Path) -> None:
-        self.attack, self.home = attack, home
+    def __init__(self, home: Path) -> None:
+        self.home = home
         home.mkdir(parents=True, exist_ok=True)
         self.log = (home / "stderr.txt").open("w")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.worker", attack.name, str(home)],
+            [sys.executable, "-m", "tests.hostile.worker", str(home)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ class Worker:
             env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
         )
         self.lines: queue.Queue[str | None] = queue.Queue()
-        self.wall = START
+        self.prepared: set[str] = set()
         threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True).start()
 
     def _listen(self, stream: IO[str]) -> None:
@@ -104,10 +104,12 @@ class Worker:
             self.lines.put(line)
         self.lines.put(None)
 
-    def order(self, **words: Any) -> None:
+    def order(self, attack: type[Attack], **words: Any) -> None:
         assert self.process.stdin is not None
+        self.attack, self.wall = attack, attack.wall if attack.name in self.prepared else START
+        self.prepared.add(attack.name)
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps(words) + "\n")
+            self.process.stdin.write(json.dumps({"attack": attack.name, **words}) + "\n")
             self.process.stdin.flush()
 
     def next(self) -> dict[str, Any] | str:
@@ -135,6 +137,34 @@ class Worker:
         return f"exit code {self.process.returncode}; {words[-1][:200] if words else 'no word'}"
 
 
+class Workers:
+    """Worker processes by their numbers, started when they are first asked for.
+
+    One that crashed, or was ended, is replaced when it is asked for again.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="plancc-hostile-"))
+        self.alive: dict[int, Worker] = {}
+
+    def __getitem__(self, number: int) -> Worker:
+        if number not in self.alive:
+            self.alive[number] = Worker(self.folder / str(number))
+        return self.alive[number]
+
+    def end(self, number: int) -> None:
+        if number in self.alive:
+            self.alive.pop(number).end()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in list(self.alive):
+            self.end(number)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class Campaign:
     """Tries cases of one attack until a number or a time is reached.
 
@@ -159,21 +189,33 @@ class Campaign:
         self.last: int | None = None
         self.deadline = float("inf")
         self.stopped = False
-        self.workers: set[Worker] = set()
         self.seeds: dict[str, str] = {}
         """How each of the kept seeds ended."""
         self.found: set[str] = set()
         """What new cases found."""
 
-    def run(self, *, trials: int | None, seconds: float, processes: int = 1) -> Record:
-        """Go on from the record for so many more trials, or seconds."""
+    def run(
+        self,
+        *,
+        trials: int | None,
+        seconds: float,
+        processes: int = 1,
+        workers: Workers | None = None,
+    ) -> Record:
+        """Go on from the record for so many more trials, or seconds.
+
+        `workers` may have served other campaigns; without them there are some for this run.
+        """
         self.deadline = time.monotonic() + seconds
         self.last = None if trials is None else self.record.next + trials
-        self.work = Path(tempfile.mkdtemp(prefix="plancc-hostile-"))
-        threads = [
-            threading.Thread(target=self._guarded, args=(self.work / str(k), k == 0))
-            for k in range(processes)
-        ]
+        if workers is None:
+            with Workers() as own:
+                return self._run(processes, own)
+        return self._run(processes, workers)
+
+    def _run(self, processes: int, workers: Workers) -> Record:
+        self.workers = workers
+        threads = [threading.Thread(target=self._guarded, args=(k,)) for k in range(processes)]
         self.problem: BaseException | None = None
         try:
             for thread in threads:
@@ -183,34 +225,30 @@ class Campaign:
                     thread.join(0.5)
         except KeyboardInterrupt:
             self.deadline, self.stopped = 0.0, True
-            for worker in self.workers:
+            for worker in list(workers.alive.values()):
                 worker.end()
             for thread in threads:
                 thread.join()
             raise
-        finally:
-            shutil.rmtree(self.work, ignore_errors=True)
         if self.problem is not None:
             raise self.problem
         return self.record
 
-    def _guarded(self, home: Path, first: bool) -> None:
+    def _guarded(self, number: int) -> None:
         try:
-            self._drive(home, first)
+            self._drive(number)
         except BaseException as error:
             self.problem, self.deadline = error, 0.0
 
-    def _drive(self, home: Path, first: bool) -> None:
-        worker: Worker | None = None
+    def _drive(self, number: int) -> None:
+        """What the worker of a number does; the first one tries the seeds before."""
         began = time.monotonic()
         try:
-            if first and not self.record.seeds:
-                worker = self._orders(worker, home, None)
+            if number == 0 and not self.record.seeds:
+                self._orders(number, None)
             while not self.stopped and (chunk := self._chunk()) is not None:
-                worker = self._orders(worker, home, chunk)
+                self._orders(number, chunk)
         finally:
-            if worker is not None:
-                worker.end()
             with self.lock:
                 self.record.seconds += time.monotonic() - began
                 self.record.write(self.path)
@@ -234,37 +272,34 @@ class Campaign:
             record.open.append([first, last, 0])
             return record.open[-1]
 
-    def _orders(self, worker: Worker | None, home: Path, chunk: list[int] | None) -> Worker | None:
-        """Have the cases of a chunk tried, or the seeds; a worker that can go on, or None."""
+    def _orders(self, number: int, chunk: list[int] | None) -> None:
+        """Have a worker try the cases of a chunk, or the seeds."""
         tried, begun = 0, None
         while True:
-            if worker is None:
-                worker = Worker(self.attack, home)
-                self.workers.add(worker)
+            worker = self.workers[number]
             if chunk is None:
-                worker.order(seeds=True, first=tried)
+                worker.order(self.attack, seeds=True, first=tried)
             else:
-                worker.order(seed=self.seed, first=chunk[0], last=chunk[1])
+                worker.order(self.attack, seed=self.seed, first=chunk[0], last=chunk[1])
             while True:
                 said = worker.next()
                 if isinstance(said, str):  # a crash or a hang
-                    worker.end()
-                    self.workers.discard(worker)
+                    self.workers.end(number)
                     if self.stopped:
                         if chunk is not None:
                             self._leave(chunk)
-                        return None
+                        return
                     if begun is None:
                         raise RuntimeError(f"{self.attack.name}: no case begun: {worker.why()}")
-                    told = home / "how"
+                    told = worker.home / "how"
                     how = told.read_text()[:200] if told.exists() else "before its first case"
                     what = worker.why() if said == "crash" else f"no end: {how}"
-                    self._note(home, begun, {"outcome": said, "what": what, "how": how})
+                    self._note(worker.home, begun, {"outcome": said, "what": what, "how": how})
                 elif "begin" in said:
                     begun = said["begin"]
                     continue
                 elif "end" in said:
-                    self._note(home, begun, said)
+                    self._note(worker.home, begun, said)
                 else:  # done
                     with self.lock:
                         if chunk is None:
@@ -272,17 +307,16 @@ class Campaign:
                         else:
                             self.record.open.remove(chunk)
                         self.record.write(self.path)
-                    return worker
+                    return
                 tried += 1
                 if chunk is not None:
                     chunk[0] += 1
                     if time.monotonic() > self.deadline:
                         self._leave(chunk)
-                        worker.end()
-                        self.workers.discard(worker)
-                        return None
+                        self.workers.end(number)
+                        return
                 if isinstance(said, str):
-                    worker, begun = None, None
+                    begun = None
                     break
 
     def _leave(self, chunk: list[int]) -> None:

@@ -136,7 +136,7 @@ class Jobs(Attack):
     cpu, wall = 600.0, 600.0
     memory = 0
     chunk = 5
-    quick = 2
+    quick, few = 2, 0
     timeout, ranks = 6.0, 3
 
     def prepare(self, folder: Path) -> None:

@@ -81,7 +81,7 @@ class Inputs(Attack):
     """Graphs, vertex data, part vectors, capacities of every format, damaged."""
 
     name = "inputs"
-    quick = 300
+    quick, few = 300, 20
     chunk = 200
 
     def prepare(self, folder: Path) -> None:
@@ -167,21 +167,6 @@ class Inputs(Attack):
         if name.endswith((".npz", ".pt", ".h5ad")) or name.startswith(FOLDERS):
             read_vertex_data(path, graph, required=False)
         return "ok"
-
-
-def main(seed: int = 1, trials: int = 1000, seconds: float = math.inf) -> int:
-    """Try so many cases, in worker processes under limits; how many findings there are."""
-    import tempfile
-
-    from .campaign import Campaign
-
-    with tempfile.TemporaryDirectory() as folder:
-        record = Campaign(Inputs, seed, Path(folder)).run(
-            trials=trials, seconds=seconds, processes=1
-        )
-    for each in record.findings:
-        print(each)
-    return len(record.findings)
 
 
 def binaries(folder: Path) -> dict[str, bytes]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from plancc_runtime.options import TrainOptions
 
 ROOT = Path(__file__).parents[2]
-PLAN = ROOT / "tests" / "golden" / "plan-1.0.h5"
+PLAN = ROOT / "tests" / "golden" / "plan-1.6.h5"
 EPOCHS = 60
 KILLS = 5
 """Kills of one case."""
@@ -40,8 +40,8 @@ class KilledRuns(Attack):
     """Runs with checkpoints that are killed at random moments, and resumed."""
 
     name = "killed-runs"
-    cpu, wall, memory = 60.0, 300.0, 0
-    chunk, quick = 2, 1
+    cpu, wall, memory = 60.0, 900.0, 0
+    chunk, quick, few = 2, 1, 0
 
     def case(self, rng: np.random.Generator) -> Case:
         ranks, seed = int(rng.integers(1, 3)), int(rng.integers(1 << 30))

@@ -58,9 +58,9 @@ class Lines(Attack):
     """Command lines with odd options, values and files."""
 
     name = "lines"
-    cpu, wall = 20.0, 120.0
+    cpu = 20.0
     chunk = 50
-    quick = 60
+    quick, few = 60, 5
 
     def prepare(self, folder: Path) -> None:
         from plancc_cli.group import COMMANDS, LazyGroup

@@ -34,7 +34,7 @@ class Neighbour(Attack):
     file = ""
     command: tuple[str, ...] = ()
     """The words of a command; PLAN, GRAPH and FILE stand for paths."""
-    quick = 25
+    quick, few = 25, 2
 
     def prepare(self, folder: Path) -> None:
         self.home = folder
@@ -271,15 +271,8 @@ def with_wrong_header(content: bytes, rng: np.random.Generator) -> tuple[bytes, 
         types = ("F64", "F16", "I64", "BOOL", "U8", "BF16", "F8_E4M3", "C64", "x", "")
         header[one]["dtype"] = types[rng.integers(len(types))]
     elif kind == 3:
-        shapes: list[list[int]] = [
-            [],
-            [0],
-            [-1, 4],
-            [1 << 62, 4],
-            [1] * 2000,
-            [end - begin],
-            [1, 1],
-        ]
+        shapes: list[list[int]] = [[], [0], [-1, 4], [1 << 62, 4], [1] * 2000, [end - begin]]
+        shapes.append([1, 1])
         header[one]["shape"] = shapes[rng.integers(len(shapes))]
     elif kind == 4:
         header[one], header[other] = header[other], header[one]

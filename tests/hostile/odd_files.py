@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import tempfile
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,6 @@ def odd_archive(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
         members += [(f"more-{k}.npy", npy(np.zeros(1))) for k in range(int(rng.choice([1, 3000])))]
         how = f"{len(members)} members"
     stream = io.BytesIO()
-    import warnings
-
     with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", packed) as archive:
         warnings.simplefilter("ignore")  # of a name that is there twice
         for each, held in members:
@@ -178,22 +177,8 @@ def odd_table(rng: np.random.Generator) -> tuple[bytes, str]:
         "decimal": lambda: pa.array([int(v) for v in small], pa.decimal128(10, 2)),
         "duration": lambda: pa.array(small, pa.duration("s")),
     }
-    known = (
-        "src",
-        "dst",
-        "source",
-        "target",
-        "u",
-        "v",
-        "weight",
-        "w",
-        "id",
-        "label",
-        "x",
-        "f0",
-        "y",
-        "",
-    )
+    known = ("src", "dst", "source", "target", "u", "v", "weight", "w", "id", "label", "x")
+    known += ("f0", "y", "")
     for _ in range(rng.choice([1, 2, 2, 3, 3, 4, 8])):
         name = str(rng.choice([*known[:2], *known, "\x1b[31m", "a" * 3000]))
         what = str(rng.choice(["int64", "int64", *makers]))

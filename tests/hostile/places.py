@@ -73,8 +73,8 @@ class Places(Attack):
     """Files that are links, folders, pipes or devices, or change while they are read."""
 
     name = "places"
-    cpu, wall = 20.0, 120.0
-    chunk, quick = 50, 30
+    cpu = 20.0
+    chunk, quick, few = 50, 30, 5
 
     def prepare(self, folder: Path) -> None:
         self.plan, _, self.other, _ = fresh_plans(folder, ("rp", "medium-grain"))

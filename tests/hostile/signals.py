@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,12 +22,16 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 FREE_SPACE = 483
 """Offset in the plan of format 1.4: the size of the free space of HDF5's global heap. Libraries of
 HDF5 read a heap whose free space has size 0 for ever."""
-START = 30.0
+START = 120.0
 """Seconds for a program to begin: it answers signals from then on."""
 PROMISE = 2.0
 """Seconds within which a program is gone on a machine that has time for it."""
 LIMIT = 5.0
-"""Seconds above which it is a finding: the machine may be busy with other cases."""
+"""Seconds, and CPU seconds, above which it is a finding: the machine may be busy."""
+PATIENCE = 60.0
+"""Seconds above which it is a finding, whatever it does."""
+KERNEL = "a kernel is compiled"
+"""A moment: that of the first kernel that is kept, when others are still to be compiled."""
 SENTENCE = re.compile(r"plancc(-run| \w+)?: error: interrupted(; .+)?")
 MIGHT_BE = re.compile(r"plancc[\w -]*: |\d+ s: |")
 """Beginnings of the other lines that a program may say."""
@@ -69,15 +73,30 @@ COMMANDS = {
     "run": "plancc-run PLAN --epochs 10000 --hidden 64 --save out.npz",
     "run-ranks": "plancc-run PLAN --ranks 3 --epochs 10000 --log out.jsonl",
 }
-"""What is interrupted; names in capitals are files that `Signals.prepare` makes."""
+"""What is interrupted; names in capitals are `FILES`."""
+FILES = {
+    "BIG": "big.mtx",
+    "DATA": "data.npz",
+    "PLAN": "plan.h5",
+    "PART": "plan.part.8",
+    "WEIGHTS": "weights.npz",
+    "DAMAGED": "damaged.h5",
+}
+MAKERS = {
+    "BIG": "dataset rmat --scale {scale} -o {path}",
+    "PLAN": "compile BIG --model rp -p 8 --data DATA -q -o {path}",
+    "PART": "export PLAN -o {path}",
+    "WEIGHTS": "plancc-run PLAN --epochs 1 --hidden 8 -q --save {path}",
+}
+"""Commands that make some of them."""
 
 
 class Signals(Attack):
     """SIGTERM, SIGINT or SIGHUP to a command at a random moment, in any state of its kernels."""
 
     name = "signals"
-    cpu, wall, memory = 1000.0, 120.0, 0
-    chunk, quick = 1, 2
+    cpu, wall, memory = 1000.0, 600.0, 0
+    chunk, quick, few = 1, 2, 0
     longest = 6.0
     """Seconds of the latest moment."""
     scale = 15
@@ -88,33 +107,33 @@ class Signals(Attack):
 
     def prepare(self, folder: Path) -> None:
         self.folder = folder
-        self.known = {
-            "BIG": folder / "big.mtx",
-            "DATA": folder / "data.npz",
-            "PLAN": folder / "plan.h5",
-            "PART": folder / "plan.part.8",
-            "WEIGHTS": folder / "weights.npz",
-            "DAMAGED": folder / "damaged.h5",
-        }
-        content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
-        content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
-        (folder / "damaged.h5").write_bytes(content)
-        rows = np.arange(1 << self.scale, dtype=np.int32)
-        np.savez(folder / "data.npz", features=np.float32(rows[:, None] % 7), labels=rows % 2)
-        for words in (
-            f"dataset rmat --scale {self.scale} -o BIG",
-            "compile BIG --model rp -p 8 --data DATA -q -o PLAN",
-            "export PLAN -o PART",
-            "plancc-run PLAN --epochs 1 --hidden 8 -q --save WEIGHTS",
-        ):
-            subprocess.run(self.command(words), check=True, capture_output=True, cwd=folder)
+
+    def file(self, name: str) -> Path:
+        """The file of a name in capitals, made when a command first needs it."""
+        path = self.folder / FILES[name]
+        if not path.exists():
+            self.make(name, path)
+        return path
+
+    def make(self, name: str, path: Path) -> None:
+        if name == "DAMAGED":
+            content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
+            content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
+            path.write_bytes(content)
+        elif name == "DATA":
+            rows = np.arange(1 << self.scale, dtype=np.int32)
+            np.savez(path, features=np.float32(rows[:, None] % 7), labels=rows % 2)
+        else:
+            words = MAKERS[name].format(scale=self.scale, path=path)
+            subprocess.run(self.command(words), check=True, capture_output=True, cwd=self.folder)
 
     def command(self, words: str) -> list[str]:
         """A command line, with the paths of files in place of their names."""
         if not words.startswith("plancc-run"):
             words = f"plancc {words}"
         program, *rest = words.split()
-        return [str(PROGRAMS / program), *(str(self.known.get(word, word)) for word in rest)]
+        known = (str(self.file(word)) if word in FILES else word for word in rest)
+        return [str(PROGRAMS / program), *known]
 
     def case(self, rng: np.random.Generator) -> Case:
         name = str(rng.choice(list(COMMANDS)))
@@ -126,14 +145,14 @@ class Signals(Attack):
 
     def look(self, case: Case, folder: Path) -> str:
         """Words of a case: command, signal ("group": SIGINT to all processes, as a terminal does),
-        seconds, and whether kernels are compiled first ("fresh")."""
+        seconds or `KERNEL`, and whether kernels are compiled first ("fresh")."""
         name, number, moment, kernels = case.words
-        environ = dict(os.environ)
+        command, environ = self.command(COMMANDS[name]), dict(os.environ)
         if kernels == "fresh":
             environ["NUMBA_CACHE_DIR"] = str(folder / "kernels")
         with open(self.folder / "stderr.txt", "w+") as stderr:
             process = subprocess.Popen(
-                self.command(COMMANDS[name]),
+                command,
                 cwd=folder,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -143,7 +162,9 @@ class Signals(Attack):
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
             )
             try:
-                outcome = self.interrupted(process, number, float(moment))
+                outcome = "ended before"
+                if self.reached(process, moment, folder):
+                    outcome = self.interrupted(process, number)
             finally:
                 for pid in (process.pid, *relatives(process.pid)):
                     with suppress(ProcessLookupError):
@@ -156,33 +177,53 @@ class Signals(Attack):
         check_files(folder, said, process.returncode)
         return outcome
 
-    def interrupted(self, process: subprocess.Popen[bytes], number: str, moment: float) -> str:
-        """How long it took, in words; Finding if too long, or if processes are left."""
-        stop = time.monotonic() + START
-        while not answers(process.pid) and process.poll() is None and time.monotonic() < stop:
-            time.sleep(0.002)
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            pass
+    def reached(self, process: subprocess.Popen[bytes], moment: str, folder: Path) -> bool:
+        """Wait for the moment; whether the program is still there."""
+
+        def wait(condition: Callable[[], bool], seconds: float) -> None:
+            stop = time.monotonic() + seconds
+            while not condition() and process.poll() is None and time.monotonic() < stop:
+                time.sleep(0.002)
+
+        wait(lambda: answers(process.pid), START)
+        if moment == KERNEL:
+            wait(lambda: any(folder.glob("kernels/**/*.nbi")), START)
         else:
-            return "ended before"
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(float(moment))
+        return process.poll() is None
+
+    def interrupted(self, process: subprocess.Popen[bytes], number: str) -> str:
+        """How long it took, in words; Finding if too long, or if processes are left."""
         others = relatives(process.pid)
-        begin = time.monotonic()
+        begin, used = time.monotonic(), cpu_seconds(process.pid)
         if number == "group":
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.send_signal(getattr(signal, number))
-        try:
-            process.wait(LIMIT)
-        except subprocess.TimeoutExpired:
-            raise Finding("hang", f"there {LIMIT:g} s after {number}") from None
+        while process.poll() is None:
+            seconds = time.monotonic() - begin
+            busy = cpu_seconds(process.pid) - used > LIMIT
+            if seconds > PATIENCE or (seconds > LIMIT and busy):
+                raise Finding("hang", f"there {seconds:.0f} s after {number}")
+            time.sleep(0.01)
         seconds = time.monotonic() - begin
         self.slowest = max(self.slowest, seconds)
-        if left := relatives(process.pid) | {pid for pid in others if alive(pid)}:
-            what = " ".join(Path(f"/proc/{min(left)}/cmdline").read_text().split("\0"))[:80]
-            raise Finding("leftover", f"a process was left after {number}: {what}")
+        while left := relatives(process.pid) | {pid for pid in others if alive(pid)}:
+            if time.monotonic() - begin > seconds + LIMIT:
+                what = " ".join(Path(f"/proc/{min(left)}/cmdline").read_text().split("\0"))[:80]
+                raise Finding("leftover", f"a process was left after {number}: {what}")
+            time.sleep(0.05)
         return f"gone within {math.ceil(2 * seconds) / 2:.1f} s"
+
+
+def cpu_seconds(leader: int) -> float:
+    """What the processes of a session that are there have used so far."""
+    stats = dict(processes())
+    ticks = [
+        int(number) for pid in {leader, *relatives(leader)} for number in stats.get(pid, ())[11:13]
+    ]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 def answers(pid: int) -> bool:

@@ -1,9 +1,10 @@
 """Tries cases under limits of the system, in a process of its own, and says how each one ends.
 
-    python -m tests.hostile.worker ATTACK FOLDER
+    python -m tests.hostile.worker FOLDER
 
-Reads lines of JSON, ``{"seed": 1, "first": 0, "last": 100}`` or ``{"seeds": true}``, and writes one
-when a case begins and when it ends. Whoever reads them sees a crash or a hang by what is missing.
+Reads lines of JSON, ``{"attack": "lines", "seed": 1, "first": 0, "last": 100}`` or ``{"attack":
+"lines", "seeds": true}``, and writes one when a case begins and when it ends. Whoever reads them
+sees a crash or a hang by what is missing. Attacks are prepared when they are first asked for.
 """
 
 from __future__ import annotations
@@ -33,22 +34,37 @@ SPARE = 2.0
 """Seconds of CPU time beyond an attack's before the system ends the process."""
 
 
-def main(name: str, folder: str) -> None:
+def main(folder: str) -> None:
     says = os.fdopen(os.dup(1), "w", buffering=1)  # what the program prints goes elsewhere
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    attack, home = ATTACKS[name](), Path(folder)
-    for each in ("base", "case", "tmp"):
+    home, prepared = Path(folder), {}
+    for each in ("case", "tmp"):
         (home / each).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = os.environ["TMPDIR"] = str(home / "tmp")
-    attack.prepare(home / "base")
     for line in sys.stdin:
-        for trial, make in cases(attack, json.loads(line)):
+        order = json.loads(line)
+        name = order["attack"]
+        if name not in prepared:
+            prepared[name] = ready(ATTACKS[name], home / "base" / name)
+        attack = prepared[name]
+        for trial, make in cases(attack, order):
             print(json.dumps({"begin": trial}), file=says)
             outcome = tried(attack, make, home)
             if "what" in outcome:  # the next case may use the folder before anybody has looked
                 keep(home / "case", home / "found" / str(trial))
             print(json.dumps({"end": trial} | outcome), file=says)
         print(json.dumps({"done": True}), file=says)
+
+
+def ready(attack: type[Attack], folder: Path) -> Attack:
+    """An attack that is prepared, without the limits of earlier cases."""
+    for which in (resource.RLIMIT_CPU, resource.RLIMIT_AS):
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (hard, hard))
+    folder.mkdir(parents=True, exist_ok=True)
+    made = attack()
+    made.prepare(folder)
+    return made
 
 
 def cases(attack: Attack, order: dict[str, Any]) -> Iterator[tuple[int | str, Callable[[], Case]]]:
@@ -116,9 +132,9 @@ def limited(attack: Attack) -> float:
     used = cpu_seconds()
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(used + attack.cpu + SPARE) + 1, hard))
-    if attack.memory:
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (address_space() + attack.memory, hard))
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    most = address_space() + attack.memory if attack.memory else hard
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     return used
 
 
@@ -141,4 +157,4 @@ def place() -> str:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the campaign ends its workers
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1])

@@ -7,6 +7,7 @@ import io
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cases import long
 
 from plancc.graph.canonical import to_scipy
 from plancc.models import MODELS
@@ -17,11 +18,31 @@ from plancc.testing.models import VERTICES, ModelTests
 from plancc.testing.partitioners import PartitionerTests
 from plancc.testing.samplers import SamplerTests
 
+SLOW = ("mtkahypar", "kahypar")
+"""Partitioners whose processes start slowly."""
+
 
 class TestPartitioners(PartitionerTests):
-    @pytest.fixture(autouse=True, params=PARTITIONERS.names())
+    @pytest.fixture(
+        autouse=True,
+        params=[
+            pytest.param(name, marks=long if name in SLOW else ()) for name in PARTITIONERS.names()
+        ],
+    )
     def each(self, request):
         self.name = request.param
+
+
+class TestSlowPartitioners(PartitionerTests):
+    """On one problem each: a hypergraph, and a graph where numbers of parts are tried."""
+
+    @pytest.fixture(autouse=True, params=SLOW)
+    def each(self, request):
+        self.name = request.param
+
+    def problems(self, adapter, side=8):
+        found = super().problems(adapter, side)
+        return found[:1] if side == 8 else found[-1:]
 
 
 class TestMatrixMarket(FormatTests):
