@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
+from cases import long
 from runs import file_of, trained
 from worlds import CLASSES, WIDTH, N
 
@@ -39,7 +40,12 @@ def run(layout: str, num_ranks: int = 3, **options):
     return trained(plan, TrainOptions(**COMMON | options), num_ranks)[0]
 
 
-@pytest.mark.parametrize("case", RUNS)
+LONG = ("row", "attention dropout", "no passes but order", "boundary sampling", "no fold")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=long if case in LONG else ()) for case in RUNS]
+)
 def test_a_run_is_the_same_and_sends_the_same(case, monkeypatch):
     monkeypatch.setattr(recompute, "AT_ONCE", 5 * WIDTH)
     layout, chosen = RUNS[case]
