@@ -64,7 +64,7 @@ dir(plancc), plancc.__version__, plancc.InputError
 heavy = "numba torch mpi4py h5py scipy numpy networkx mtkahypar kahypar pymetis kaminpar click rich"
 print(*[name for name in heavy.split() if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
@@ -77,7 +77,7 @@ plancc.verify_file("plan.h5")
 foreign = "torch mpi4py networkx mtkahypar kahypar pymetis kaminpar click rich plancc_runtime"
 print(*[name for name in foreign.split() if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from turns import turns
 
 import plancc
 from plancc.errors import InputError
@@ -22,6 +22,7 @@ from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 
 N, PARTS = 60, 4
+pytestmark = pytest.mark.filterwarnings("ignore::plancc.PlanccWarning")
 EDGE_MODELS = [name for name in MODELS if MODELS[name].layout == "edge"]
 
 
@@ -54,13 +55,10 @@ def volume_of(plan):
     return [len(each) for each in moved]
 
 
-@pytest.mark.parametrize("directed", [False, True], ids=["undirected", "directed"])
-@pytest.mark.parametrize("model", EDGE_MODELS)
+@turns(model=EDGE_MODELS, directed=[False, True])
 def test_every_edge_model(model, directed, tmp_path):
     matrix = star_and_ring(directed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(matrix, model, PARTS, effort=None)
+    plan = plancc.compile(matrix, model, PARTS, effort=None)
     graph = plancc.as_graph(matrix)
     assert plan.header.layout == "edge"
     assert plan.header.directed is directed
@@ -71,13 +69,10 @@ def test_every_edge_model(model, directed, tmp_path):
     assert (metrics.volume, metrics.fold_volume) == (expand + fold, fold)
 
 
-@pytest.mark.parametrize("model", EDGE_MODELS)
-@pytest.mark.parametrize("num_parts", [1, N])
+@turns(model=EDGE_MODELS, num_parts=[N, 1])
 def test_one_part_and_one_row_each(model, num_parts):
     matrix = star_and_ring(False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(matrix, model, num_parts, normalize="none", value_dtype="float64")
+    plan = plancc.compile(matrix, model, num_parts, normalize="none", value_dtype="float64")
     plancc.verify(plan, plancc.as_graph(matrix))
     assert abs(matrix_of(plan) - (matrix + sp.eye_array(N))).max() == 0
     if num_parts == 1:
@@ -88,12 +83,8 @@ def test_one_part_and_one_row_each(model, num_parts):
 def test_a_named_partitioner(model):
     """Its answer as it is, and refined for an objective that it does not have."""
     matrix = star_and_ring(False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plain = plancc.compile(matrix, model, PARTS, partitioner="builtin")
-        refined = plancc.compile(
-            matrix, model, PARTS, partitioner="builtin", objective="max-volume"
-        )
+    plain = plancc.compile(matrix, model, PARTS, partitioner="builtin")
+    refined = plancc.compile(matrix, model, PARTS, partitioner="builtin", objective="max-volume")
     assert plain.provenance["partitioner"] == "builtin"
     assert "tried" not in plain.provenance
     if model == "hub-split":  # 4 times an average row, which is more than 2% of a part here
@@ -108,20 +99,16 @@ def test_a_named_partitioner(model):
 def test_auto_keeps_the_best_and_shows_all():
     matrix = star_and_ring(False)
     names = "hp,medium-grain,checkerboard,libra"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(
-            matrix, "auto", PARTS, objective="volume", candidates=names, epsilon=0.1
+    plan = plancc.compile(matrix, "auto", PARTS, objective="volume", candidates=names, epsilon=0.1)
+    alone = {
+        name: plancc.compile(
+            *(matrix, name, PARTS),
+            epsilon=0.1,
+            objective=None if name == "libra" else "volume",
+            balance="nnz",
         )
-        alone = {
-            name: plancc.compile(
-                *(matrix, name, PARTS),
-                epsilon=0.1,
-                objective=None if name == "libra" else "volume",
-                balance="nnz",
-            )
-            for name in names.split(",")
-        }
+        for name in names.split(",")
+    }
     table = json.loads(plan.provenance["candidates"])
     assert [entry["model"] for entry in table] == names.split(",")
     for entry in table:
@@ -141,16 +128,14 @@ def test_auto_predicts_an_epoch():
     simple = find_machine("simple")
     slow, wide = replace(simple, latency=1.0), replace(simple, bandwidth=1.0)
     dims, chosen = (8, 8, 4), {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        for name, machine in (("messages", slow), ("volume", wide)):
-            plan = plancc.compile(*(matrix, "auto", PARTS), machine=machine, epsilon=0.5, dims=dims)
-            table = json.loads(plan.provenance["candidates"])
-            chosen[name] = next(entry for entry in table if entry["chosen"])
-            reached = simulate(schedule_of(tables_of(plan), dims), machine).seconds
-            assert chosen[name]["epoch_seconds"] == reached
-            assert chosen[name]["value"] == reached == min(e["epoch_seconds"] for e in table)
-            assert plan.provenance["chosen_by"] == "time"
+    for name, machine in (("messages", slow), ("volume", wide)):
+        plan = plancc.compile(*(matrix, "auto", PARTS), machine=machine, epsilon=0.5, dims=dims)
+        table = json.loads(plan.provenance["candidates"])
+        chosen[name] = next(entry for entry in table if entry["chosen"])
+        reached = simulate(schedule_of(tables_of(plan), dims), machine).seconds
+        assert chosen[name]["epoch_seconds"] == reached
+        assert chosen[name]["value"] == reached == min(e["epoch_seconds"] for e in table)
+        assert plan.provenance["chosen_by"] == "time"
     assert chosen["messages"]["messages"] <= chosen["volume"]["messages"]
     assert chosen["volume"]["volume"] <= chosen["messages"]["volume"]
 
@@ -203,18 +188,14 @@ def test_auto_balances_row_plans_as_models_of_rows_do(epsilon, balance):
 def test_auto_notes_what_was_asked_for():
     """And not the share of one candidate, nor what a model without a search leaves out."""
     names = ["block", "libra"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(
-            *(star_and_ring(False), "auto", PARTS), candidates=names, effort="fast", budget=5
-        )
+    plan = plancc.compile(
+        *(star_and_ring(False), "auto", PARTS), candidates=names, effort="fast", budget=5
+    )
     noted = {"model_candidates": "block,libra", "effort": "fast", "budget": 5.0, "threads": 1}
     assert plan.provenance | noted == plan.provenance
 
 
 def test_an_edge_plan_is_not_refined():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plancc.PlanccWarning)
-        plan = plancc.compile(star_and_ring(False), "libra", PARTS)
+    plan = plancc.compile(star_and_ring(False), "libra", PARTS)
     with pytest.raises(InputError, match="edge plan"):
         plancc.refine(plan)

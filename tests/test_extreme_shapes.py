@@ -10,7 +10,9 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from cases import long
 from test_edge_pipeline import volume_of
+from turns import turns
 
 import plancc
 from plancc.errors import InputError
@@ -62,8 +64,7 @@ def check(plan, graph, model):
     assert math.isfinite(plan.provenance["epoch_seconds"])
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("model", COMPILED)
+@turns(model=COMPILED, shape=SHAPES)
 def test_every_model_and_shape(model, shape):
     """Sizes and settings are drawn, the same ones in every run."""
     rng = np.random.default_rng([COMPILED.index(model), SHAPES.index(shape)])
@@ -78,8 +79,7 @@ def test_every_model_and_shape(model, shape):
         check(plan, graph, model)
 
 
-@pytest.mark.parametrize("model", COMPILED)
-@pytest.mark.parametrize("settings", [{}, BARE], ids=["loops", "bare"])
+@turns(model=COMPILED, settings=[{}, BARE])
 def test_one_vertex(model, settings):
     graph = graph_of("empty", 1)
     plan = compiled(graph, model, 1, **settings)
@@ -111,7 +111,7 @@ def test_shapes():
     assert (dense["path"] == np.eye(n, k=1, dtype=bool) | np.eye(n, k=-1, dtype=bool)).all()
 
 
-@pytest.mark.parametrize("leaves", [500, 4000])
+@pytest.mark.parametrize("leaves", [500, pytest.param(4000, marks=long)])
 def test_work_of_a_star_is_linear(leaves):
     """A sweep looks at few parts per leaf, though the net of the hub touches all of them."""
     num_parts, n = 50, leaves + 1
@@ -179,7 +179,7 @@ def steps_of(plan):
     return [each["step"] for each in json.loads(plan.provenance["tried"])]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [1, 4, *(pytest.param(k, marks=long) for k in (0, 2, 3, 5))])
 def test_least_volume(seed):
     """Against every partition within the limits."""
     rng, n, num_parts = np.random.default_rng(seed), 7, 3
@@ -203,7 +203,7 @@ def test_least_volume(seed):
 
 def test_a_search_ends_at_the_least_volume():
     """The hubs of a split are in every part whatever is tried: one split, nothing after it."""
-    graph = graph_of("hubs", 2000)
+    graph = graph_of("hubs", 600)
     for model in ("medium-grain", "hub-split"):
         plan = plancc.compile(graph, model, 16, effort="fast")
         check(plan, graph, model)
@@ -229,10 +229,10 @@ def test_crowd(monkeypatch):
     ("shape", "model"),
     [
         ("clique", "medium-grain"),
-        ("clique", "fine-grain"),
+        pytest.param("clique", "fine-grain", marks=long),
         ("clique", "hub-split"),
         ("hubs", "fine-grain"),
-        ("hubs", "checkerboard"),
+        pytest.param("hubs", "checkerboard", marks=long),
         ("path", "checkerboard"),
     ],
 )

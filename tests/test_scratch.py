@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from turns import turns
 
 import plancc
 from plancc import scratch
@@ -51,8 +52,7 @@ def test_a_disk_that_is_too_small():
         scratch.large(1 << 50, np.int64)
 
 
-@pytest.mark.parametrize("model", ["hp", "rp"])
-@pytest.mark.parametrize("weighted", [False, True])
+@turns(model=["hp", "rp"], weighted=[True, False])
 def test_a_plan_made_on_the_disk_is_the_one_made_in_memory(model, weighted, tmp_path):
     graph = load_dataset("sbm", num_features=1).graph
     if weighted:

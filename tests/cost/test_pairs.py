@@ -8,7 +8,7 @@ import numpy as np
 import plan_helpers
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plancc.cost.pairs import pair_volumes, pair_volumes_of, read_pair_volumes
@@ -35,17 +35,11 @@ def same(pairs: sp.csr_array, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(pairs.toarray(), expected)
 
 
-@given(case=plan_helpers.cases())
+@given(case=plan_helpers.cases() | plan_helpers.cases(max_vertices=200, densities=(0.01, 0.1)))
 def test_pairs_of_owners_and_of_the_plan(case):
     expected = naive_pairs(*case)
     same(pair_volumes(*case), expected)
     same(pair_volumes_of(plan_helpers.lowered(*case)), expected)
-
-
-@settings(max_examples=10)  # of up to 200 vertices, in sets
-@given(case=plan_helpers.cases(max_vertices=200, densities=(0.01, 0.1)))
-def test_pairs_of_larger_matrices(case):
-    same(pair_volumes(*case), naive_pairs(*case))
 
 
 def test_pairs_of_a_file(tmp_path):

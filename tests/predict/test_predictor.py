@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import plan_helpers
 import pytest
 from turns import turns
 
@@ -19,13 +18,6 @@ from plancc.predict.schedules import read_tables, tables_of
 
 FLAT = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)
 DIMS = (20, 12, 8, 5)
-
-
-@pytest.fixture(scope="module")
-def matrix():
-    array = np.abs(plan_helpers.random_array(np.random.default_rng(5), 300, 0.03))
-    np.fill_diagonal(array, 1)
-    return plan_helpers.graph_of(array)
 
 
 @pytest.fixture(scope="module")

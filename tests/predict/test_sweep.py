@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import plan_helpers
 import pytest
 
 import plancc
@@ -23,13 +22,6 @@ from plancc.sweep import SEARCH, Request, _tables_of_graph, parse_models, parse_
 DIMS = [16, 8, 4]
 MACHINE = Machine(latency=1e-6, bandwidth=1e9, multiply_adds=1e9)
 PREDICTOR = Predictor(DIMS, MACHINE)
-
-
-@pytest.fixture(scope="module")
-def matrix():
-    array = np.abs(plan_helpers.random_array(np.random.default_rng(3), 240, 0.02))
-    np.fill_diagonal(array, 1)
-    return plan_helpers.graph_of(array)
 
 
 @pytest.mark.parametrize(
