@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import reference
-import scipy.sparse as sp
 import torch
+import worlds
+from runs import on_ranks as on_ranks
 
-from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
@@ -23,7 +23,6 @@ from plancc.plan.plan import Plan
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.local import run_ranks
 
 N = 41
 WIDTH, CLASSES = 7, 5
@@ -69,14 +68,23 @@ def owners(num_parts: int) -> np.ndarray:
     return owner.astype(np.int32)
 
 
-def row_plan(kind: str, owner: np.ndarray, num_parts: int) -> Plan:
-    a = sp.csr_matrix(matrix(kind, len(owner)))
-    graph = Graph(a.indptr.astype(np.int64), a.indices, a.data, directed=kind == "directed")
-    loops = kind == "undirected"
+def row_plan(
+    a: np.ndarray, owner: np.ndarray, num_parts: int, known: VertexData, loops: bool
+) -> Plan:
+    """Of a dense matrix; with `loops` it is normalised, and its diagonal was added."""
     plan = lower(
-        graph, Owners(owner), num_parts, normalization="sym" if loops else "none", self_loops=loops
+        worlds.graph_of(a),
+        Owners(owner.astype(np.int32)),
+        num_parts,
+        normalization="sym" if loops else "none",
+        self_loops=loops,
     )
-    return replace(plan, vertex_data=data(len(owner)).take(plan.global_id))
+    return replace(plan, vertex_data=known.take(plan.global_id))
+
+
+def plan_of(kind: str, owner: np.ndarray, num_parts: int) -> Plan:
+    n = len(owner)
+    return row_plan(matrix(kind, n), owner, num_parts, data(n), kind == "undirected")
 
 
 def save(
@@ -88,25 +96,22 @@ def save(
 ) -> Path:
     """A plan file of a grid."""
     owner = owners(grid.num_parts) if owner is None else owner
-    plan = with_grid(row_plan(kind, owner, grid.num_parts), grid)
+    plan = with_grid(plan_of(kind, owner, grid.num_parts), grid)
     (replace(plan, vertex_data=VertexData()) if without_data else plan).save(path)
     return path
 
 
-@cache
-def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
-    """What the ranks read of a plan file."""
+def slices_of(plan: Plan, grid: Grid) -> list[tuple[Header, Part]]:
+    """What the ranks of a grid read of the file of a row plan."""
     with TemporaryDirectory() as folder:
-        file = save(Path(folder) / "plan.h5", grid, kind)
+        file = Path(folder) / "plan.h5"
+        with_grid(plan, grid).save(file)
         return [read_rank_slice(file, rank, grid.num_ranks) for rank in range(grid.num_ranks)]
 
 
-def on_ranks(num_ranks: int, work):
-    def quietly(transport):
-        torch.set_num_threads(1)  # of this rank's thread
-        return work(transport)
-
-    return run_ranks(num_ranks, quietly, 60)
+@cache
+def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
+    return slices_of(plan_of(kind, owners(grid.num_parts), grid.num_parts), grid)
 
 
 def close(got, expected, tolerance):

@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from grid_graphs import row_plan, slices_of
 from launcher import plancc_run
 from reference import make_parts, normalised, train_model
+from runs import on_ranks
 from scipy.sparse import csr_matrix
 
 import plancc
@@ -22,7 +24,6 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.batches import Batches, wanted_stages
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.parts import GridShare, Part
 from plancc.plan.values import Header
 from plancc.plan.words import Counts
 from plancc_runtime.execution.choice import check_layout
@@ -49,60 +50,26 @@ def matrix(n: int, directed: bool, seed: int = 0, reach: int | None = None) -> n
     return normalised(pattern if directed else pattern | pattern.T)
 
 
-def feature_part(header: Header, parts: list[Part], grid: Grid, rank: int) -> Part:
-    """What a rank of the grid has of a row plan."""
-    block = parts[grid.part(rank)]
-    place, size = rank % grid.columns, block.num_rows
-    rows = np.arange(size * place // grid.columns, size * (place + 1) // grid.columns)
-    nothing = np.zeros(0, np.int32)
-    part_ptr = np.cumsum([0] + [part.num_rows for part in parts]).astype(np.int64)
-    share = GridShare(
-        grid=grid,
-        rank=rank,
-        part_ptr=part_ptr,
-        row_ptr=np.zeros(1, np.int64),
-        place=nothing,
-        value=block.value[:0],
-        block=replace(block, vertex_data=VertexData()),
-    )
-    return replace(
-        block,
-        index=rank,
-        num_parts=grid.num_ranks,
-        first_row=int(part_ptr[grid.part(rank)] + rows[0]) if len(rows) else 0,
-        global_id=block.global_id[rows],
-        num_interior=len(rows),
-        row_ptr=np.zeros(len(rows) + 1, np.int64),
-        column=nothing,
-        value=block.value[:0],
-        **dict.fromkeys(("send_peer", "send_row", "recv_peer"), nothing),
-        **{name: np.zeros(1, np.int64) for name in ("send_ptr", "recv_ptr")},
-        vertex_data=block.vertex_data.take(rows),
-        grid=share,
-    )
+def slices_on(a, grid, data=None):
+    """What every rank of a feature plan of the dense matrix reads; owners are random."""
+    owner = np.random.default_rng(1).integers(grid.num_parts, size=len(a))
+    return slices_of(row_plan(a, owner, grid.num_parts, data or VertexData(), True), grid)
 
 
-def on_grid(a, grid, work, options=None, data=None, seed=1):
+def on_grid(a, grid, work, options=None, data=None):
     """``work(graph, part)`` on every rank of a feature plan of the dense matrix."""
-    owner = np.random.default_rng(seed).integers(grid.num_parts, size=len(a))
-    header, parts = make_parts(a, owner, grid.num_parts, data)
-    header = replace(header, layout="feature", grid=grid)
+    of_ranks = slices_on(a, grid, data)
     options = options or TrainOptions()
 
     def rank(transport):
-        torch.set_num_threads(1)
-        part = in_order(
-            feature_part(header, parts, grid, transport.rank),
-            options.row_order,
-            options.pipeline,
-            transport,
-        )
+        header, part = of_ranks[transport.rank]
+        part = in_order(part, options.row_order, options.pipeline, transport)
         before = transport.traffic.as_array()
         resources = Resources(transport, getattr(torch, options.dtype))
         graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
         return work(graph, part), transport.traffic.as_array() - before
 
-    return run_ranks(grid.num_ranks, rank, timeout=30)
+    return on_ranks(grid.num_ranks, rank)
 
 
 def close(found: np.ndarray, expected: np.ndarray, dtype: str) -> bool:
@@ -347,16 +314,8 @@ def problem(n: int) -> tuple[np.ndarray, VertexData]:
 
 def trained(a, data, grid, options):
     """What `train` returns on every rank of a feature plan of the dense matrix."""
-    owner = np.random.default_rng(1).integers(grid.num_parts, size=len(a))
-    header, parts = make_parts(a, owner, grid.num_parts, data)
-    header = replace(header, layout="feature", grid=grid)
-
-    def rank(transport):
-        return train(
-            (header, feature_part(header, parts, grid, transport.rank)), options, transport
-        )
-
-    return run_ranks(grid.num_ranks, rank, timeout=60)
+    of_ranks = slices_on(a, grid, data)
+    return on_ranks(grid.num_ranks, lambda t: train(of_ranks[t.rank], options, t))
 
 
 @pytest.mark.parametrize(("model", "pipeline"), MODELS, ids=str)

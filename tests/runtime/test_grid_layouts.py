@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-import launcher
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,12 +20,12 @@ from grid_graphs import (
     dense_coefficients,
     dense_training,
     matrix,
-    on_ranks,
     owners,
-    row_plan,
+    plan_of,
     save,
     slices,
 )
+from runs import on_ranks
 
 import plancc_runtime
 from plancc.errors import InputError, PlanError
@@ -130,7 +129,7 @@ def test_words_and_messages_are_those_of_the_formulas(grid, plan_file):
     owner = np.random.default_rng(1).permutation(np.arange(n) % grid.num_parts).astype(np.int32)
     file = plan_file(grid, owner=owner)
     nnz = np.count_nonzero(matrix("directed", n))
-    plan = row_plan("directed", owner, grid.num_parts)
+    plan = plan_of("directed", owner, grid.num_parts)
 
     def work(transport):
         header, part = read_rank_slice(file, transport.rank, transport.size)
@@ -221,7 +220,7 @@ def trained(plan, grid: Grid, options: TrainOptions):
 
 def initial_weights(**model) -> dict[str, np.ndarray]:
     """The same for every grid."""
-    plan = row_plan("directed", np.zeros(N, np.int32), 1)
+    plan = plan_of("directed", np.zeros(N, np.int32), 1)
     options = options_of(epochs=0, **model)
     return train((plan.header, plan.part(0)), options, SingleTransport()).weights
 
@@ -256,7 +255,7 @@ def test_words_put_into_sums_over_copies(grid):
 
 
 @pytest.mark.parametrize("grid", SOME, ids=str)
-def test_random_data_and_dropout_are_those_of_a_row_plan(grid, plan_file, tmp_path):
+def test_random_data_and_dropout_are_those_of_a_plan_of(grid, plan_file, tmp_path):
     """Scores too; without vertex data in the file, and with features normalised by whole rows."""
     one = Grid("1d", 1, sparse=True)  # executed as a row plan
     norms = ("none", "none") if grid.splits_columns else ("batch", "layer")
@@ -337,7 +336,7 @@ def test_what_a_grid_does_not_offer_is_refused_at_once(given, sentence, plan_fil
     assert "rank 0" not in str(raised.value)
 
 
-def test_needed_rows_on_one_process_column_are_a_row_plan(plan_file):
+def test_needed_rows_on_one_process_column_are_a_plan_of(plan_file):
     """Attention, mini-batches and the library too."""
     grid = Grid("1d", 3, sparse=True)
     file = plan_file(grid)
@@ -375,15 +374,13 @@ def test_a_damaged_message_is_found_before_anyone_waits_for_it(plan_file):
 
 
 @pytest.mark.mpi
-def test_launched_ranks_compute_the_same(plan_file, tmp_path):
-    """By MPI; those of feature plans are launched by torchrun."""
+def test_ranks_of_mpi_compute_the_same(plan_file, tmp_path, ranks):
+    """Those of feature plans are launched by torchrun."""
     grid = Grid("2d", 2, 2)
     file = plan_file(grid)
     arguments = ["--epochs", 2, "--hidden", 9, "--dtype", "float64"]
     arguments += ["--optimizer", "sgd", "--lr", 0.05]
-    answer = launcher.plancc_run(
-        *(4, file, *arguments, "--threads", 1, "--json", tmp_path / "result")
-    )
+    answer = ranks.run(4, file, *arguments, "--threads", 1, "--json", tmp_path / "result")
     assert answer.returncode == 0, answer.stderr
     expected = trained(file, grid, options_of())[0]
     got = json.loads((tmp_path / "result").read_text())

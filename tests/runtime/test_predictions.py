@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from cases import long
-from grid_graphs import on_ranks
 from launcher import alone, run, sentences
 from reference import normalised
+from runs import on_ranks
 
 import plancc
 import plancc_runtime
