@@ -11,6 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cases import long
+from turns import turns
 
 import plancc
 from plancc.predict.machine import Compute, Machine
@@ -64,9 +66,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("machine", [None, "summit", TALK], ids=["default", "summit", "value"])
-@pytest.mark.parametrize("dims", [None, (9, 7, 5)])
+@turns(model=MODELS, machine=[None, "summit", TALK], dims=[None, (9, 7, 5)])
 def test_what_is_recorded(model, machine, dims, matrix):
     """The plan's, a random partition's and the least epoch; machine and widths in full."""
     options = {"effort": "fast"} if model in ("hp", "medium-grain", "auto") else {}
@@ -137,6 +137,7 @@ def uneven():
 def test_rows_that_are_not_balanced(options, uneven):
     """The advice helps."""
     how = {"model": "hp", "num_parts": 6, "machine": WORK, **options}
+    how |= {} if "partitioner" in options else {"effort": "fast"}
     plan, told = compiled(uneven, balance="nnz", **how)
     [note] = [WARNING.fullmatch(each) for each in told if "predicted" in each]
     assert note[6] == BALANCE
@@ -174,14 +175,14 @@ def test_who_is_compiled_for_the_time_where_no_model_is_named(machine, wins, une
     assert plan.provenance["balance"] == alone[wins].provenance["balance"]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(k, marks=long) for k in (2, 3))])
 def test_random_partitions_and_mini_batches_are_not_judged(seed, matrix):
     """They are no slower than a random partition; a mini-batch is not an epoch."""
     _, told = compiled(matrix, "rp", PARTS, seed=seed)
     assert told == []
     uneven = plancc.compile(matrix, "rp", PARTS)
     assert uneven.provenance["epoch_seconds"] == uneven.provenance["random_epoch_seconds"]
-    skewed = {"machine": TALK, "batch_size": 10, "batches": 40, "seed": seed}
+    skewed = {"machine": TALK, "batch_size": 10, "batches": 40, "seed": seed, "effort": "fast"}
     plan, told = compiled(matrix, "stochastic-hp", PARTS, **skewed)
     assert not [note for note in told if "predicted" in note]
     assert plan.provenance["epoch_seconds"] > 0
@@ -231,9 +232,8 @@ def test_widths_are_those_of_the_data(data, expected, matrix):
     assert plan.provenance["epoch_seconds"] == seconds_of(plan, dims, find_machine("cpu-cluster"))
 
 
-@pytest.mark.parametrize(
-    ("data", "dims", "why"),
-    [
+@turns(
+    case=[
         (data_of(7), (8, 4), "the first width is 8, but the features have 7 columns"),
         (data_of(7, 5), (7, 4), "the last width is 4, but there are 5 classes"),
         (
@@ -242,9 +242,10 @@ def test_widths_are_those_of_the_data(data, expected, matrix):
             "the last width is 8, but there are 9 classes",
         ),
     ],
+    model=["hp", "rp", "mop"],
 )
-@pytest.mark.parametrize("model", ["hp", "rp", "mop"])
-def test_widths_that_contradict_the_data(data, dims, why, model, matrix):
+def test_widths_that_contradict_the_data(case, model, matrix):
+    data, dims, why = case
     with pytest.raises(plancc.InputError) as caught:
         plancc.compile(matrix, model, PARTS, data=data, dims=dims)
     assert str(caught.value) == f"`dims` {','.join(map(str, dims))}: {why}"

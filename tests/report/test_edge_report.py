@@ -10,6 +10,7 @@ import numpy as np
 import plan_helpers
 import pytest
 import worlds
+from turns import turns
 
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError
@@ -24,7 +25,8 @@ PARTS = 6
 
 @pytest.fixture(scope="module")
 def case():
-    graph, owner = worlds.graph("directed"), worlds.owners(worlds.N, PARTS)
+    graph = worlds.graph_of(worlds.array("directed"), dtype=np.float32)
+    owner = worlds.owners(worlds.N, PARTS)
     return graph, owner, worlds.nonzero_owners(graph, owner, PARTS), PARTS
 
 
@@ -53,9 +55,8 @@ def sent_in_an_epoch(parts, widths):
     return words, messages
 
 
-@pytest.mark.parametrize("ranks", [None, 4, 2, 1])
-@pytest.mark.parametrize("dims", [[8, 3], [4, 9, 2]])
-def test_training(case, path, dims, ranks):
+@turns(ranks=[None, 4, 2, 1], dims=[[8, 3], [4, 9, 2]])
+def test_training(case, path, ranks, dims):
     told = report(path, dims=dims, num_ranks=ranks)
     r = ranks or PARTS
     parts = [read_rank_slice(path, rank, r)[1] for rank in range(r)]
