@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "tests" / "golden" / "plan-1.6.h5"
-EPOCHS = 60
-KILLS = 5
+EPOCHS = 30
+KILLS = 3
 """Kills of one case."""
 CALLS = 1 << 30
 """More calls than a run makes."""

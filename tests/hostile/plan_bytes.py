@@ -121,7 +121,8 @@ def fresh_plan(model: str) -> plancc.Plan:
     plan = dataclasses.replace(plan, provenance=provenance)
     with tempfile.TemporaryDirectory() as folder:  # so that no case waits for kernels
         plan.save(Path(folder) / NAME)
-        read_every_way(Path(folder) / NAME)
+        for reader in ("load", "verify", "slice 1 of 2"):
+            READERS[reader](Path(folder) / NAME)
     return plan
 
 

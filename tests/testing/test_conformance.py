@@ -18,25 +18,21 @@ from plancc.testing.models import VERTICES, ModelTests
 from plancc.testing.partitioners import PartitionerTests
 from plancc.testing.samplers import SamplerTests
 
-SLOW = ("mtkahypar", "kahypar")
-"""Partitioners whose processes start slowly."""
+NATIVE = [name for name in PARTITIONERS.names() if name != "builtin"]
 
 
 class TestPartitioners(PartitionerTests):
     @pytest.fixture(
-        autouse=True,
-        params=[
-            pytest.param(name, marks=long if name in SLOW else ()) for name in PARTITIONERS.names()
-        ],
+        autouse=True, params=["builtin", *(pytest.param(name, marks=long) for name in NATIVE)]
     )
     def each(self, request):
         self.name = request.param
 
 
-class TestSlowPartitioners(PartitionerTests):
-    """On one problem each: a hypergraph, and a graph where numbers of parts are tried."""
+class TestNativePartitioners(PartitionerTests):
+    """Each call is a process: on one problem, and on another where numbers of parts are tried."""
 
-    @pytest.fixture(autouse=True, params=SLOW)
+    @pytest.fixture(autouse=True, params=NATIVE)
     def each(self, request):
         self.name = request.param
 
