@@ -47,20 +47,26 @@ PRELUDE = """if True:
         print("ready", flush=True)
         time.sleep(seconds)
 
+    def ready_to_go():
+        ready(0)
+        while not Path("go").exists():
+            time.sleep(0.01)
+
 """
 
 
 @contextmanager
 def program(
-    work: str, folder: Path, grace: float = 1.0, **options: object
+    work: str, folder: Path, grace: float = 1.0, twice: float = TWICE, **options: object
 ) -> Iterator[subprocess.Popen[str]]:
     """A supervised program whose work is these lines of Python, when it has said "ready".
 
-    `grace` are the seconds that the supervisor gives it to end by itself, many where it does.
+    `grace` are the seconds that the supervisor gives it to end by itself, many where it does;
+    `twice` those in which two signals are one.
     """
     lines = "".join(f"        {line.strip(chr(10))}\n" for line in work.splitlines())
-    code = f"{PRELUDE}    supervisor.GRACE = {grace}\n    def work():\n{lines}\n"
-    code += "    supervise('plancc', work)\n"
+    numbers = f"    supervisor.GRACE, processes.TWICE = {grace}, {twice}\n"
+    code = f"{PRELUDE}{numbers}    def work():\n{lines}\n    supervise('plancc', work)\n"
     given = {"cwd": folder, "env": os.environ | {"TMPDIR": str(folder)}} | options
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **(pipes | given)) as process:  # type: ignore
@@ -153,12 +159,11 @@ def test_stuck_in_native_code(number: int, tmp_path: Path) -> None:
             temporary.write_text("half")
             (folder / "more").write_text("x")
             subprocess.Popen(["sh", "-c", "sleep 100; true"])
-            time.sleep(0.5)
             stuck()
     """
     with program(work, tmp_path) as process:
         assert len(list(tmp_path.iterdir())) == 2
-        assert len(family(process.pid)) == 3
+        wait_until(lambda: len(family(process.pid)) == 3)
         process.send_signal(number)
         assert ended(process) == (1, INTERRUPTED)
     assert list(tmp_path.iterdir()) == []
@@ -247,7 +252,7 @@ def test_work_that_saves_has_its_time(number: int, tmp_path: Path) -> None:
 
 
 def test_a_signal_that_comes_twice_is_one(tmp_path: Path) -> None:
-    with program(SAVES, tmp_path) as process:
+    with program(SAVES, tmp_path, twice=LONG) as process:
         process.terminate()
         time.sleep(0.1)
         process.terminate()
@@ -361,10 +366,11 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def test_stopped_and_continued(tmp_path: Path) -> None:
-    with program("ready(0.5)\nsys.exit(4)", tmp_path) as process:
+    with program("ready_to_go()\nsys.exit(4)", tmp_path) as process:
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: states(process) == {"T"})
-        time.sleep(0.6)
+        (tmp_path / "go").touch()
+        time.sleep(0.2)
         assert process.poll() is None
         process.send_signal(signal.SIGCONT)
         assert ended(process) == (4, "")
@@ -394,11 +400,12 @@ def test_ignored_signals_stay_ignored(tmp_path: Path) -> None:
         for number in (signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
-    with program("ready(0.5)\nsys.exit(4)", tmp_path, preexec_fn=ignore) as process:
+    with program("ready_to_go()\nsys.exit(4)", tmp_path, preexec_fn=ignore) as process:
         for number in (signal.SIGHUP, signal.SIGINT):
             os.kill(process.pid, number)
             for pid in family(process.pid):
                 os.kill(pid, number)
+        (tmp_path / "go").touch()
         assert ended(process) == (4, "")
 
 
