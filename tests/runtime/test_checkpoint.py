@@ -336,36 +336,6 @@ def test_metadata_that_no_run_wrote_is_one_sentence(plans, checkpoint, tmp_path)
         assert len(str(caught.value)) < 400, number
 
 
-@pytest.mark.parametrize(
-    ("keys", "value", "words"),
-    [
-        (("epoch",), 10**15, "has seen 1000000000000000 already"),
-        (("plan",), "\x1b[31m" + "x" * 99, "belongs to another plan"),
-        (("options", "hidden"), [[[[[[[["x" * 999]]]]]]]], "which cannot become 5"),
-        (("options", "lr"), "\x1b]0;title\x07", "which cannot become 0.2"),
-        (("kernels",), ["no such", "no such"], "kernel of the checkpoint"),
-    ],
-)
-def test_values_that_do_not_fit_the_run_are_shown_with_care(
-    plans, checkpoint, keys, value, words, tmp_path
-):
-    (tmp_path / "last.safetensors").write_bytes(checkpoint)
-    rewritten(tmp_path / "last.safetensors", with_value(*keys, value=value))
-    with pytest.raises(InputError, match=words) as caught:
-        run(plans[0], PARTS, tmp_path, resume=True)
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 500
-
-
-def test_updates_that_nobody_can_have_counted_are_refused(plans, checkpoint, tmp_path):
-    path = tmp_path / "last.safetensors"
-    for value in (-1, 2**53, 2**63 - 1):
-        path.write_bytes(checkpoint)
-        rewritten(path, steps=value)
-        with pytest.raises(InputError, match="counts no updates"):
-            run(plans[0], 1, tmp_path, resume=True)
-
-
 def test_leftovers_of_killed_runs_go_and_nothing_else(plans, tmp_path):
     run(plans[0], 1, tmp_path, epochs=2)
     gone = [".last.0123456789ab.tmp.safetensors", ".best.0123456789abcdef01.tmp.safetensors"]
@@ -450,27 +420,45 @@ def test_a_checkpoint_of_the_first_layout_resumes(tmp_path):
     np.testing.assert_allclose(resumed.final.loss, whole.final.loss, rtol=1e-6)
 
 
+OTHER = [
+    ({}, {"model": "sage"}, "model gcn, which cannot become sage"),
+    ({}, {"hidden": 6}, "hidden 5, which cannot become 6"),
+    ({}, {"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
+    ({}, {"clip_norm": 1.0}, "clip-norm None, which cannot become 1.0"),
+    ({}, {"seed": 4}, "seed 0, which cannot become 4"),
+    ({}, {"standardize_features": True}, "standardize-features False, which cannot become True"),
+    ({}, {"plan": 1}, "belongs to another plan"),
+    ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
+    # values that no run wrote are shown with care
+    ({"epoch": 10**15}, {}, "has seen 1000000000000000 already"),
+    ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
+    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "which cannot become 5"),
+    ({"options lr": "\x1b]0;title\x07"}, {}, "which cannot become 0.2"),
+    ({"kernels": ["no such", "no such"]}, {}, "kernel of the checkpoint"),
+    *(({"steps": steps}, {}, "counts no updates") for steps in (-1, 2**53, 2**63 - 1)),
+]
+
+
 @RANKS
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"model": "sage"}, "model gcn, which cannot become sage"),
-        ({"hidden": 6}, "hidden 5, which cannot become 6"),
-        ({"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
-        ({"clip_norm": 1.0}, "clip-norm None, which cannot become 1.0"),
-        ({"seed": 4}, "seed 0, which cannot become 4"),
-        ({"standardize_features": True}, "standardize-features False, which cannot become True"),
-        ({"plan": 1}, "belongs to another plan"),
-        ({"resume": False}, "of an earlier run; set `resume` to go on"),
-    ],
-)
-def test_other_plans_and_settings_are_refused(plans, checkpoint, ranks, options, words, tmp_path):
-    (tmp_path / "last.safetensors").write_bytes(checkpoint)
+@pytest.mark.parametrize(("changed", "options", "words"), OTHER, ids=lambda value: str(value)[:30])
+def test_other_plans_settings_and_values_are_refused(
+    plans, checkpoint, ranks, changed, options, words, tmp_path
+):
+    last = tmp_path / "last.safetensors"
+    last.write_bytes(checkpoint)
+    for key, value in changed.items():
+        if key == "steps":
+            rewritten(last, steps=value)
+        else:
+            rewritten(last, with_value(*key.split(), value=value))
+    before = last.read_bytes()
     chosen = {"plan": 0, "resume": True, **options}
-    plan = plans[chosen.pop("plan")]
-    with pytest.raises(InputError, match=words):
-        run(plan, ranks, tmp_path, **chosen)
-    assert (tmp_path / "last.safetensors").read_bytes() == checkpoint
+    ranks = PARTS if "kernels" in changed else ranks  # others choose their own
+    with pytest.raises(InputError, match=words) as caught:
+        run(plans[chosen.pop("plan")], ranks, tmp_path, **chosen)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+    assert last.read_bytes() == before
 
 
 def test_a_schedule_over_all_epochs_keeps_their_number(plans, tmp_path):
