@@ -52,6 +52,14 @@ def compiled(graph, **options):
         return plancc.compile(graph, **{"num_parts": 6, "epsilon": 0.05, **options})
 
 
+def told(graph, **options):
+    """A plan, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", plancc.PlanccWarning)
+        plan = plancc.compile(graph, **options)
+    return plan, [str(note.message) for note in caught]
+
+
 def value_of(plan, objective):
     if objective == "time":
         return simulate(schedule_of(tables_of(plan), DIMS), find_machine("cpu-cluster")).seconds
@@ -197,10 +205,7 @@ def test_warnings_are_those_of_the_final_owners(graph):
     options = {"model": "gp", "num_parts": 6, "partitioner": "metis", "epsilon": 0.0}
     notes = {}
     for objective in (None, "messages"):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", plancc.PlanccWarning)
-            plan = plancc.compile(graph, objective=objective, **options)
-        notes[objective] = [str(note.message) for note in caught]
+        plan, notes[objective] = told(graph, objective=objective, **options)
         assert plan.provenance["warnings"] == "\n".join(notes[objective])
     assert any("of metis is above" in note for note in notes[None])
     assert not any("of metis is above" in note for note in notes["messages"])
@@ -247,9 +252,7 @@ def weighted(graph):
 def test_one_weight_partitioners_are_brought_to_balance(model, partitioner, graph):
     seen = []
     options = {"model": model, "partitioner": partitioner, "num_parts": 6, "epsilon": 0.05}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", plancc.PlanccWarning)
-        plan = plancc.compile(weighted(graph), balance="weights", report=seen.append, **options)
+    plan, notes = told(weighted(graph), balance="weights", report=seen.append, **options)
     assert "objective" not in plan.provenance
     assert max(map(float, plan.provenance["balance_imbalance"].split(","))) < 0.06
     before, after = read_tried(plan.provenance)
@@ -258,7 +261,6 @@ def test_one_weight_partitioners_are_brought_to_balance(model, partitioner, grap
     assert after["volume"] == plan.metrics().volume
     assert (before["step"].split()[0], after["step"]) == (partitioner, "rebalanced, seed 1")
     assert [trial.step for trial in seen] == [before["step"], after["step"]]
-    notes = [str(note.message) for note in caught]
     assert [note for note in notes if "plancc moved rows" in note]
     assert not [note for note in notes if "is above epsilon 0.05\n" in note + "\n"]
     assert plan.provenance["warnings"] == "\n".join(notes)

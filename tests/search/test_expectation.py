@@ -93,7 +93,7 @@ def heavy(name: str, owner) -> float:
 @pytest.mark.parametrize(
     ("name", "effort", "shares"),
     [
-        ("rmat", "fast", (0.01, 0.25, 1.0)),
+        ("rmat", "fast", (0.01, 0.6, 1.0)),
         ("directed", "balanced", (0.06, 0.6)),
         *(
             pytest.param(name, effort, (0.01, 0.06, 0.25, 0.6, 1.0), marks=long)

@@ -165,10 +165,15 @@ def test_several_constraints(name):
 
 
 @pytest.mark.usefixtures("one_round")
-@pairs(
-    name=["fast", "balanced"],
-    objective=["volume", "max-volume"],
-    epsilon=[(0.02, 0.4), (0.4, 0.02)],
+@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize(
+    ("objective", "epsilon"),
+    [
+        ("volume", (0.02, 0.4)),
+        ("max-volume", (0.4, 0.02)),
+        pytest.param("volume", (0.4, 0.02), marks=long),
+        pytest.param("max-volume", (0.02, 0.4), marks=long),
+    ],
 )
 def test_limits_of_their_own(name, objective, epsilon):
     """Each constraint is within its own limit, whatever the epsilon of the options."""
