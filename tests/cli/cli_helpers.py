@@ -5,21 +5,33 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import forks
+import h5py
+import sealing
 
 PROGRAMS = Path(sys.executable).parent
 SLOWER = "slower than an even random partition"
 """What a warning says of many plans of tiny graphs."""
 PLANCC = str(PROGRAMS / "plancc")
+MACHINE = """
+name = "ours"
+latency = 1e-6
+bandwidth = 1e9
+multiply_adds = 1e9
+[node]
+ranks = 2
+memory = 1e6
+"""
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,17 @@ def listing(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def noted(plan: Path, folder: Path, without: Iterable[str] = (), **provenance: object) -> Path:
+    """A copy of the plan with more in its provenance, and without some of it."""
+    copy = folder / "noted.h5"
+    shutil.copy(plan, copy)
+    with h5py.File(copy, "r+") as file:
+        for name in {*without} & {*file["provenance"].attrs}:
+            del file["provenance"].attrs[name]
+        sealing.note(file["provenance"], **provenance)
+    return copy
 
 
 def fails(folder: Path, *words: object, code: int = 2) -> str:

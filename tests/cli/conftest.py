@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import ok
+from cli_helpers import MACHINE, ok
 
 
 def write_mtx(path: Path, n: int, entries: list[tuple[int, int, float]]) -> None:
@@ -46,6 +46,14 @@ def plan(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The graph in 7 parts by hp, with vertex data."""
     path = tmp_path_factory.mktemp("plan") / "plan.h5"
     ok("compile", graph, "-p", 7, "--data", data, "-o", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A machine of nodes of two ranks."""
+    path = tmp_path_factory.mktemp("machine") / "ours.toml"
+    path.write_text(MACHINE)
     return path
 
 

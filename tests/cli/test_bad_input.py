@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cli_helpers import SLOWER, Outcome, fails, ok, plancc, plancc_run, run
+from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run, run
 from scipy import sparse
 
 from plancc.text import message
@@ -25,46 +25,18 @@ DIGITS = "nnz, rows, weights, work, train, batch"
 
 GRAPHS = {
     # name: (file, its content, what the message says)
-    "not a matrix": ("g.mtx", "hello\n", ["g.mtx, line 1", "'hello'", "MatrixMarket"]),
     "not square": ("g.mtx", MTX + "2 3 1\n1 1 1\n", ["g.mtx, line 2", "2 x 3", "square"]),
-    "complex": (
-        "g.mtx",
-        "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 1 1 2\n",
-        ["g.mtx, line 1", "complex"],
-    ),
-    "dense": (
-        "g.mtx",
-        "%%MatrixMarket matrix array real general\n1 1\n1\n",
-        ["g.mtx, line 1", "'array'", "coordinate"],
-    ),
     "nan": ("g.mtx", MTX + "2 2 2\n1 2 1\n2 1 nan\n", ["g.mtx, line 4", "'nan'", "finite"]),
-    "infinity": ("g.mtx", MTX + "2 2 1\n1 2 -inf\n", ["g.mtx, line 3", "'-inf'", "finite"]),
-    "overflow": ("g.mtx", MTX + "2 2 1\n1 2 1e999\n", ["g.mtx, line 3", "1e999"]),
-    "row 0": ("g.mtx", MTX + "2 2 1\n0 2 1\n", ["g.mtx, line 3", "'0'", "1..2"]),
     "row too large": ("g.mtx", MTX + "2 2 1\n3 2 1\n", ["g.mtx, line 3", "row", "'3'", "1..2"]),
-    "column too large": ("g.mtx", MTX + "2 2 1\n1 9 1\n", ["line 3", "column", "'9'", "1..2"]),
     "index of 30 digits": ("g.mtx", MTX + f"2 2 1\n1 {'9' * 30} 1\n", ["g.mtx, line 3"]),
     "truncated": ("g.mtx", MTX + "2 2 3\n1 1 1\n2 2 1\n", ["g.mtx", "2 of 3"]),
-    "truncated line": ("g.mtx", MTX + "2 2 2\n1 1 1\n2 2", ["g.mtx, line 4"]),
-    "too many": ("g.mtx", MTX + "2 2 1\n1 1 1\n2 2 1\n", ["g.mtx, line 4"]),
-    "garbled": ("g.mtx", MTX + "2 2 2\n1 1 1\n2 x 1\n", ["g.mtx, line 4", "'x'"]),
-    "garbled size": ("g.mtx", MTX + "2 two 1\n1 1 1\n", ["g.mtx, line 2", "two"]),
-    "negative size": ("g.mtx", MTX + "-2 -2 1\n1 1 1\n", ["g.mtx, line 2", "-2"]),
     "absurd size": ("g.mtx", MTX + "9999999999 9999999999 1\n1 1 1\n", ["g.mtx, line 2"]),
-    "no size": ("g.mtx", MTX + "% only a comment\n", ["g.mtx"]),
-    "no vertices": ("g.mtx", MTX + "0 0 0\n", ["g.mtx, line 2", "no vertices"]),
     "empty file": ("g.mtx", "", ["g.mtx", "empty"]),
     "negative sum": ("g.mtx", MTX + "2 2 2\n1 2 -1\n2 1 1\n", ["g.mtx", "vertex 0", "--normalize"]),
     "binary": ("g.mtx", "\x00\x01\x7f" * 50, ["g.mtx, line 1"]),
     "not gzip": ("g.mtx.gz", MTX + "1 1 1\n1 1 1\n", ["g.mtx.gz"]),
-    "metis: few lines": ("g.graph", "3 2\n2\n1 3\n", ["g.graph", "3"]),
-    "metis: range": ("g.graph", "2 1\n2\n5\n", ["g.graph, line 3", "'5'"]),
-    "metis: header": ("g.graph", "2\n2\n1\n", ["g.graph, line 1"]),
     "metis: one way": ("g.graph", "3 2\n2 3\n1\n\n", ["g.graph"]),
     "edges: word": ("g.txt", "# c\n0 1\n1 two\n", ["g.txt, line 3", "two"]),
-    "edges: one end": ("g.txt", "0 1\n7\n", ["g.txt, line 2", "7"]),
-    "edges: negative": ("g.txt", "0 1\n-4 1\n", ["g.txt, line 2", "-4"]),
-    "edges: nan": ("g.txt", "0 1 1\n1 0 nan\n", ["g.txt, line 2", "nan"]),
     "edges: none": ("g.txt", "# nothing\n", ["g.txt"]),
     "npz: text": ("g.npz", "hello", ["g.npz"]),
     "extension": ("g.xyz", "0 1\n", ["g.xyz", "'.xyz'", "--format", "mtx", "metis", "edgelist"]),
@@ -114,27 +86,20 @@ PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {
     # options of `compile graph.mtx -o plan.h5`, what the message says
     "-p 0": ["0 parts", "at least 1"],
-    "-p -3": ["-3 parts"],
     "-p 91": ["91 parts", "90 vertices"],
     "-p 99999999999999999999": ["99999999999999999999 parts"],
     "-p two": ["--parts", "'two'"],
-    "-p 2.5": ["--parts", "'2.5'"],
     "": ["--parts"],
     "-p 2 --model foo": ["unknown model 'foo'", MODELS],
     "-p 2 --partitioner foo": ["unknown partitioner 'foo'", PARTITIONERS],
-    "-p 2 --partitioner foo --model rp": ["unknown partitioner 'foo'", PARTITIONERS],
     "-p 2 --partitioner metis --model rp": ["--partitioner metis", "'rp'"],
     "-p 2 --partitioner metis --model hp": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
     "-p 2 --preset foo": ["unknown preset", "'foo'", "default, quality", "deterministic"],
-    "-p 2 --preset foo --model rp": ["--preset foo", "'rp'"],
     "-p 2 --balance foo": ["unknown balance 'foo'", DIGITS],
-    "-p 2 --balance foo --model rp": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance weights": ["weights", "graph.mtx"],
     "-p 2 --balance nnz,foo": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance nnz:0.1,rows:x": ["balance 'rows:x'", "'x' is no allowed imbalance"],
     "-p 2 --balance nnz:": ["balance 'nnz:'", "at least 0"],
-    "-p 2 --balance nnz:nan --model rp": ["balance 'nnz:nan'"],
-    "-p 2 --balance nnz:-0.1": ["balance 'nnz:-0.1'"],
     "-p 2 --balance nnz,nnz": ["'nnz,nnz'", "twice"],
     "-p 2 --balance work --dims 16": ["--dims", "'16'"],
     "-p 2 --balance rows,train": ["'train'", "--data"],
@@ -154,10 +119,8 @@ OPTIONS = {
     "-p 2 --effort fast --preset quality": ["--effort", "drop --preset quality"],
     "-p 2 --budget 5 --partitioner builtin": ["--budget", "drop --partitioner builtin"],
     "-p 2 --effort fast --model gp --objective cut": ["--effort", "drop --objective cut"],
-    "-p 2 --budget 0": ["--budget '0'", "above 0"],
     "-p 2 --budget -5s": ["--budget '-5s'"],
     "-p 2 --budget nan": ["--budget 'nan'"],
-    "-p 2 --budget inf": ["--budget 'inf'"],
     "-p 2 --budget 5x": ["--budget '5x'", "5m"],
     "-p 2 --budget 1e9h": ["--budget '1e9h'"],
     "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
@@ -184,16 +147,11 @@ OPTIONS = {
     "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
     "-p 2 --format npz": ["graph.mtx", "npz"],
     "-p 2 --epsilon -0.1": ["--epsilon", "-0.1"],
-    "-p 2 --epsilon nan": ["--epsilon", "nan"],
     "-p 2 --epsilon inf --model rp": ["--epsilon", "inf"],
     "-p 2 --epsilon x": ["--epsilon", "'x'"],
-    "-p 2 --seed -1": ["--seed", "-1", "2147483647"],
     "-p 2 --seed -1 --model rp": ["--seed", "-1"],
-    "-p 2 --seed 99999999999999999999 --model rp": ["--seed", "99999999999999999999"],
     "-p 2 --threads 0": ["--threads", "0"],
     "-p 2 --time-limit 0": ["--time-limit", "0"],
-    "-p 2 --time-limit -1": ["--time-limit", "-1"],
-    "-p 2 --time-limit nan": ["--time-limit", "nan"],
     "-p 2 --time-limit inf": ["--time-limit", "inf"],
     "-p 2 --time-limit 1e30": ["--time-limit"],
     "-p 2 --bogus": ["--bogus", "plancc compile --help"],
@@ -284,10 +242,7 @@ PARTS = {
     "short": ("0\n" * 89, ["90", "89"]),
     "long": ("0\n" * 91, ["90", "91"]),
     "word": ("0\n" * 3 + "x\n" + "0\n" * 86, ["line 4", "'x'"]),
-    "negative": ("0\n" * 3 + "-1\n" + "0\n" * 86, ["line 4", "'-1'"]),
     "too large": ("0\n" * 3 + "2\n" + "0\n" * 86, ["vertex 3", "part 2", "0..1"]),
-    "two columns": ("0 0\n" * 90, ["line 1", "0 0"]),
-    "float": ("0.5\n" * 90, ["line 1", "0.5"]),
     "empty": ("", ["empty"]),
 }
 
@@ -311,14 +266,9 @@ def test_part_vector_missing(graph: Path, tmp_path: Path) -> None:
 
 DATA = {
     "too short": ({"features": np.ones((89, 2))}, ["features", "89", "90"]),
-    "too long": ({"labels": np.zeros(91, int)}, ["labels", "91", "90"]),
     "nan": ({"features": np.full((90, 2), np.nan)}, ["features", "nan"]),
     "infinity": ({"features": np.full((90, 2), 1e300)}, ["features", "inf"]),
-    "vector": ({"features": np.ones(90)}, ["features", "(90,)"]),
-    "words": ({"features": np.full((90, 1), "a")}, ["features"]),
     "objects": ({"labels": np.full(90, None)}, ["labels"]),
-    "float labels": ({"labels": np.full(90, 0.5)}, ["labels"]),
-    "label -2": ({"labels": np.full(90, -2)}, ["labels", "-2"]),
     "mask of numbers": ({"train_mask": np.ones(90)}, ["train_mask", "float64"]),
     "other keys": ({"z": np.ones((90, 2))}, ["features", "labels"]),
     "half of a csr": ({"feat_indptr": np.zeros(91, int)}, ["feat_"]),
@@ -544,9 +494,8 @@ def test_names_that_are_no_text(graph: Path, tmp_path: Path) -> None:
 
 def test_a_real_process_says_the_same(tmp_path: Path) -> None:
     words = ["compile", tmp_path / "none.mtx", "-p", 2, "-o", tmp_path / "plan.h5"]
-    assert run(*words) == plancc(*words)
+    assert execute(*words) == plancc(*words)
     assert list(tmp_path.iterdir()) == []
-    ok("dataset", "karate", "-o", tmp_path / "k.mtx")
 
 
 def _changed_value(path: Path) -> None:
@@ -610,7 +559,7 @@ def test_numbers_that_are_none(words: tuple[object, ...], says: str) -> None:
 
 def test_the_command_as_a_module() -> None:
     words = [sys.executable, "-m", "plancc_cli", "--version"]
-    said = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (said.returncode, said.stdout) == (0, ok("--version"))
 
 

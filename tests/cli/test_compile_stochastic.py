@@ -31,7 +31,8 @@ def clustered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exact(graph: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("exact") / "plan.h5"
-    ok("compile", graph, *STOCHASTIC, "--batch-size", SIZE, "--data", data, "-o", path)
+    words = ["--batch-size", SIZE, "--data", data, "--effort", "fast"]
+    ok("compile", graph, *STOCHASTIC, *words, "-o", path)
     return path
 
 
@@ -138,7 +139,8 @@ def test_clusters_are_carried(graph: Path, tmp_path: Path) -> None:
 
 def test_too_few_batches(graph: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
-    done = plancc("compile", graph, *STOCHASTIC, "--batches", 1, "-o", plan, "--json")
+    words = ["compile", graph, *STOCHASTIC, "--effort", "fast", "-o", plan]
+    done = plancc(*words, "--batches", 1, "--json")
     assert done.code == 0
     assert re.fullmatch(
         "plancc: warning: .*% of the vertices and .*% of the nonzeros.*--batches 'auto'.*\n",
@@ -148,13 +150,14 @@ def test_too_few_batches(graph: Path, tmp_path: Path) -> None:
     assert found["batches"] == 1
     assert found["expected_volume_low"] < found["expected_volume"] < found["expected_volume_high"]
     assert found["warnings"].replace("`batches`", "--batches") in done.err
-    ok("compile", graph, *STOCHASTIC, "--batches", "auto", "-o", plan)
+    ok(*words, "--batches", "auto")
 
 
 def test_the_same_plan_twice(graph: Path, tmp_path: Path) -> None:
     contents = []
     for words in (["--seed", 5], ["--seed", 5], ["--seed", 6]):
-        shown = ok("compile", graph, *STOCHASTIC, *words, "-o", tmp_path / "plan.h5", "--json")
+        words += ["--effort", "fast", "-o", tmp_path / "plan.h5", "--json"]
+        shown = ok("compile", graph, *STOCHASTIC, *words)
         contents.append(json.loads(shown)["content_sha256"])
     assert contents[0] == contents[1] != contents[2]
 
@@ -180,7 +183,8 @@ def test_refined_it_is_a_plan_for_whole_batches(exact: Path, graph: Path, tmp_pa
 def test_balance_by_batches(graph: Path, data: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
     words = ["--sampler", "train", "--batch-size", 10, "--data", data, "--balance", "nnz,batch"]
-    shown = json.loads(ok("compile", graph, *STOCHASTIC, *words, "-o", plan, "--json"))
+    words += ["--effort", "fast", "-o", plan, "--json"]
+    shown = json.loads(ok("compile", graph, *STOCHASTIC, *words))
     assert shown["provenance"]["balance"] == "nnz,batch"
     assert all(float(x) < 0.15 for x in shown["provenance"]["balance_imbalance"].split(","))
     error = fails(tmp_path, "refine", plan, "-o", tmp_path / "better.h5")
@@ -206,58 +210,35 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
 
 
 WRONG = {
-    "--batch-size 0": ["batch size 0: at least 1 is needed"],
-    "--batch-size -5": ["batch size -5"],
     "--batch-size 91": ["batch size 91: there are only 90 vertices"],
     f"--batch-size {10**30}": ["there are only 90 vertices"],
     "--batch-size x": ["--batch-size", "'x'"],
-    "--batch-size 2.5": ["--batch-size", "'2.5'"],
-    "--batch-size nan": ["--batch-size", "'nan'"],
     "--theta 0": ["theta 0.0: a number above 0"],
-    "--theta -1": ["theta -1.0"],
-    "--theta nan": ["theta nan: a number above 0"],
-    "--theta inf": ["theta inf: a number above 0"],
     "--theta x": ["--theta", "'x'"],
     "--theta 1e-300": ["theta 1e-300", "Hoeffding's bound"],
-    "--delta 0": ["delta 0.0: must be between 0 and 1"],
-    "--delta 1": ["delta 1.0: must be between 0 and 1"],
     "--delta 1.5": ["delta 1.5"],
-    "--delta nan": ["delta nan: must be between 0 and 1"],
     "--batches 0": ["--batches 0", "'auto' or a whole number from 1"],
-    "--batches -1": ["--batches '-1'"],
     "--batches x": ["--batches 'x'"],
-    "--batches 1.5": ["--batches '1.5'"],
     "--batches 9999999999": ["--batches '9999999999'"],
     "--sampler x": ["unknown sampler 'x'", "uniform, train, neighbour, walk, cluster, edges"],
     "--sampler train": ["sampler 'train' needs train_mask, which the vertex data do not have"],
-    "--sampler cluster": ["sampler 'cluster' needs clusters, which the vertex data do not have"],
     "--sampler neighbour": ["sampler 'neighbour' needs --fanouts"],
     "--sampler neighbour --fanouts 3,0": ["fan-out 0: at least 1"],
     "--sampler neighbour --fanouts 99999999999999999999,2": ["up to 2147483647"],
     "--sampler neighbour --fanouts ,": ["--fanouts ','"],
-    "--sampler neighbour --fanouts 3.5": ["--fanouts '3.5'"],
-    "--sampler neighbour --fanouts 3 --batch-size 91": ["batch size 91"],
     "--fanouts 3,2": ["sampler 'uniform' has no --fanouts"],
-    "--walk-length 3": ["sampler 'uniform' has no --walk-length"],
     "--sampler walk --walk-length 0": ["walk length 0: at least 1"],
     f"--sampler walk --walk-length {10**30}": ["at most 1000000"],
-    "--sampler edges": ["sampler 'edges' needs --keep"],
-    "--sampler edges --keep 0": ["keep 0"],
     "--sampler edges --keep 1.5": ["keep 1.5"],
-    "--sampler edges --keep nan": ["keep nan"],
     "--sampler edges --keep 0.5 --batch-size 3": ["sampler 'edges' has no --batch-size"],
-    "--clusters 0": ["0 clusters: at least 1"],
-    "--clusters -3": ["-3 clusters: at least 1"],
     "--clusters 91": ["91 clusters for 90 vertices"],
     "--clusters x": ["--clusters", "'x'"],
     "--objective volume": ["objective 'volume'", "expected volume of its mini-batches"],
-    "--objective cut": ["objective 'cut'", "expected volume of its mini-batches"],
     "--partitioner metis": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
     "--effort fast --partitioner builtin": ["drop --partitioner builtin"],
     "--part x": ["model 'stochastic-hp' has no option --part"],
     "--machine none.toml": ["none.toml"],
     "--model hp --theta 0.1": ["model 'hp' has no option --theta"],
-    "--model hp --batch-size 10": ["model 'hp' has no option --batch-size"],
     "--model hp --sampler uniform": ["model 'hp' has no option --sampler"],
     "--model gp --batches 3": ["model 'gp' has no option --batches"],
     "--model rp --balance batch": ["balance 'batch' needs the mini-batches of model stochastic-hp"],

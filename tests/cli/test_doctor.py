@@ -11,13 +11,15 @@ from pathlib import Path
 
 import h5py
 import pytest
-from cli_helpers import environment, execute, plancc, run
+from cases import long
+from cli_helpers import environment, execute, plancc
 
 from plancc_cli import doctor
 
 
-def test_what_is_here() -> None:
-    done = run("doctor", "--json", "-q", env=environment())
+def test_what_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", environment()["PATH"])
+    done = plancc("doctor", "--json", "-q")
     assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["works"] is True
@@ -57,7 +59,7 @@ def test_a_launcher_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     begin = time.monotonic()
     assert doctor.trial([str(mpirun)], 0.5) == (False, "did not end within 0.5 s")
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 90  # of the 100 that its child sleeps
     good, text = doctor.trial([str(tmp_path / "nothing")])
     assert not good
     assert "No such file" in text
@@ -84,28 +86,39 @@ def test_numbers_of_cores() -> None:
 
 def test_plancc_without_torch(plan: Path, tmp_path: Path) -> None:
     """Every program that needs torch says so, in a sentence."""
-    code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'p'; "
-    for module, words in (
+    code = "import sys; sys.modules['torch'] = None"
+    lines = (
         ("run", [plan]),
         ("run", [plan, "--ranks", 2]),
         ("main", ["rehearse", plan]),
         ("main", ["calibrate", "--ranks", 1, "--quick", "-o", tmp_path / "m.toml"]),
-    ):
-        done = doctor.subprocess.run(
-            [sys.executable, "-c", f"{code}from plancc_cli.{module} import main; main()",
-             *map(str, words)],
-            capture_output=True, text=True, timeout=100,
-        )  # fmt: skip
-        assert done.returncode == 1, done.stderr
-        assert "needs torch; install it with: pip install 'plancc[run]'" in done.stderr
-        assert len(done.stderr.splitlines()) == 1
+    )
+    for module, words in lines:
+        code += f"""
+sys.argv[1:] = {[*map(str, words)]}
+from plancc_cli.{module} import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 1
+else:
+    raise AssertionError(sys.argv)
+"""
+    done = doctor.subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert len(said) == len(lines)
+    assert all("needs torch; install it with: pip install 'plancc[run]'" in line for line in said)
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("broken", ["numba", "h5py"])
+@pytest.mark.parametrize("broken", [pytest.param("numba", marks=long), "h5py"])
 def test_a_broken_library_is_diagnosed(broken: str, tmp_path: Path) -> None:
     (tmp_path / f"{broken}.py").write_text("raise ImportError('libbroken.so is lost')\n")
-    done = execute("doctor", "--json", "-q", env=environment() | {"PYTHONPATH": str(tmp_path)})
+    without_mpi = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    done = execute("doctor", "--json", "-q", env=os.environ | without_mpi)
     assert done.code == 1
     checks = json.loads(done.out)["checks"]
     assert any("libbroken.so is lost" in check["found"] for check in checks)

@@ -5,6 +5,7 @@ import warnings
 from itertools import chain
 
 import pytest
+from cases import long
 from cli_helpers import plancc, plancc_run
 
 BARE = ("--normalize", "none", "--no-self-loops")
@@ -20,6 +21,8 @@ CASES = {
     "clique": ("clique", 6, 6, "gp", ()),
     "row": ("row", 7, 7, "libra", ()),
 }
+QUICK = ("empty", "empty-edges", "empty-grid")
+"""Of every layout one, in which nothing moves and parts have no nonzeros."""
 ROW_PLANS = (
     ("inspect", None, "--batches", 3),
     ("rehearse", None, "--epochs", 1, "--hidden", 3, "--ranks", 1),
@@ -47,7 +50,9 @@ def figures(*words):
     return json.loads(done.out, parse_constant=no_constant)
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else long) for name in CASES]
+)
 def test_every_command(name, tmp_path):
     shape, vertices, parts, model, settings = CASES[name]
     graph, plan, better = tmp_path / "graph.mtx", tmp_path / "plan.h5", tmp_path / "better.h5"

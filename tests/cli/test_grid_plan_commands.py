@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import environment, fails, ok, start
+from cli_helpers import fails, ok
 from test_inspect import table
 
 import plancc
@@ -67,12 +67,12 @@ def test_compile_says_what_runs_it(graph: Path, tmp_path: Path) -> None:
     assert json.loads(ok(*words, "--json"))["product"]["rows"] == 90 * 128
 
 
-def test_compare(folder: Path, plan: Path) -> None:
+def test_compare(folder: Path, plan: Path, monkeypatch) -> None:
     paths = [folder / "1d.h5", folder / "2d.h5", plan]
     both = json.loads(ok("compare", *paths, "--json"))
     assert [each["header"].get("grid") for each in both] == ["1d 3", "2d 2x3", None]
-    process = start("compare", *paths, env={**environment(), "COLUMNS": "600"})
-    text, _ = process.communicate(timeout=60)
+    monkeypatch.setenv("COLUMNS", "600")
+    text = ok("compare", *paths)
     rows = {row[0]: row[1:] for row in table(text, "figure (ratio to an even random partition)")}
     assert (rows["grid"], rows["ranks"]) == (["1d 3", "2d 2x3", "-"], ["3", "6", "7"])
     assert "grid" not in ok("compare", plan)

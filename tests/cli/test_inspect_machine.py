@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import figures
-import h5py
 import numpy as np
 import pytest
-import sealing
-from cli_helpers import fails, ok
+from cli_helpers import fails, noted, ok
 from test_inspect import table
 
 TRIED = [
@@ -27,15 +24,6 @@ def plan(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("six") / "six.h5"
     ok("compile", graph, "-p", 6, "-o", path)
     return path
-
-
-def noted(plan: Path, folder: Path, **provenance: object) -> Path:
-    """A copy of the plan with more in its provenance."""
-    copy = folder / "noted.h5"
-    shutil.copy(plan, copy)
-    with h5py.File(copy, "r+") as file:
-        sealing.note(file["provenance"], **provenance)
-    return copy
 
 
 def by_node(arrays: figures.PlanArrays, owner: np.ndarray, size: int) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import long
 from cli_helpers import PLANCC, fails, ok
 
 import plancc as library
@@ -18,7 +19,7 @@ from plancc.passes.deadline import Deadline
 from plancc_cli.stopping import KeepBest
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,9 @@ def graph(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("model", ["hp", "medium-grain"])
+@pytest.mark.parametrize(
+    ("number", "model"), [(signal.SIGINT, "hp"), (signal.SIGTERM, "medium-grain")]
+)
 def test_the_best_plan_so_far_is_written(graph, tmp_path, number, model):
     command = [PLANCC, "compile", graph, "-p", "8", "--effort", "best", "--budget", "300"]
     command += ["--keep-best", "-v", "--threads", "2", "--model", model, "-o", tmp_path / "out.h5"]
@@ -42,9 +44,7 @@ def test_the_best_plan_so_far_is_written(graph, tmp_path, number, model):
             if "best: " in line or "polished" in line:
                 break
         os.kill(process.pid, number)
-        begin = time.monotonic()
         _, said = process.communicate(timeout=PATIENCE)
-        assert time.monotonic() - begin < PATIENCE
     assert process.returncode == 0
     assert STOPPED in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5"]
@@ -76,7 +76,7 @@ def test_no_search_no_best(graph, tmp_path):
     assert "--keep-best" in said
 
 
-@pytest.mark.parametrize("effort", ["fast", "balanced", "best"])
+@pytest.mark.parametrize("effort", ["fast", "balanced", pytest.param("best", marks=long)])
 def test_a_search_that_is_stopped_has_the_best_so_far(graph, effort):
     steps = []
     with pytest.warns(library.PlanccWarning, match="stopped before its end"):

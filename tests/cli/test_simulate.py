@@ -9,31 +9,15 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import MACHINE, fails, ok
 from test_inspect import table
 
 from plancc.graph.formats import read_graph
 
-MACHINE = """
-name = "ours"
-latency = 1e-6
-bandwidth = 1e9
-multiply_adds = 1e9
-[node]
-ranks = 2
-memory = 1e6
-"""
 STEPS = {
     *("expand", "collect", "cross", "spread"),
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 }
-
-
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("machine") / "ours.toml"
-    path.write_text(MACHINE)
-    return path
 
 
 def simulated(plan: Path, machine: Path, *words: object) -> dict:

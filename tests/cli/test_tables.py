@@ -6,34 +6,20 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
+import termios
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+import forks
 import pytest
-from cli_helpers import environment, ok, plancc, plancc_run
+from cli_helpers import ok, plancc, plancc_run
 
 from plancc_cli.tables import console, print_table, say, table_of
 
 BOXES = re.compile("[\u2500-\u257f]")
 WIDTHS = (60, 80, 110)
-
-
-DRIVER = f"""
-import sys, termios
-from fcntl import ioctl
-from struct import pack
-from plancc_cli.group import run as plancc
-from plancc_cli.run_command import run as plancc_run
-for width in {WIDTHS}:
-    ioctl(0, termios.TIOCSWINSZ, pack("HHHH", 24, width, 0, 0))
-    try:
-        (plancc_run if sys.argv[0] == "plancc-run" else plancc)()
-    except SystemExit as end:
-        assert not end.code
-    print(end="\x1e", flush=True)
-"""
 
 
 def piped(width: int, monkeypatch: pytest.MonkeyPatch, *words: object) -> str:
@@ -44,31 +30,26 @@ def piped(width: int, monkeypatch: pytest.MonkeyPatch, *words: object) -> str:
     return done.out
 
 
-def on_terminals(*words: object) -> dict[int, str]:
-    """What a program writes on terminals of all widths, without its colours: one process."""
+def on_terminal(width: int, *words: object) -> str:
+    """What a program writes on a terminal, without its colours."""
     ours, theirs = pty.openpty()
-    env = {name: value for name, value in environment().items() if name != "COLUMNS"}
-    start = f"import sys; sys.argv = {list(map(str, words))!r}\n{DRIVER}"
-    child = subprocess.Popen(
-        [sys.executable, "-c", start],
-        env=env | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(theirs)
+    termios.tcsetwinsize(theirs, (24, width))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with ThreadPoolExecutor(1) as pool:
+        shown = pool.submit(everything, ours)
+        done = forks.run(words, env=env | {"TERM": "xterm-256color"}, stdin=theirs, stdout=theirs)
+        os.close(theirs)
+        assert done.returncode == 0, done.stderr
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.result()).replace("\r", "")
+
+
+def everything(terminal: int) -> str:
     found = b""
-    try:
-        while read := os.read(ours, 1 << 16):
+    with suppress(OSError):  # Linux: all of the other side is closed
+        while read := os.read(terminal, 1 << 16):
             found += read
-    except OSError:  # Linux: all of the other side is closed
-        pass
-    os.close(ours)
-    assert child.wait(timeout=120) == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", found.decode()).replace("\r", "")
-    *texts, rest = text.split("\x1e")
-    assert not rest
-    return dict(zip(WIDTHS, texts, strict=True))
+    os.close(terminal)
+    return found.decode()
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +78,9 @@ def test_lines_keep_the_width_and_figures_are_whole(
 ) -> None:
     monkeypatch.chdir(plan.parent)
     expected = figures(piped(1000, monkeypatch, *commands[name]))
-    on_terminal = on_terminals(*commands[name])
     for width in WIDTHS:
         in_pipe = piped(width, monkeypatch, *commands[name])
-        for text, boxed in ((in_pipe, False), (on_terminal[width], True)):
+        for text, boxed in ((in_pipe, False), (on_terminal(width, *commands[name]), True)):
             assert max(map(len, text.splitlines())) <= width, (width, boxed)
             assert "…" not in text
             assert bool(BOXES.search(text)) == boxed
