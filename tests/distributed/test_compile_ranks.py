@@ -60,7 +60,7 @@ def on_ranks(ranks, folder, output, parts, **options):
     work = partial(compile_folder, order=Order(folder, parts, **options), output=output)
     if ranks == 1:
         return work(SingleTransport())
-    found = run_ranks(ranks, work, 60)
+    found = run_ranks(ranks, work, 180)
     assert all(each.content_sha256 == found[0].content_sha256 for each in found)
     assert all(each.metrics == found[0].metrics for each in found)
     return found[0]
@@ -102,7 +102,7 @@ def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners
 @pytest.mark.parametrize("links", [100, 1500, 10**6])
 def test_the_volume_is_that_of_a_search(links, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "MANY_LINKS", links)
-    graph = communities(3, 1500, 60)
+    graph = communities(3, 1500, 180)
     folder = folder_of(graph, tmp_path / "graph")
     found = on_ranks(2, folder, tmp_path / "p.h5", 12)
     alone = plancc.compile(graph, "hp", 12, effort="fast")
@@ -258,7 +258,7 @@ def test_ranks_exchange_arrays():
         given = ranks.from_root(own if ranks.rank == 0 else None, 1, np.int32).tolist()
         return every, swapped, joined, at_root, ranks.before(2), sums, told, given
 
-    for rank, found in enumerate(run_ranks(3, work, 60)):
+    for rank, found in enumerate(run_ranks(3, work, 180)):
         every, swapped, joined, at_root, before, sums, told, given = found
         assert every == [0, 10, 11, 20, 21, 22]
         assert swapped == [[[k, k]] * rank for k in range(3)]

@@ -24,7 +24,7 @@ LONG = 4_000_000  # words: no network keeps so many for later
 
 def fail(fault):
     if fault == "sleeps":
-        time.sleep(60)
+        time.sleep(600)
     if fault == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "stops":
@@ -32,7 +32,7 @@ def fail(fault):
         sys.stdout.flush()
         os.kill(os.getpid(), signal.SIGSTOP)
     if fault == "holds the lock":
-        ctypes.PyDLL(None).sleep(60)
+        ctypes.PyDLL(None).sleep(600)
     if fault == "raises":
         raise PlanError("something is damaged")
 
@@ -42,19 +42,19 @@ def main() -> None:
     if fault == "stops early" and launch.announced()[0] == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     # on a loaded machine ranks start late
-    transport = launch.open_transport(name, timeout=seconds if fault == "stops early" else 60)
+    transport = launch.open_transport(name, timeout=seconds if fault == "stops early" else 200)
     transport.timeout = seconds
     if fault == "device":
         watchdog = Watchdog(transport)
         watchdog.later(lambda: True, lambda: "nothing")
         watchdog.later(lambda: False, lambda: "a device")
-        time.sleep(60)
+        time.sleep(600)
     last = transport.size - 1
     group = transport.subgroup([3, last] if last > 3 and transport.rank >= 3 else [transport.rank])
     transport.gather(None)
     if fault == "stays":
         transport.close()
-        time.sleep(60 * last if transport.rank == last else 0)
+        time.sleep(600 * last if transport.rank == last else 0)
         return
     if fault in ("stops", "holds the lock"):
         if transport.rank == last:

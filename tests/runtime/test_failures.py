@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import long
 from launcher import run
 
 from plancc.errors import InputError, PlanError
@@ -21,7 +22,7 @@ from plancc_runtime.transport.messages import name_ranks, unfinished
 
 MAIN = Path(__file__).with_name("failure_main.py")
 SECONDS = 2  # the timeout of the jobs
-LOADED = 20  # more seconds that a launcher may take to end where others use the machine too
+LOADED = 60  # more seconds that a launcher may take to end where others use the machine too
 
 
 def said(result) -> list[str]:
@@ -29,10 +30,8 @@ def said(result) -> list[str]:
 
 
 def job(ranks, transport, fault, launcher="mpirun"):
-    begin = time.monotonic()
-    result = run(ranks, MAIN, transport, fault, SECONDS, launcher=launcher, timeout=100)
-    assert time.monotonic() - begin < 50  # far less than the rank sleeps
-    return result
+    """What ends sooner than the rank that sleeps, which does so for ten minutes."""
+    return run(ranks, MAIN, transport, fault, SECONDS, launcher=launcher, timeout=250)
 
 
 TIMEOUT = f"timeout of {SECONDS} s: still waiting for"
@@ -95,13 +94,16 @@ def test_a_rank_that_is_stopped(launcher):
     assert result.returncode in ENDED
     [late] = re.findall(r"late (\d+) ([0-9.]+)", result.stdout)
     assert time.time() - float(late[1]) < SECONDS + 5 + LOADED
-    end = time.monotonic() + 5  # a process that is killed first gives its memory back
+    end = time.monotonic() + 30  # a process that is killed first gives its memory back
     while siblings.process(int(late[0])) is not None and time.monotonic() < end:
         time.sleep(0.05)
     assert siblings.process(int(late[0])) is None
 
 
-@pytest.mark.parametrize("launcher", [pytest.param("mpirun", marks=pytest.mark.mpi), "torchrun"])
+@pytest.mark.parametrize(
+    "launcher",
+    [pytest.param("mpirun", marks=pytest.mark.mpi), pytest.param("torchrun", marks=long)],
+)
 def test_a_rank_that_is_stopped_before_there_are_connections(launcher):
     result = job(2, "auto", "stops early", launcher)
     [sentence] = said(result)
@@ -124,13 +126,14 @@ def test_a_rank_that_never_ends():
 
 
 def test_only_the_process_that_was_meant_is_killed():
-    with subprocess.Popen(["sleep", "60"]) as sleeper:
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
         found = siblings.process(sleeper.pid)
         siblings.kill(found._replace(start=found.start - 1))  # another had this number before
-        time.sleep(0.1)
-        assert sleeper.poll() is None
-        siblings.kill(found)
-        assert sleeper.wait(10) == -signal.SIGKILL
+        sleeper.send_signal(signal.SIGTERM)  # ends it, unless SIGKILL was there before
+        assert sleeper.wait(60) == -signal.SIGTERM
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        siblings.kill(siblings.process(sleeper.pid))
+        assert sleeper.wait(60) == -signal.SIGKILL
     assert siblings.process(sleeper.pid) is None
 
 
@@ -233,10 +236,8 @@ def test_threads_are_interrupted():
             return
         transport.gather(None)
 
-    begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        run_ranks(2, work)
-    assert time.monotonic() - begin < 20
+        run_ranks(2, work, timeout=250)  # no TransportError
 
 
 def test_names_of_ranks():

@@ -159,7 +159,7 @@ def trained(p: int, directed: bool, **chosen):
         figures = execution.figures(network)
         return losses, weights, (part.global_id, outputs), counted, told, figures, execution
 
-    ranks = run_ranks(p, work, timeout=60)
+    ranks = run_ranks(p, work, timeout=180)
     outputs = np.empty((N, CLASSES))
     for _, _, (vertices, z), *_ in ranks:
         outputs[vertices] = z
@@ -243,7 +243,7 @@ def test_live_rows_are_drawn_as_the_whole_block_draws_them(name):
             for epoch in range(EPOCHS)
         ]
 
-    ranks, fewer = run_ranks(p, work, timeout=60), 0
+    ranks, fewer = run_ranks(p, work, timeout=180), 0
     train = np.flatnonzero(data().train_mask).tolist()
     sets = reference.live_sets(a, train, LAYERS)
     for epoch in range(EPOCHS):
