@@ -7,7 +7,8 @@ mpi, process
 partitioner
     native partitioners, in processes of their own;
 kernel, search, compile
-    this process while numba compiled, while `find_owners` ran, and during the rest of `compile`;
+    this process while numba compiled, while `find_owners` ran, and while `compile` read,
+    normalised and lowered;
 test
     this process otherwise.
 
@@ -97,7 +98,8 @@ def _watch() -> None:
     import plancc.pipeline as pipeline
 
     pipeline.find_owners = _counted(pipeline.find_owners, "search")
-    pipeline.compile = _counted(pipeline.compile, "compile")
+    for name in ("as_source", "normalized", "lower"):
+        setattr(pipeline, name, _counted(getattr(pipeline, name), "compile"))
 
     class Compiling(event.Listener):
         def on_start(self, event) -> None:
