@@ -14,6 +14,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import pickle
+import resource
 import shutil
 import signal
 import socket
@@ -130,6 +131,7 @@ class _Job:
         address = f"{self._folder.name}/socket"
         self._said = Path(self._folder.name, "stderr")
         self._channels: dict[int, Connection] = {}
+        self.said = ""  # by mpirun and its ranks, until they have ended
         self._counted = 0.0
         words = [MPIRUN, "-n", str(size), "--oversubscribe", sys.executable, __file__, address]
         with socket.socket(socket.AF_UNIX) as door, open(self._said, "wb") as said:
@@ -182,10 +184,8 @@ class _Job:
         except (EOFError, OSError) as problem:
             if error is not None:  # a rank that has failed may take others with it
                 return answers, error
-            with suppress(subprocess.TimeoutExpired):
-                self._mpirun.wait(END)
-            said = self._said.read_text()
-            raise Ended(f"mpirun ends with {self.kill()}: {said}") from problem
+            code = self.kill(END)
+            raise Ended(f"mpirun ends with {code}: {self.said}") from problem
         return answers, error
 
     def _count(self, seconds: float) -> None:
@@ -198,12 +198,13 @@ class _Job:
         """Let the ranks end by themselves."""
         for channel in self._channels.values():
             channel.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._mpirun.wait(END)
-        self.kill()
+        self.kill(2 * END)
 
-    def kill(self) -> int:
-        """End what is left; the exit code of mpirun."""
+    def kill(self, patience: float = 0.0) -> int:
+        """End what has not ended by itself after so many seconds; the exit code of mpirun."""
+        before = _seconds_of_children()
+        with suppress(subprocess.TimeoutExpired):
+            self._mpirun.wait(patience)
         # mpirun ends its ranks on SIGTERM; SIGKILL alone would leave them running
         if self._mpirun.poll() is None:
             self._mpirun.terminate()
@@ -212,11 +213,19 @@ class _Job:
             except subprocess.TimeoutExpired:
                 os.killpg(self._mpirun.pid, signal.SIGKILL)
                 self._mpirun.wait()
-        self._count(-self._counted)  # all is counted now that mpirun is gone
+        # the system counts what mpirun has waited for
+        self._count(-min(self._counted, _seconds_of_children() - before))
         for channel in self._channels.values():
             channel.close()  # a rank that waits for work ends then
-        self._folder.cleanup()
+        if self._said.exists():
+            self.said = self._said.read_text()
+            self._folder.cleanup()
         return self._mpirun.returncode
+
+
+def _seconds_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 # -- what a rank does ------------------------------------------------------------------------------
