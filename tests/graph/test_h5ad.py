@@ -6,11 +6,13 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cases import long
 from graph_helpers import entries, refused
 
 import plancc
 from plancc.errors import InputError
 from plancc.graph.formats import read_graph
+from plancc.graph.h5ad_child import leave
 from plancc.graph.vertexdata import read_vertex_data
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2)
@@ -198,9 +200,15 @@ SOFT = lambda _: h5py.SoftLink("/elsewhere")  # noqa: E731
         (replaced("X", X[:2]), "key 'features' has '2' rows, the graph 4 vertices"),
     ],
 )  # fmt: skip
-def test_refused(path, change, words):
+@pytest.mark.parametrize("child", [False, pytest.param(True, marks=long)])
+def test_refused(path, change, words, child, monkeypatch):
+    """The sentence of what the child process does, done here; and that of the child."""
     with h5py.File(path, "a") as file:
         change(file)
+    if not child:
+        monkeypatch.setattr(
+            "plancc.graph.h5ad.ask", lambda _, at, __, asked, **___: leave(at, asked)
+        )
     refused(lambda at: plancc.compile(at, "block", 2), path, words)
 
 
