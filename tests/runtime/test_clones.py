@@ -9,7 +9,7 @@ import pytest
 import rank_tasks
 import reference
 import torch
-from cases import pairs
+from cases import long
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanccError
@@ -49,6 +49,12 @@ CASES = [
     ("gcn", 3, True),
     ("mean", 2, False),
     ("closed-mean", 3, False),
+]
+# without passes and with them in turn; the others are long
+ALTERNATING = [
+    pytest.param(passes, case, marks=() if (k + len(passes) // 2) % 2 else long)
+    for k, case in enumerate(CASES)
+    for passes in ((), ("order", "constant"))
 ]
 
 
@@ -232,13 +238,13 @@ def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **
     assert len(set(losses)) == epochs
 
 
-@pairs(passes=[(), ("order", "constant")], chosen=CASES)
+@pytest.mark.parametrize(("passes", "chosen"), ALTERNATING)
 def test_none_is_the_simulation_of_copies_that_ignore_each_other(passes, chosen):
     name, layers, self_loops = chosen
     check(case(4, self_loops), name, layers, 3, None, passes=passes)
 
 
-@pairs(passes=[(), ("order", "constant")], chosen=CASES)
+@pytest.mark.parametrize(("passes", "chosen"), ALTERNATING)
 def test_delayed_is_the_simulation_of_late_sums(passes, chosen):
     name, layers, self_loops = chosen
     check(case(3, self_loops), name, layers, 7, 2, passes=passes)

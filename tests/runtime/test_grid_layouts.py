@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from cases import long
 from grid_graphs import (
     GRIDS,
     KINDS,
@@ -60,7 +61,22 @@ def plan_file(tmp_path):
 # ---- products ----
 
 
-@pytest.mark.parametrize(("grid", "kind"), CASES, ids=str)
+QUICK = [
+    *SOME,
+    Grid("1d", 1),
+    Grid("2d", 3, 2),
+    Grid("2d", 1, 4),
+    Grid("2d", 4, 1),
+    Grid("3d", 1, 2, 2),
+]
+
+
+def some(cases):
+    """Cases of the grids in `QUICK`; those of others are long."""
+    return [pytest.param(*case, marks=() if case[0] in QUICK else long) for case in cases]
+
+
+@pytest.mark.parametrize(("grid", "kind"), some(CASES), ids=str)
 def test_products_and_gradients_are_those_of_the_dense_matrix(grid, kind):
     """Of every rank's rows and columns; overlap changes no bit."""
     h, g = np.random.default_rng(1).standard_normal((2, N, 10))
@@ -225,7 +241,7 @@ def initial_weights(**model) -> dict[str, np.ndarray]:
     return train((plan.header, plan.part(0)), options, SingleTransport()).weights
 
 
-@pytest.mark.parametrize(("grid", "kind", "model"), TRAINED, ids=str)
+@pytest.mark.parametrize(("grid", "kind", "model"), some(TRAINED), ids=str)
 def test_training_is_that_of_the_dense_matrix(grid, kind, model):
     """Losses, and weights after some steps; widths are not multiples of the columns."""
     options = options_of(**model)
@@ -255,7 +271,7 @@ def test_words_put_into_sums_over_copies(grid):
 
 
 @pytest.mark.parametrize("grid", SOME, ids=str)
-def test_random_data_and_dropout_are_those_of_a_plan_of(grid, plan_file, tmp_path):
+def test_random_data_and_dropout_are_those_of_a_row_plan(grid, plan_file, tmp_path):
     """Scores too; without vertex data in the file, and with features normalised by whole rows."""
     one = Grid("1d", 1, sparse=True)  # executed as a row plan
     norms = ("none", "none") if grid.splits_columns else ("batch", "layer")
@@ -336,7 +352,7 @@ def test_what_a_grid_does_not_offer_is_refused_at_once(given, sentence, plan_fil
     assert "rank 0" not in str(raised.value)
 
 
-def test_needed_rows_on_one_process_column_are_a_plan_of(plan_file):
+def test_needed_rows_on_one_process_column_are_a_row_plan(plan_file):
     """Attention, mini-batches and the library too."""
     grid = Grid("1d", 3, sparse=True)
     file = plan_file(grid)
