@@ -117,13 +117,12 @@ def table(folder: Path, attacks: list[str]) -> str:
 
 def one_case(name: str, seed: int, trial: int, folder: Path) -> int:
     """Write a case's files into a folder and try it in this process."""
-    from .worker import tried
+    from .worker import ready, tried
 
     with tempfile.TemporaryDirectory() as home:
-        for each in ("base", "case", "tmp"):
+        for each in ("case", "tmp"):
             (Path(home) / each).mkdir()
-        attack = ATTACKS[name]()
-        attack.prepare(Path(home) / "base")
+        attack = ready(ATTACKS[name], Path(home) / "base")
         case = attack.case(attack.numbers(seed, trial))
         kept = folder / "cases" / f"{name}-{seed}-{trial}"
         for file, content in case.files.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import zlib
@@ -122,7 +123,8 @@ def fresh_plan(model: str) -> plancc.Plan:
     with tempfile.TemporaryDirectory() as folder:  # so that no case waits for kernels
         plan.save(Path(folder) / NAME)
         for reader in ("load", "verify", "slice 1 of 2"):
-            READERS[reader](Path(folder) / NAME)
+            with contextlib.suppress(InputError):  # of a grid, which has ranks of its own
+                READERS[reader](Path(folder) / NAME)
     return plan
 
 

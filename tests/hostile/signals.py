@@ -75,20 +75,14 @@ COMMANDS = {
 }
 """What is interrupted; names in capitals are `FILES`."""
 FILES = {
-    "BIG": "big.mtx",
-    "DATA": "data.npz",
-    "PLAN": "plan.h5",
-    "PART": "plan.part.8",
-    "WEIGHTS": "weights.npz",
-    "DAMAGED": "damaged.h5",
+    "BIG": ("big.mtx", "dataset rmat --scale {scale} -o {path}"),
+    "DATA": ("data.npz", ""),
+    "PLAN": ("plan.h5", "compile BIG --model rp -p 8 --data DATA -q -o {path}"),
+    "PART": ("plan.part.8", "export PLAN -o {path}"),
+    "WEIGHTS": ("weights.npz", "plancc-run PLAN --epochs 1 --hidden 8 -q --save {path}"),
+    "DAMAGED": ("damaged.h5", ""),
 }
-MAKERS = {
-    "BIG": "dataset rmat --scale {scale} -o {path}",
-    "PLAN": "compile BIG --model rp -p 8 --data DATA -q -o {path}",
-    "PART": "export PLAN -o {path}",
-    "WEIGHTS": "plancc-run PLAN --epochs 1 --hidden 8 -q --save {path}",
-}
-"""Commands that make some of them."""
+"""Names of files, and the commands that make some of them."""
 
 
 class Signals(Attack):
@@ -102,20 +96,14 @@ class Signals(Attack):
     scale = 15
     """Size of the graph: 2**scale vertices."""
 
-    def __init__(self) -> None:
-        self.slowest = 0.0
-
     def prepare(self, folder: Path) -> None:
         self.folder = folder
 
     def file(self, name: str) -> Path:
         """The file of a name in capitals, made when a command first needs it."""
-        path = self.folder / FILES[name]
-        if not path.exists():
-            self.make(name, path)
-        return path
-
-    def make(self, name: str, path: Path) -> None:
+        path = self.folder / FILES[name][0]
+        if path.exists():
+            return path
         if name == "DAMAGED":
             content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
             content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
@@ -124,8 +112,9 @@ class Signals(Attack):
             rows = np.arange(1 << self.scale, dtype=np.int32)
             np.savez(path, features=np.float32(rows[:, None] % 7), labels=rows % 2)
         else:
-            words = MAKERS[name].format(scale=self.scale, path=path)
-            subprocess.run(self.command(words), check=True, capture_output=True, cwd=self.folder)
+            words = self.command(FILES[name][1].format(scale=self.scale, path=path))
+            subprocess.run(words, check=True, capture_output=True, cwd=self.folder)
+        return path
 
     def command(self, words: str) -> list[str]:
         """A command line, with the paths of files in place of their names."""
@@ -208,7 +197,6 @@ class Signals(Attack):
                 raise Finding("hang", f"there {seconds:.0f} s after {number}")
             time.sleep(0.01)
         seconds = time.monotonic() - begin
-        self.slowest = max(self.slowest, seconds)
         while left := relatives(process.pid) | {pid for pid in others if alive(pid)}:
             if time.monotonic() - begin > seconds + LIMIT:
                 what = " ".join(Path(f"/proc/{min(left)}/cmdline").read_text().split("\0"))[:80]
