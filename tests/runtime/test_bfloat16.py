@@ -9,6 +9,7 @@ import pytest
 import reference
 import torch
 import worlds
+from cases import long
 from launcher import alone
 from reference import make_parts
 from runs import trained
@@ -83,7 +84,10 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(m, marks=long if m in ("recompute", "boundary") else ()) for m in MODELS],
+)
 def test_every_layer_learns_as_in_float32(plans, name):
     options = replace(OPTIONS, **{"layers": 3, "lr": 0.05, **MODELS[name]})
     half = trained(plans[RANKS], options)

@@ -66,13 +66,17 @@ def run(plan, **options):
 
 
 @pytest.fixture(scope="module")
-def alone_losses(folder):
-    return [e.loss for e in run(folder / "alone.h5", standardize_features=True).epochs]
+def ready(folder):
+    return run(folder / "done.h5")
+
+
+@pytest.fixture(scope="module")
+def first(folder):
+    return run(folder / "alone.h5", standardize_features=True)
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_training_is_that_on_columns_which_numpy_standardised(name, folder, alone_losses):
-    ready = run(folder / "done.h5")
+def test_training_is_that_on_columns_which_numpy_standardised(name, folder, ready, first):
     found = run(folder / f"{name}.h5", standardize_features=True)
     x = vertex_features().astype(np.float64)
     mean, scale = (found.weights[f"standardization.{key}"] for key in ("mean", "scale"))
@@ -83,7 +87,7 @@ def test_training_is_that_on_columns_which_numpy_standardised(name, folder, alon
     assert not scale[~varies].any()
     losses, expected = ([e.loss for e in result.epochs] for result in (found, ready))
     np.testing.assert_allclose(losses, expected, rtol=1e-5)  # whose file has float32
-    np.testing.assert_allclose(losses, alone_losses, rtol=1e-10)
+    np.testing.assert_allclose(losses, [e.loss for e in first.epochs], rtol=1e-10)
     for key, weight in ready.weights.items():
         np.testing.assert_allclose(found.weights[key], weight, rtol=0, atol=1e-5)
 
@@ -125,8 +129,7 @@ def test_a_saved_network_standardises_as_in_training(folder):
     torch.testing.assert_close(found, network(graph, ready), rtol=1e-9, atol=1e-9)
 
 
-def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, tmp_path):
-    first = run(folder / "alone.h5", standardize_features=True)
+def test_weights_are_trained_on_with_their_own_mean_and_scale(folder, first, tmp_path):
     changed = {**first.weights}
     changed["standardization.mean"] = first.weights["standardization.mean"] + 1
     save_weights(tmp_path / "weights.npz", changed)
