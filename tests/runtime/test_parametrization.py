@@ -12,7 +12,6 @@ import pytest
 import reference
 import torch
 import worlds
-from torch_geometric import nn
 
 import plancc_runtime
 from plancc.errors import InputError
@@ -21,6 +20,13 @@ from plancc_runtime.transport.single import SingleTransport
 
 N, D_IN, D_OUT, HEADS = worlds.N, worlds.WIDTH, 6, 3
 WIDE_IN, WIDE_OUT = 300, 200
+
+
+@pytest.fixture(scope="module")
+def nn():
+    from torch_geometric import nn  # whose import takes seconds
+
+    return nn
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ def own_layers():
     }
 
 
-def pyg_layer(name, conv):
+def pyg_layer(nn, name, conv):
     """PyTorch Geometric's layer with the weights of ours."""
     w = {key: value.clone() for key, value in conv.state_dict().items()}
     if name == "gcn":
@@ -100,11 +106,11 @@ def pyg_layer(name, conv):
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat", "gat last"])
-def test_a_layer_computes_what_the_library_itself_does(name, adjacency, x):
+def test_a_layer_computes_what_the_library_itself_does(nn, name, adjacency, x):
     conv = with_random_biases(own_layers()[name])
     graph = opened(gcn_norm(adjacency) if name == "gcn" else adjacency, name == "gcn")
     target, source = adjacency.nonzero().T
-    expected = pyg_layer(name, conv)(x, torch.stack([source, target]))
+    expected = pyg_layer(nn, name, conv)(x, torch.stack([source, target]))
     torch.testing.assert_close(conv(graph, x), expected, rtol=1e-5, atol=1e-7)
 
 
@@ -148,7 +154,7 @@ def test_initial_weights_are_drawn_as_pyg_does():
         assert gat.bias.tolist() == [0] * WIDE_OUT
 
 
-def test_the_library_draws_them_so():
+def test_the_library_draws_them_so(nn):
     torch.manual_seed(0)
     is_uniform(nn.GCNConv(WIDE_IN, WIDE_OUT).lin.weight, glorot(WIDE_IN, WIDE_OUT))
     sage = nn.SAGEConv(WIDE_IN, WIDE_OUT)
