@@ -62,9 +62,9 @@ class PlanBytes(Attack):
         path = folder / NAME
         with patch.object(guarded_child, "CPU_SECONDS", GUARDED):
             found = read_every_way(path)
-        self.truth.check(found, case.words[0])
-        if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
-            run_command(folder, "inspect", str(path))
+            self.truth.check(found, case.words[0])
+            if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
+                run_command(folder, "inspect", str(path))
         return "ok" if "load" in found else "refused"
 
 
@@ -74,7 +74,7 @@ class OldPlanBytes(PlanBytes):
     name = "old-plan-bytes"
     cpu = 60.0
     chunk = 50
-    quick, few = 6, 1
+    quick, few = 6, 0  # most seeds are of this attack
 
     def bases(self, fresh: list[Path]) -> list[Path]:
         return sorted(GOLDEN.glob("plan-1.[0-4].h5"))

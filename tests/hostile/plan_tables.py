@@ -42,6 +42,8 @@ MODELS = (
 
 
 class PlanTables(Attack):
+    """Plans whose tables were changed, with hash and checksums that fit."""
+
     name = "plan-tables"
     memory = 8 << 30  # for the libraries and threads of a run
     cpu = 20.0
