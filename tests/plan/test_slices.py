@@ -64,8 +64,9 @@ def test_merged_slices_are_the_plan_of_the_merged_owners(case, data, tmp_path_fa
     assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
 
 
-def test_unmerged_slices_equal_the_parts_of_the_plan(tmp_path):
-    plan = plan_helpers.rich_plan(num_parts=6)
+@pytest.mark.parametrize("layout", ["row", "edge"])
+def test_unmerged_slices_equal_the_parts_of_the_plan(tmp_path, layout):
+    plan = plan_helpers.rich_plan(layout, num_parts=6)
     plan.save(tmp_path / "plan.h5")
     for m, part in enumerate(slices_of(tmp_path / "plan.h5", 6)):
         plan_helpers.assert_equal(part, plan.part(m))
