@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import pkgutil
+import select
 import socket
 import struct
 import subprocess
@@ -84,7 +85,7 @@ class _Server:
         self.env, self.seconds = dict(os.environ), 0.0
         self.control, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, __file__, str(os.getpid()), str(theirs.fileno())],
+            [sys.executable, __file__, str(theirs.fileno())],
             env=self.env | {"OPENBLAS_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
@@ -134,6 +135,10 @@ def _serve(control: socket.socket) -> None:
             _command(program, streams, **asked)
         for each in streams:
             os.close(each)
+        ended = os.pidfd_open(child)
+        if ended not in select.select([ended, control], [], [])[0]:
+            return  # whoever asked is gone, and with this process goes its child
+        os.close(ended)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         control.sendall(REPLY.pack(code, sum(os.times()[:4])))
 
@@ -192,5 +197,4 @@ def _text(number: int, mode: str, errors: str, buffering: int = -1) -> IO[str]:
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(sys.executable).parent)  # as of the console script
-    processes.die_with_parent(int(sys.argv[1]))
-    _serve(socket.socket(fileno=int(sys.argv[2])))
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,11 +61,11 @@ def test_a_fork_is_supervised() -> None:
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(forks.run, ["plancc", "compile", "--help"], stdout=writer)
+        running.add_done_callback(lambda _: os.close(writer))
         os.read(reader, 1)  # of more than the pipe holds
         sessions = [int(words[3]) for words in family(server.process.pid).values()]
         os.close(reader)
         assert running.result().returncode == 1
-    os.close(writer)
     assert len(sessions) == 2
     assert len({*sessions, os.getsid(server.process.pid)}) == 2
 
@@ -72,6 +73,33 @@ def test_a_fork_is_supervised() -> None:
 def test_what_only_a_start_reads_is_refused() -> None:
     with pytest.raises(AssertionError, match="NUMBA_NUM_THREADS"):
         forks.run(VERSION, env=os.environ | {"NUMBA_NUM_THREADS": "1"})
+
+
+@long
+def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_process() -> None:
+    code = (
+        "import forks, threading\n"
+        "started = threading.Thread(target=forks.run, args=(['plancc', '--version'],))\n"
+        "started.start(), started.join()\n"
+        "server = forks._Server.started\n"
+        "assert forks.run(['plancc', '--version']).returncode == 0\n"
+        "assert forks._Server.started is server\n"
+        "print(server.process.pid, flush=True)\n"
+        "import os, signal\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(Path(forks.__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    stop = time.monotonic() + 60
+    while int(done.stdout) in family(1) and time.monotonic() < stop:
+        time.sleep(0.01)
+    assert int(done.stdout) not in family(1)
 
 
 def test_a_server_that_died_is_replaced() -> None:

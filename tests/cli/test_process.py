@@ -12,15 +12,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import Outcome, execute, family, ok, plancc, run, start
+from cli_helpers import Outcome, everything, execute, family, ok, plancc, run, start
 
 INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+
+
+@pytest.fixture(scope="module")
+def middling(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph whose search says several times how far it is."""
+    path = tmp_path_factory.mktemp("middling") / "middling.mtx"
+    ok("dataset", "rmat", "--scale", 12, "-o", path)
+    return path
 
 
 # -- full disks ------------------------------------------------------------------------------------
@@ -155,11 +164,11 @@ def test_interrupted_while_writing(number: int, tmp_path: Path) -> None:
 
 
 def test_a_line_every_few_seconds_where_stderr_is_a_pipe(
-    big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    middling: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("plancc_cli.progress.EVERY", 0.02)
     monkeypatch.setattr("cli_helpers.without_progress", str)
-    done = plancc("compile", big, "-p", 16, "-o", tmp_path / "plan.h5")
+    done = plancc("compile", middling, "-p", 16, "-o", tmp_path / "plan.h5")
     assert re.search(r"(?m)^\d+ s: partition, \d+ s: volume [\d,]+ \(.+\)$", done.err)
 
 
@@ -175,16 +184,22 @@ def many_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "plan.h5"
 
 
+def run_into(pipe: int, *words: object) -> Outcome:
+    try:
+        return run(*words, stdout=pipe)
+    finally:
+        os.close(pipe)
+
+
 @pytest.mark.parametrize("options", [["--per-part"], ["--per-part", "--json"]])
 def test_a_reader_that_leaves_early(options: list[str], many_parts: Path) -> None:
-    process = start("inspect", many_parts, *options)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr.read() == ""
-    process.stderr.close()
-    assert process.wait(timeout=60) == 1
+    reader, writer = os.pipe()
+    with ThreadPoolExecutor(1) as pool:
+        inspecting = pool.submit(run_into, writer, "inspect", many_parts, *options)
+        assert os.read(reader, 1)
+        os.close(reader)
+        done = inspecting.result()
+    assert (done.code, done.err) == (1, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
@@ -218,19 +233,13 @@ def test_no_escape_codes_outside_a_terminal(graph: Path, tmp_path: Path) -> None
 def on_terminal(*words: object) -> Outcome:
     """Run with stderr on a terminal; `err` is what it showed."""
     leader, follower = pty.openpty()
-    process = start(*words, stderr=follower, env=os.environ | {"TERM": "xterm"})
-    os.close(follower)
-    shown = b""
-    try:
-        while block := os.read(leader, 4096):
-            shown += block
-    except OSError:  # the other end is closed
-        pass
-    os.close(leader)
-    assert process.stdout is not None
-    out = process.stdout.read()
-    process.stdout.close()
-    return Outcome(process.wait(timeout=60), out, shown.decode())
+    with ThreadPoolExecutor(1) as pool:
+        shown = pool.submit(everything, leader)
+        try:
+            done = run(*words, stderr=follower, env=os.environ | {"TERM": "xterm"})
+        finally:
+            os.close(follower)
+        return Outcome(done.code, done.out, shown.result())
 
 
 def test_progress_on_a_terminal(graph: Path, tmp_path: Path) -> None:
@@ -260,8 +269,8 @@ def test_quiet_and_verbose(graph: Path, tmp_path: Path) -> None:
     assert "read" not in run(*words).err
 
 
-def test_the_best_so_far_on_a_terminal(big: Path, tmp_path: Path) -> None:
-    done = on_terminal("compile", big, "-p", 8, "--effort", "fast", "-o", tmp_path / "plan.h5")
+def test_the_best_so_far_on_a_terminal(middling: Path, tmp_path: Path) -> None:
+    done = on_terminal("compile", middling, "-p", 8, "--effort", "fast", "-o", tmp_path / "plan.h5")
     assert done.code == 0
     assert re.search(r"partition, \d+ s: volume [\d,]+ \(.+\)", done.err)
 

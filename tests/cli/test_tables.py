@@ -9,12 +9,11 @@ import re
 import termios
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import forks
 import pytest
-from cli_helpers import ok, plancc, plancc_run
+from cli_helpers import everything, ok, plancc, plancc_run
 
 from plancc_cli.tables import console, print_table, say, table_of
 
@@ -37,19 +36,13 @@ def on_terminal(width: int, *words: object) -> str:
     env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     with ThreadPoolExecutor(1) as pool:
         shown = pool.submit(everything, ours)
-        done = forks.run(words, env=env | {"TERM": "xterm-256color"}, stdin=theirs, stdout=theirs)
-        os.close(theirs)
+        try:
+            env |= {"TERM": "xterm-256color"}
+            done = forks.run(words, env=env, stdin=theirs, stdout=theirs)
+        finally:
+            os.close(theirs)
         assert done.returncode == 0, done.stderr
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.result()).replace("\r", "")
-
-
-def everything(terminal: int) -> str:
-    found = b""
-    with suppress(OSError):  # Linux: all of the other side is closed
-        while read := os.read(terminal, 1 << 16):
-            found += read
-    os.close(terminal)
-    return found.decode()
 
 
 @pytest.fixture(scope="module")
