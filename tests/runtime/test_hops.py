@@ -9,7 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from launcher import plancc_run
+from cases import long, pairs
+from launcher import alone
 
 import plancc
 from plancc.errors import InputError
@@ -27,7 +28,7 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
 N, CLASSES = 90, 3
-SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x4": 8}
+SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4}
 
 
 @cache
@@ -82,12 +83,10 @@ def plans(tmp_path_factory):
 
 
 def on_ranks(ranks, work):
-    return run_ranks(ranks, work, 60)
+    return run_ranks(ranks, work, 180)
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("model", ["rp", "medium-grain"])
+@pairs(overlap=[True, False], shape=SHAPES, model=["rp", "medium-grain"])
 def test_product_and_adjoint_are_those_of_the_matrix(plans, model, shape, overlap):
     path, ranks = plans(model, shape), SHAPES[shape]
     random = np.random.default_rng(1)
@@ -143,7 +142,7 @@ def test_product_and_adjoint_are_those_of_the_matrix(plans, model, shape, overla
 
 def trained(path, ranks, exchange, **settings):
     options = TrainOptions(
-        epochs=4,
+        epochs=2,
         threads=1,
         seed=2,
         exchange=exchange,
@@ -174,10 +173,15 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+LESS = ("no passes", "order only", "recompute", "rows by degree", "edges dropped")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=long) if name in LESS else name for name in SETTINGS]
+)
 def test_training_is_that_of_straight_rows(plans, name):
-    path, settings = plans("rp", "2x2+1x1+1x3"), SETTINGS[name]
-    straight, hops = (trained(path, 8, each, **settings) for each in ("flat", "nodes"))
+    path, settings = plans("rp", "1x1+1x3"), SETTINGS[name]
+    straight, hops = (trained(path, 4, each, **settings) for each in ("flat", "nodes"))
     losses = [[epoch.loss for epoch in found[0][0].epochs] for found in (straight, hops)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
     for key, weights in straight[0][0].weights.items():
@@ -186,16 +190,16 @@ def test_training_is_that_of_straight_rows(plans, name):
 
 @pytest.mark.parametrize("name", ["gcn", "no passes", "sage, mean", "order only"])
 def test_edge_plans_train_alike(plans, name):
-    path, settings = plans("medium-grain", "2x4"), SETTINGS[name]
-    straight, hops = (trained(path, 8, each, **settings) for each in ("flat", "nodes"))
+    path, settings = plans("medium-grain", "2x2"), SETTINGS[name]
+    straight, hops = (trained(path, 4, each, **settings) for each in ("flat", "nodes"))
     losses = [[epoch.loss for epoch in found[0][0].epochs] for found in (straight, hops)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("wire", ["bf16", "fp16", "int8"])
 def test_narrow_rows_are_near(plans, wire):
-    path = plans("rp", "3x2")
-    exact, narrow = (trained(path, 6, "nodes", wire=each) for each in ("fp32", wire))
+    path = plans("rp", "2x2")
+    exact, narrow = (trained(path, 4, "nodes", wire=each) for each in ("fp32", wire))
     last = [found[0][0].epochs[-1].loss for found in (exact, narrow)]
     assert last[1] == pytest.approx(last[0], rel=0.05)
     assert last[1] != last[0]
@@ -211,8 +215,14 @@ def test_fewer_ranks_have_the_hops_of_their_parts(plans):
         trained(path, 3, "nodes")
 
 
-@pytest.mark.parametrize("model", ["rp", "medium-grain"])
-@pytest.mark.parametrize("passes", [(), ("order", "constant")])
+@pytest.mark.parametrize(
+    ("model", "passes"),
+    [
+        *(("rp", ()), ("medium-grain", ("order", "constant"))),
+        pytest.param("rp", ("order", "constant"), marks=long),
+        pytest.param("medium-grain", (), marks=long),
+    ],
+)
 def test_what_travels_is_what_is_predicted(plans, model, passes):
     path = plans(model, "2x4")
     settings = {"passes": passes, "hidden": 4, "eval_every": 0}
@@ -316,13 +326,14 @@ def test_plans_without_hops_refuse_them(plans, tmp_path):
         trained(str(tmp_path / "flat.h5"), 2, "nodes")
 
 
-def test_ranks_of_mpi(plans, tmp_path):
+@pytest.mark.mpi
+def test_ranks_of_mpi(plans, tmp_path, ranks):
     path = plans("medium-grain", "2x2")
     found = {}
     for exchange in ("flat", "nodes"):
         result = tmp_path / f"{exchange}.json"
-        settings = ["--epochs", 3, "--exchange", exchange, "--threads", 1, "--json", result]
-        run = plancc_run(4, path, *settings)
+        words = [path, "--epochs", 3, "--exchange", exchange, "--threads", 1, "--json", result]
+        run = ranks.run(4, *words) if exchange == "nodes" else alone(*words, "--ranks", 4)
         assert run.returncode == 0, run.stderr
         found[exchange] = json.loads(result.read_text())
     for one, two in zip(found["flat"]["epochs"], found["nodes"]["epochs"], strict=True):
@@ -330,6 +341,6 @@ def test_ranks_of_mpi(plans, tmp_path):
 
 
 def test_the_line_that_says_so(plans):
-    run = plancc_run(None, plans("rp", "3x2"), "--ranks", 6, "--epochs", 1)
+    run = alone(plans("rp", "3x2"), "--ranks", 6, "--epochs", 1)
     assert run.returncode == 0, run.stderr
     assert "straight from rank to rank: these ranks are not on nodes x ranks 3x2" in run.stdout
