@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from turns import turns
+from cases import turns
 
 import plancc
 from plancc.errors import InputError

@@ -10,9 +10,8 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from cases import long
+from cases import long, turns
 from test_edge_pipeline import volume_of
-from turns import turns
 
 import plancc
 from plancc.errors import InputError

@@ -15,10 +15,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from cases import long
+from cases import long, turns
 from click.testing import CliRunner
 from scipy import sparse
-from turns import turns
 
 import plancc
 from plancc.errors import InputError

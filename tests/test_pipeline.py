@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from cases import long, pairs
-from turns import turns
+from cases import long, pairs, turns
 
 import plancc
 from plancc.cost.owners import random_traffic

@@ -11,8 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long
-from turns import turns
+from cases import long, turns
 
 import plancc
 from plancc.predict.machine import Compute, Machine

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from cases import turns
 from test_ownership import DIMS, clustered, compiled, value_of
-from turns import turns
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES

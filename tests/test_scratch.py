@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from turns import turns
+from cases import turns
 
 import plancc
 from plancc import scratch

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import long
-from turns import turns
+from cases import long, turns
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES

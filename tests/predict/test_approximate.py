@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cases import turns
 from predict_helpers import rmat, trained
-from turns import turns
 
 import plancc
 from plancc.errors import InputError

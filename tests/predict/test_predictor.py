@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from turns import turns
+from cases import turns
 
 import plancc
 from plancc.graph.owners import Owners

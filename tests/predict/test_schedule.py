@@ -10,9 +10,9 @@ import plan_helpers
 import pytest
 import torch
 import worlds
+from cases import turns
 from hypothesis import given
 from hypothesis import strategies as st
-from turns import turns
 
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError

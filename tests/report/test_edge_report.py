@@ -10,7 +10,7 @@ import numpy as np
 import plan_helpers
 import pytest
 import worlds
-from turns import turns
+from cases import turns
 
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError
