@@ -15,7 +15,7 @@ import rank_tasks
 import reference
 import runs
 import worlds
-from cases import long, pairs
+from cases import long
 from click.testing import CliRunner
 from scipy.sparse import csr_matrix
 
@@ -352,10 +352,14 @@ def test_rows_of_a_batch_without_idle_ones(plans):
     assert fewer
 
 
-@pairs(
-    model=[{"model": "gcn"}, {"model": "gat", "input_dropout": 0.3}],
-    sampler=[SAMPLERS[0], SAMPLERS[2], SAMPLERS[4]],
-    kept=[1, 2, 5],
+@pytest.mark.parametrize(
+    ("kept", "sampler", "model"),
+    [
+        pytest.param(kept, SAMPLERS[s], model, marks=() if k == s // 2 and k % 2 == m else long)
+        for k, kept in enumerate((1, 2, 5))
+        for s in (0, 2, 4)
+        for m, model in enumerate([{"model": "gcn"}, {"model": "gat", "input_dropout": 0.3}])
+    ],
 )
 def test_the_features_that_are_used_most_are_kept(model, sampler, kept, plans):
     """What steps still fetch, against counts of uses made from the dense blocks."""
