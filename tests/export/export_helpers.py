@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stdout
 from functools import cache
 from glob import glob
-from io import StringIO
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -44,17 +40,11 @@ def _environment() -> dict[str, str]:
     }
 
 
-def run_here(script: Path, *words: object) -> str:
-    """What a script says that runs in this process."""
-    with patch.object(sys, "argv", list(map(str, (script, *words)))), StringIO() as said:
-        with redirect_stdout(said):
-            runpy.run_path(str(script), run_name="__main__")
-        return said.getvalue()
-
-
-def run(*words: object, **environment: str) -> str:
+def run(*words: object, given: str | None = None, **environment: str) -> str:
+    """What a program says that gets these words, and `given` on its standard input."""
     done = subprocess.run(
         list(map(str, words)),
+        input=given,
         capture_output=True,
         text=True,
         env=_environment() | environment,

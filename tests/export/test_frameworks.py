@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from cases import long
-from export_helpers import LOADERS, python_with, run, run_here, system_mpi
+from export_helpers import LOADERS, python_with, run, system_mpi
 
 from plancc.export import export
 from plancc.graph.graph import Graph
@@ -63,29 +63,26 @@ def test_dgl_chunked(case, tmp_path):
     assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", config, case.reference)
 
 
-def test_pyg_cluster(case, tmp_path):
-    export(case.plan, "pyg-cluster", tmp_path / "out")
-    assert "loaded by" in run_here(LOADERS / "pyg_cluster.py", tmp_path / "out", case.reference)
+def test_pyg(case, tmp_path):
+    """One process loads both exports, and one of a graph whose last vertices are isolated.
 
-
-def test_pyg_cluster_keeps_isolated_last_vertices(tmp_path):
-    """Without features nothing but ``num_nodes`` tells of them."""
-    from torch_geometric.data import Data
-    from torch_geometric.loader import ClusterData
-
+    Without features nothing but ``num_nodes`` tells of these.
+    """
     graph = Graph(np.minimum(np.arange(41), 35), np.arange(1, 36, dtype=np.int32), np.ones(35))
     owners = Owners(np.repeat(np.arange(4, dtype=np.int32), 10))
     plan = lower(graph, owners, 4, normalization="none", self_loops=False)
-    export(plan, "pyg-cluster", tmp_path / "out")
-    data = Data(**torch.load(tmp_path / "out" / "data.pt", weights_only=True))
-    parts = ClusterData(data, 4, save_dir=str(tmp_path / "out"), log=False)
-    assert (data.num_nodes, data.num_edges) == (40, 35)
-    assert [part.num_nodes for part in parts] == np.diff(plan.part_ptr).tolist()
-
-
-def test_pyg_partition(case, tmp_path):
-    export(case.plan, "pyg-partition", tmp_path / "out")
-    assert "loaded by" in run_here(LOADERS / "pyg_partition.py", tmp_path / "out", case.reference)
+    plan.save(tmp_path / "plan.h5")
+    lines = [
+        f"pyg-cluster {case.path} {tmp_path}/cluster pyg_cluster.py {case.reference}",
+        f"pyg-partition {case.path} {tmp_path}/partition pyg_partition.py {case.reference}",
+        f"pyg-cluster {tmp_path}/plan.h5 {tmp_path}/isolated pyg_sizes.py 4",
+    ]
+    cluster, partition, isolated = run(
+        sys.executable, LOADERS / "pyg.py", given="\n".join(lines)
+    ).splitlines()
+    assert cluster.startswith("loaded by torch_geometric")
+    assert partition.startswith("loaded by torch_geometric")
+    assert isolated == f"40 35 {np.diff(plan.part_ptr).tolist()}"
 
 
 @long

@@ -28,46 +28,50 @@ def package(tmp_path_factory):
     return folder
 
 
-def run(package, *command, **options):
-    """The standard output of a Python command."""
+CODE = """
+import sys
+import pytest
+from plancc_cli.main import command
+from plancc_cli.run import command as run
+failed = pytest.main(["-p", "no:cacheprovider", "-rs", "test_mine.py"])
+for program, *words in map(str.split, sys.stdin):
+    {"plancc": command, "plancc-run": run}[program].main(words, standalone_mode=False)
+sys.exit(failed)
+"""
+LINES = """
+plancc compile ring.txt --model capped-hp --most-pins 7 -p 4 --effort fast -o a.h5
+plancc compile ring.txt --model gp --partitioner ordered -p 2 -o b.h5
+plancc models capped-hp
+plancc partitioners
+plancc-run b.h5 --model scaled --model-option scale=0.5 --ranks 2 --epochs 2
+"""
+
+
+@pytest.fixture(scope="module")
+def told(package):
+    """What one process says that runs the package's tests, and then these commands."""
+    (package / "ring.txt").write_text("".join(f"{k} {(k + 1) % 20}\n" for k in range(20)))
     done = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, "-c", CODE],
+        input=LINES.strip(),
         env=os.environ | {"PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
         timeout=300,
         cwd=package,
-        **options,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_checks_pass(package):
-    told = run(package, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "test_mine.py")
+def test_the_checks_pass(told):
     assert re.search(r" \d\d passed", told)
     assert "skipped" not in told
 
 
-CODE = """
-import sys
-from plancc_cli.main import command
-from plancc_cli.run import command as run
-for program, *words in map(str.split, sys.stdin):
-    {"plancc": command, "plancc-run": run}[program].main(words, standalone_mode=False)
-"""
-
-
-def test_they_take_part(package):
+@pytest.mark.parametrize(
+    "words", ["model capped-hp", "model gp by ordered", "most pins of a net", "SCALED"]
+)
+def test_they_take_part(words, told):
     """Model and partitioner in plans and listings; the layer trains on two ranks."""
-    (package / "ring.txt").write_text("".join(f"{k} {(k + 1) % 20}\n" for k in range(20)))
-    lines = [
-        "plancc compile ring.txt --model capped-hp --most-pins 7 -p 4 --effort fast -o a.h5",
-        "plancc compile ring.txt --model gp --partitioner ordered -p 2 -o b.h5",
-        "plancc models capped-hp",
-        "plancc partitioners",
-        "plancc-run b.h5 --model scaled --model-option scale=0.5 --ranks 2 --epochs 2",
-    ]
-    told = run(package, "-c", CODE, input="\n".join(lines))
-    for words in ("model capped-hp", "model gp by ordered", "most pins of a net", "SCALED"):
-        assert words in told
+    assert words in told
