@@ -344,7 +344,7 @@ def on_one_rank(example: str, plan: Path) -> list[float]:
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
+@pytest.mark.parametrize("launcher", ["mpirun", pytest.param("torchrun", marks=long)])
 def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, ranks):
     example = EXAMPLES / "own_model.py"
     if launcher == "mpirun":
