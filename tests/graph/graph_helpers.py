@@ -1,29 +1,13 @@
 """Plain references for the readers: dictionaries and loops, sharing no code with plancc."""
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import long
 
 from plancc.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-
-
-def each_once(**axes):
-    """`pytest.mark.parametrize` over a product; what is not needed for every value is `long`."""
-    sizes = [len(axis) for axis in axes.values()]
-    quick = {tuple(k % size for size in sizes) for k in range(max(sizes))}
-    cases = [
-        pytest.param(
-            *(axis[k] for axis, k in zip(axes.values(), row, strict=True)),
-            marks=() if row in quick else long,
-        )
-        for row in product(*map(range, sizes))
-    ]
-    return pytest.mark.parametrize(list(axes), cases)
 
 
 def refused(read, path, *words, names=None):

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from graph_helpers import each_once, entries, merged, same, symmetrized
+from cases import turns
+from graph_helpers import entries, merged, same, symmetrized
 from scipy.sparse import random as random_matrix
 
 import plancc
@@ -58,9 +59,7 @@ FLAGS = [{}, *({flag: True} for flag in ("symmetrize", "transpose", "pattern", "
 FLAGS += [{"symmetrize": True, "pattern": True}, {"num_vertices": 10**5}]
 
 
-@each_once(
-    field=["real", "integer", "pattern"], symmetry=["general", "symmetric", "skew-symmetric"]
-)
+@turns(field=["real", "integer", "pattern"], symmetry=["general", "symmetric", "skew-symmetric"])
 def test_a_matrix_sorted_on_the_disk_is_the_one_in_memory(field, symmetry, tmp_path):
     path = mtx_file(tmp_path / "a.mtx", field, symmetry, 3)
     for k, flags in enumerate(FLAGS[:4] + FLAGS[5:6]):
@@ -74,7 +73,7 @@ def test_a_matrix_sorted_on_the_disk_is_the_one_in_memory(field, symmetry, tmp_p
         assert json.loads((folder / "graph.json").read_text())["made_of"] == vars(plain.source)
 
 
-@each_once(weights=[None, "whole", "decimal"], zipped=[False, True])
+@turns(weights=[None, "whole", "decimal"], zipped=[False, True])
 def test_an_edge_list_sorted_on_the_disk_is_the_one_in_memory(weights, zipped, tmp_path):
     rng = np.random.default_rng(5)
     u, v = rng.choice(10**5, 30, replace=False)[rng.integers(0, 30, (2, 150))]
@@ -95,7 +94,7 @@ def test_an_edge_list_sorted_on_the_disk_is_the_one_in_memory(weights, zipped, t
         np.testing.assert_array_equal(found.original_ids, plain.original_ids)
 
 
-@each_once(weighted=[False, True], memory=[1, 10**9])
+@turns(weighted=[False, True], memory=[1, 10**9])
 def test_sorting_against_dictionaries(weighted, memory, tmp_path):
     rng = np.random.default_rng(8)
     row, col = rng.integers(0, N, (2, 400))

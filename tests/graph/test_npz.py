@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long
-from graph_helpers import dense_entries, each_once, entries, refused, shared
+from cases import long, turns
+from graph_helpers import dense_entries, entries, refused, shared
 
 from plancc.errors import InputError
 from plancc.graph import canonical
@@ -17,7 +17,7 @@ def random_matrix(seed, n=30):
     return sp.coo_array((rng.integers(-2, 3, 100) / 2, (row, col)), shape=(n, n))
 
 
-@each_once(
+@turns(
     layout=["csr", "csc", "coo"],
     dtype=[np.float64, np.float32, np.int64, np.bool_],
     pattern=[False, True],
@@ -136,7 +136,7 @@ def rows_like(case: str, rng: np.random.Generator) -> sp.csr_array:
     return matrix
 
 
-@each_once(
+@turns(
     block=[1, 3, 1 << 22],
     case=["canonical", "unsorted", "twice", "zero", "last unsorted", "symmetric"],
 )

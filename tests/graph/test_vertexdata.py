@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long
-from graph_helpers import each_once, refused, shared
+from cases import long, turns
+from graph_helpers import refused, shared
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
@@ -31,7 +31,7 @@ def test_round_trip(tmp_path):
         np.testing.assert_array_equal(getattr(found, name), array)
 
 
-@each_once(key=["targets", "labels"], dtype=[np.bool_, np.uint8, np.int64, np.float32])
+@turns(key=["targets", "labels"], dtype=[np.bool_, np.uint8, np.int64, np.float32])
 def test_several_classes_per_vertex(tmp_path, key, dtype):
     targets = np.array([[0, 1, 1], [0, 0, 0]], dtype)
     np.savez(tmp_path / "a.npz", **{key: targets})
@@ -149,7 +149,7 @@ def check(found, *, features=True, labels=True):
 Y = [0, 1, 2, -1, 0]
 
 
-@each_once(names=[("features", "labels"), ("x", "y"), ("feat", "label")], shape=[(5,), (5, 1)])
+@turns(names=[("features", "labels"), ("x", "y"), ("feat", "label")], shape=[(5,), (5, 1)])
 def test_names_and_shapes(tmp_path, names, shape):
     np.savez(tmp_path / "a.npz", **{names[0]: X, names[1]: np.reshape(Y, shape)})
     check(read_vertex_data(tmp_path / "a.npz", N))
