@@ -27,6 +27,8 @@ OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid 
 MAX_DEFLATION = 1100
 """Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
 
+KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
+
 
 class Container:
     """A file, open for reading without locks.
@@ -94,12 +96,12 @@ class Container:
             at, wanted = "/".join(steps[:depth]), kind if depth == len(steps) else h5py.Group
             if wanted is h5py.Group and at in self._groups:
                 continue
-            link = self.file.get(at, getlink=True)
-            if link is None:
+            file, link = self.file.id, at.encode()
+            if not file.links.exists(link):
                 return False
-            if not isinstance(link, h5py.HardLink):
+            if file.links.get_info(link).type != h5py.h5l.TYPE_HARD:
                 raise self.error(f"/{at} is a soft or external link")
-            if self.file.get(at, getclass=True) is not wanted:
+            if h5py.h5o.get_info(file, link).type != KINDS[wanted]:
                 raise self.error(f"/{at} is not a {wanted.__name__.lower()}")
             if wanted is h5py.Group:
                 self._groups.add(at)
