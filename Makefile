@@ -27,7 +27,7 @@ test: $(STAMP)
 	$(PYTEST)
 
 # besides: new random attacks, signals at random moments, tutorials, benchmark kits, tool chains that
-# exports are for, extreme shapes, full products of parameters. $(ALL_TAKES)
+# exports are for, extreme shapes, full products of parameters
 test-all: $(STAMP)
 	@$(MAKE) --no-print-directory -j2 lint types kernels
 	$(PYTEST) -m ""

@@ -195,7 +195,7 @@ def data(n: int = N, width: int = WIDTH, classes: int = CLASSES, seed: int = 99)
 
 def write_mtx(path: Path, matrix: np.ndarray) -> Path:
     """A dense matrix as a MatrixMarket text."""
-    entries = [f"{i + 1} {j + 1} {matrix[i, j]!r}\n" for i, j in np.argwhere(matrix)]
+    entries = [f"{i + 1} {j + 1} {float(matrix[i, j])!r}\n" for i, j in np.argwhere(matrix)]
     head = f"%%MatrixMarket matrix coordinate real general\n{len(matrix)} {len(matrix)}"
     path.write_text(f"{head} {len(entries)}\n" + "".join(entries))
     return path

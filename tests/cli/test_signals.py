@@ -366,7 +366,8 @@ def wait_until(what: Callable[[], bool]) -> None:
 
 
 def test_stopped_and_continued(tmp_path: Path) -> None:
-    with program("ready_to_go()\nsys.exit(4)", tmp_path) as process:
+    # in a group of its own: that of the tests may be one without a shell, where SIGTSTP is dropped
+    with program("ready_to_go()\nsys.exit(4)", tmp_path, process_group=0) as process:
         process.send_signal(signal.SIGTSTP)
         wait_until(lambda: states(process) == {"T"})
         (tmp_path / "go").touch()

@@ -41,16 +41,14 @@ COLLECTIVE = "another rank to reach the collective call that this one is in"
 @pytest.mark.mpi
 def test_mpi_a_rank_that_sleeps():
     result = job(5, "mpi", "sleeps")
-    [sentence] = said(result)  # of whoever asked first
-    assert TIMEOUT in sentence
-    for wait in (
-        "a message from rank 4",
-        "rank 4 to take one",
-        COLLECTIVE,
-        "a broadcast of rank 4",
-    ):
-        assert wait in sentence
-    assert sentence.endswith("; late: rank 4 (busy, waits for no rank)")
+    sentences = said(
+        result
+    )  # of whoever asked first; of two that asked at once, where all are slow
+    for sentence in sentences:
+        assert TIMEOUT in sentence
+        assert sentence.endswith("; late: rank 4 (busy, waits for no rank)")
+    waits = ("a message from rank 4", "rank 4 to take one", COLLECTIVE, "a broadcast of rank 4")
+    assert any(all(wait in sentence for wait in waits) for sentence in sentences)
     assert result.returncode == 1
 
 
