@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import runs
 import scipy.sparse as sp
 import torch
 from cases import long
@@ -51,6 +52,12 @@ SOME = [
 ]
 CASES = [(grid, KINDS[k % 2]) for k, grid in enumerate(GRIDS)]
 CASES += [(grid, KINDS[1 - k % 2]) for k, grid in enumerate(GRIDS) if grid in SOME[2:5]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    with runs.opened_once():
+        yield
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import runs
 import torch
 from cases import long, pairs
 from launcher import alone
@@ -66,6 +67,12 @@ def plan_of(model: str, topology: str, **options):
         effort="fast" if model in ("hp", "medium-grain") else None,
         **options,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    with runs.opened_once():
+        yield
 
 
 @pytest.fixture(scope="module")

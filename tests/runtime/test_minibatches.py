@@ -103,6 +103,12 @@ def save_plan(path, a, data=None, **provenance):
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    with runs.opened_once():
+        yield
+
+
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")

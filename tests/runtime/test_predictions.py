@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import runs
 import torch
 from cases import long
 from launcher import alone, run, sentences
@@ -103,6 +104,12 @@ class Case:
         found = on_ranks(ranks, work)
         assert all(each == found[0] for each in found)
         return found[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once():
+    with runs.opened_once():
+        yield
 
 
 @pytest.fixture(scope="module")
