@@ -50,6 +50,10 @@ def main() -> None:
         watchdog.later(lambda: False, lambda: "a device")
         time.sleep(600)
     last = transport.size - 1
+    if fault == "nothing":
+        main.exchange = transport.exchange([(last - transport.rank, np.ones(1))], [])
+        sys.stdout.write(f"rank {transport.rank} of {transport.size} is done\n")
+        return
     group = transport.subgroup([3, last] if last > 3 and transport.rank >= 3 else [transport.rank])
     transport.gather(None)
     if fault == "stays":

@@ -135,6 +135,7 @@ def test_only_the_process_that_was_meant_is_killed():
     assert siblings.process(sleeper.pid) is None
 
 
+@long
 def test_gloo_a_rank_that_dies():
     result = job(2, "gloo", "dies", "torchrun")
     assert result.returncode == 1

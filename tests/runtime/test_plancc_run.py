@@ -368,7 +368,15 @@ def test_results_that_cannot_be_printed(case):
 
 def test_sigterm_is_clean(case, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "plancc_cli.run", case[0] / "plan.h5", "--epochs", "100000000"],
+        [
+            sys.executable,
+            "-m",
+            "plancc_cli.run",
+            case[0] / "plan.h5",
+            "--epochs",
+            "100000000",
+            "-v",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

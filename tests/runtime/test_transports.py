@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transport_checks
+from cases import long
 from launcher import run
 
 from plancc.errors import BackendUnavailable, InputError, PlanError
@@ -19,7 +20,9 @@ from plancc_runtime.transport.messages import Piece
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, in_groups
 
-CHECKS = Path(__file__).with_name("transport_checks.py")
+CHECKS, FAILURES = (
+    Path(__file__).with_name(f"{name}.py") for name in ("transport_checks", "failure_main")
+)
 
 
 def all_done(result, ranks):
@@ -32,14 +35,26 @@ def all_done(result, ranks):
 @pytest.mark.mpi
 def test_mpi(ranks):
     ranks.call(4, transport_checks.check_mpi)
-    all_done(run(2, CHECKS, "mpi", "end"), 2)
 
 
-def test_gloo():
-    all_done(run(3, CHECKS, "gloo", launcher="torchrun"), 3)
+@pytest.mark.mpi
+def test_gloo(ranks):
+    ranks.call(3, transport_checks.check_gloo)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.mpi
+def test_an_exchange_that_is_alive_at_the_end_of_mpi():
+    """And at the end of the interpreter."""
+    all_done(run(2, FAILURES, "mpi", "nothing", 200), 2)
+
+
+@long
+@pytest.mark.parametrize(("name", "launcher"), [("mpi", "mpirun"), ("gloo", "torchrun")])
+def test_ranks_of_a_launcher(name, launcher):
+    all_done(run(3, CHECKS, name, launcher=launcher), 3)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, *(pytest.param(size, marks=long) for size in (2, 5))])
 def test_threads(ranks):
     run_ranks(ranks, transport_checks.check_all, timeout=200)
 
