@@ -301,8 +301,13 @@ READERS = [verify_file, load, report, partial(report, dims=[3, 4], num_ranks=2)]
 READERS += [partial(all_slices, ranks=ranks) for ranks in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=long)], ids=["one", "all"])
-@pytest.mark.parametrize("k", range(len(DAMAGES)), ids=IDS)
+@pytest.mark.parametrize(
+    ("k", "every"),
+    [
+        *((k, False) for k in range(0, len(DAMAGES), 3)),
+        *(pytest.param(k, True, marks=long) for k in range(len(DAMAGES))),
+    ],
+)
 def test_of_a_file(k, every, files, tmp_path):
     """The same in a file whose checksums and content hash are right: no reader takes it.
 
@@ -462,8 +467,9 @@ def set_figure(path, name, value, *, sealed=True):
 
 @pytest.mark.parametrize("layout", BROKEN)
 def test_of_the_stored_metrics(layout, plans, files, path):
-    """Every figure is compared with that of the tables, and its digest first."""
-    for name, value in plans[layout].metrics().as_dict().items():
+    """Figures are compared with those of the tables, and their digest first."""
+    figures = plans[layout].metrics().as_dict()
+    for name, value in [*figures.items()][[*BROKEN].index(layout) * 3 :: 6]:
         path.write_bytes(files[layout])
         set_figure(path, name, value + 1)
         with pytest.raises(PlanError, match=f"/metrics says {name} = "):
@@ -473,10 +479,15 @@ def test_of_the_stored_metrics(layout, plans, files, path):
         verify_file(path)
 
 
-@pytest.mark.parametrize("value", [NAN, 1e6, "many", [1, 2], h5py.Empty("f8"), None], ids=str)
-def test_of_what_is_no_figure(path, value):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("volume", value) for value in (NAN, 1e6, "many")),
+        *(("row_imbalance", value) for value in ([1, 2], h5py.Empty("f8"), None)),
+    ],
+)
+def test_of_what_is_no_figure(path, name, value):
     words = "says" if isinstance(value, float) else "lacks a figure"
-    for name in ("volume", "row_imbalance"):
-        set_figure(path, name, value)
-        with pytest.raises(PlanError, match=f"/metrics {words}"):
-            verify_file(path)
+    set_figure(path, name, value)
+    with pytest.raises(PlanError, match=f"/metrics {words}"):
+        verify_file(path)
