@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import runs
 import torch
+import worlds
 from cases import long, pairs
 from launcher import alone
 
@@ -28,45 +28,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
-N, CLASSES = 90, 3
 SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4}
-
-
-@cache
-def dense() -> np.ndarray:
-    """A directed matrix with empty rows and columns."""
-    random = np.random.default_rng(5)
-    a = np.where(random.random((N, N)) < 0.08, random.uniform(0.2, 1, (N, N)), 0)
-    a[[0, 40, 41]] = a[:, [0, 41, 70]] = 0
-    np.fill_diagonal(a, 0)
-    return a
-
-
-@cache
-def data() -> plancc.VertexData:
-    random = np.random.default_rng(6)
-    return plancc.VertexData(
-        features=random.standard_normal((N, 5)).astype(np.float32),
-        labels=random.integers(0, CLASSES, N).astype(np.int32),
-        train_mask=random.random(N) < 0.3,
-        val_mask=random.random(N) < 0.3,
-    )
-
-
-def plan_of(model: str, topology: str, **options):
-    rows, columns = np.nonzero(dense())
-    graph = (N, np.stack([columns, rows]))
-    return plancc.compile(
-        graph,
-        model,
-        Topology.parse(topology).num_ranks,
-        topology=topology,
-        exchange="nodes",
-        data=data(),
-        value_dtype="float64",
-        effort="fast" if model in ("hp", "medium-grain") else None,
-        **options,
-    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,53 +37,25 @@ def opened_once():
         yield
 
 
-@pytest.fixture(scope="module")
-def plans(tmp_path_factory):
-    """Files of plans by model and topology."""
-    folder = tmp_path_factory.mktemp("hops")
-
-    @cache
-    def path(model: str, topology: str) -> str:
-        name = str(folder / f"{model}-{topology}.h5")
-        plan_of(model, topology).save(name)
-        return name
-
-    return path
-
-
-def on_ranks(ranks, work):
-    return run_ranks(ranks, work, 180)
+def file_of(model: str, topology: str) -> Path:
+    """A plan of the hubs as they are, by model and topology."""
+    return worlds.searched(
+        "hubs",
+        model,
+        Topology.parse(topology).num_ranks,
+        topology=topology,
+        exchange="nodes",
+        normalize="none",
+        self_loops=False,
+        value_dtype="float64",
+        effort="fast" if model == "medium-grain" else None,
+    )
 
 
 @pairs(overlap=[True, False], shape=SHAPES, model=["rp", "medium-grain"])
-def test_product_and_adjoint_are_those_of_the_matrix(plans, model, shape, overlap):
-    path, ranks = plans(model, shape), SHAPES[shape]
-    random = np.random.default_rng(1)
-    x, g = random.standard_normal((2, N, 4))
-    matrix = plancc.load(path)
-    a = np.zeros((N, N))
-    for m in range(matrix.num_parts):
-        part = matrix.part(m)
-        vertex = np.concatenate(
-            [
-                part.global_id,
-                *(
-                    matrix.part(q).global_id[matrix.part(q).send_mask(m)]
-                    for q in part.recv_peer.tolist()
-                ),
-            ]
-        )
-        own = [*part.global_id]
-        if part.fold is not None:
-            for q in part.fold.send_peer.tolist():
-                other = matrix.part(q)
-                at = other.fold.recv_peer.tolist().index(m)
-                own += other.global_id[
-                    other.fold.recv_row[other.fold.recv_ptr[at] : other.fold.recv_ptr[at + 1]]
-                ].tolist()
-        for r, i in enumerate(own):
-            for k in range(part.row_ptr[r], part.row_ptr[r + 1]):
-                a[i, vertex[part.column[k]]] += part.value[k]
+def test_product_and_adjoint_are_those_of_the_matrix(model, shape, overlap):
+    path, ranks, a = file_of(model, shape), SHAPES[shape], worlds.array("hubs")
+    x, g = np.random.default_rng(1).standard_normal((2, len(a), 4))
 
     def work(transport):
         header, part = read_rank_slice(path, transport.rank, ranks)
@@ -142,25 +76,24 @@ def test_product_and_adjoint_are_those_of_the_matrix(plans, model, shape, overla
         np.testing.assert_array_equal(halo[:, 0].numpy(), vertices.numpy())
         return part.global_id, *found[0]
 
-    for vertices, out, back in on_ranks(ranks, work):
+    for vertices, out, back in run_ranks(ranks, work, 180):
         np.testing.assert_allclose(out, a[vertices] @ x, atol=1e-12)
         np.testing.assert_allclose(back, a.T[vertices] @ g, atol=1e-12)
 
 
 def trained(path, ranks, exchange, **settings):
     options = TrainOptions(
-        epochs=2,
         threads=1,
         seed=2,
         exchange=exchange,
-        **{"dtype": "float64", "hidden": 4, **settings},
+        **{"dtype": "float64", "hidden": 4, "epochs": 1, **settings},
     )
 
     def work(transport):
         result = train(path, options, transport)
         return result, transport.traffic
 
-    return on_ranks(ranks, work)
+    return run_ranks(ranks, work, 180)
 
 
 SETTINGS = {
@@ -174,46 +107,49 @@ SETTINGS = {
     "dead rows": {"passes": ("order", "dead-rows", "overlap")},
     "recompute": {"recompute": True, "passes": ("order", "overlap")},
     "rows by degree": {"row_order": "degree", "passes": ("order", "dead-rows")},
-    "boundary sampling": {"boundary_sampling": 0.5, "passes": ("order", "overlap")},
+    "boundary sampling": {"boundary_sampling": 0.5, "epochs": 2, "passes": ("order", "overlap")},
     "edges dropped": {"drop_edge": 0.5, "passes": ("order",)},
     "mini-batches": {"sampler": "uniform", "batch_size": 20, "passes": ("order", "overlap")},
 }
 
 
-LESS = ("no passes", "order only", "recompute", "rows by degree", "edges dropped")
+def check_hops(path, settings):
+    """Losses, and weights, are those of rows that go straight."""
+    straight, hops = (trained(path, 4, each, **settings)[0][0] for each in ("flat", "nodes"))
+    losses = [[epoch.loss for epoch in found.epochs] for found in (straight, hops)]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
+    for key, weights in straight.weights.items():
+        np.testing.assert_allclose(hops.weights[key], weights, rtol=1e-7, atol=1e-9)
+
+
+QUICK = ("gcn", "sage, max", "gat", "gin", "boundary sampling", "mini-batches")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=long) if name in LESS else name for name in SETTINGS]
+    "name", [pytest.param(name, marks=() if name in QUICK else long) for name in SETTINGS]
 )
-def test_training_is_that_of_straight_rows(plans, name):
-    path, settings = plans("rp", "1x1+1x3"), SETTINGS[name]
-    straight, hops = (trained(path, 4, each, **settings) for each in ("flat", "nodes"))
-    losses = [[epoch.loss for epoch in found[0][0].epochs] for found in (straight, hops)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
-    for key, weights in straight[0][0].weights.items():
-        np.testing.assert_allclose(hops[0][0].weights[key], weights, rtol=1e-7, atol=1e-9)
+def test_training_is_that_of_straight_rows(name):
+    check_hops(file_of("rp", "1x1+1x3"), SETTINGS[name])
 
 
-@pytest.mark.parametrize("name", ["gcn", "no passes", "sage, mean", "order only"])
-def test_edge_plans_train_alike(plans, name):
-    path, settings = plans("medium-grain", "2x2"), SETTINGS[name]
-    straight, hops = (trained(path, 4, each, **settings) for each in ("flat", "nodes"))
-    losses = [[epoch.loss for epoch in found[0][0].epochs] for found in (straight, hops)]
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
+@pytest.mark.parametrize(
+    "name", ["no passes", "sage, mean", *(pytest.param(n, marks=long) for n in ("gcn", "gin"))]
+)
+def test_edge_plans_train_alike(name):
+    check_hops(file_of("medium-grain", "2x2"), SETTINGS[name])
 
 
-@pytest.mark.parametrize("wire", ["bf16", "fp16", "int8"])
-def test_narrow_rows_are_near(plans, wire):
-    path = plans("rp", "2x2")
-    exact, narrow = (trained(path, 4, "nodes", wire=each) for each in ("fp32", wire))
-    last = [found[0][0].epochs[-1].loss for found in (exact, narrow)]
-    assert last[1] == pytest.approx(last[0], rel=0.05)
-    assert last[1] != last[0]
+def test_narrow_rows_are_near():
+    exact, *narrow = (
+        trained(file_of("rp", "2x2"), 4, "nodes", wire=wire)[0][0].epochs[-1].loss
+        for wire in ("fp32", "bf16", "fp16", "int8")
+    )
+    assert narrow == pytest.approx([exact] * 3, rel=0.05)
+    assert exact not in narrow
 
 
-def test_fewer_ranks_have_the_hops_of_their_parts(plans):
-    path = plans("rp", "2x4")
+def test_fewer_ranks_have_the_hops_of_their_parts():
+    path = file_of("rp", "2x4")
     expected = [epoch.loss for epoch in trained(path, 8, "flat")[0][0].epochs]
     for ranks in (4, 2):
         found = trained(path, ranks, "nodes")
@@ -223,19 +159,19 @@ def test_fewer_ranks_have_the_hops_of_their_parts(plans):
 
 
 @pytest.mark.parametrize(
-    ("model", "passes"),
+    ("model", "topology", "passes"),
     [
-        *(("rp", ()), ("medium-grain", ("order", "constant"))),
-        pytest.param("rp", ("order", "constant"), marks=long),
-        pytest.param("medium-grain", (), marks=long),
+        *(("rp", "2x4", ()), ("medium-grain", "2x2", ("order", "constant"))),
+        pytest.param("rp", "2x4", ("order", "constant"), marks=long),
+        pytest.param("medium-grain", "2x2", (), marks=long),
     ],
 )
-def test_what_travels_is_what_is_predicted(plans, model, passes):
-    path = plans(model, "2x4")
-    settings = {"passes": passes, "hidden": 4, "eval_every": 0}
-    before = trained(path, 8, "nodes", **settings)
+def test_what_travels_is_what_is_predicted(model, topology, passes):
+    path = file_of(model, topology)
     plan = plancc.load(path)
-    schedule = schedule_of(tables_of(plan), [5, 4, CLASSES], passes)
+    found = trained(path, plan.num_parts, "nodes", passes=passes, eval_every=0)
+    dims = [worlds.WIDTH, 4, worlds.CLASSES]
+    schedule = schedule_of(tables_of(plan), dims, passes)
     inside, between = (
         schedule.counts(
             lambda each, far=far: (
@@ -244,15 +180,13 @@ def test_what_travels_is_what_is_predicted(plans, model, passes):
         )
         for far in (False, True)
     )
-    straight = schedule_of(tables_of(plan).flat(), [5, 4, CLASSES], passes)
-    figures = before[0][0].figures
+    straight = schedule_of(tables_of(plan).flat(), dims, passes)
     words = int((inside.words_sent + between.words_sent).sum())
-    assert figures.planned == words
+    assert found[0][0].figures.planned == words
     assert words != int(straight.counts().words_sent.sum())
-    epochs = len(before[0][0].epochs)
-    traffic = [each for _, each in before]
     # an evaluation at the end moves rows too, forward only; set-up moves some once
-    assert sum(each.messages_between for each in traffic) >= epochs * between.messages_sent.sum()
+    sent = sum(traffic.messages_between for _, traffic in found)
+    assert sent >= len(found[0][0].epochs) * between.messages_sent.sum()
     nodes = plan.header.topology.nodes
     rounds = sum(
         each.place.step == "cross" for each in schedule.operations if hasattr(each, "pairs")
@@ -260,8 +194,8 @@ def test_what_travels_is_what_is_predicted(plans, model, passes):
     assert between.messages_sent.sum() <= rounds * nodes * (nodes - 1)
 
 
-def test_counted_between_nodes_is_what_crosses(plans):
-    path, width = plans("rp", "2x2+1x1+1x3"), 7
+def test_counted_between_nodes_is_what_crosses():
+    path, width = file_of("rp", "2x2+1x1+1x3"), 7
     plan = plancc.load(path)
     cross = plan.route.cross.send
 
@@ -270,21 +204,17 @@ def test_counted_between_nodes_is_what_crosses(plans):
         part = with_exchange(header, part, "nodes", transport)
         graph = LocalGraph(Block.of_part(part, True), Resources(transport, torch.float64))
         x = torch.ones(part.num_rows, width, dtype=torch.float64, requires_grad=True)
+        traffic = transport.traffic
         counted = []
         for step in (lambda: graph.product(x), lambda: graph.product(x).sum().backward()):
-            before = replace(transport.traffic)
+            before = np.array([traffic.words_between, traffic.messages_between, traffic.words_sent])
             step()
-            now = transport.traffic
             counted.append(
-                (
-                    now.words_between - before.words_between,
-                    now.messages_between - before.messages_between,
-                    now.words_sent - before.words_sent,
-                )
+                [traffic.words_between, traffic.messages_between, traffic.words_sent] - before
             )
         return counted
 
-    forward, both = np.array(on_ranks(8, work)).transpose(1, 0, 2)
+    forward, both = np.array(run_ranks(8, work, 180)).transpose(1, 0, 2)
     assert forward[:, 0].tolist() == (width * cross.rows_per_part()).tolist()
     assert forward[:, 1].tolist() == cross.messages_per_part().tolist()
     volume = sum(hop.send.volume for hop in plan.route.hops)
@@ -311,8 +241,8 @@ def test_which_ranks_fit(topology, nodes, fit):
     assert fits(Topology.parse(topology), list(nodes)) == fit
 
 
-def test_ranks_of_one_machine_send_straight(plans):
-    path = plans("rp", "2x4")
+def test_ranks_of_one_machine_send_straight():
+    path = file_of("rp", "2x4")
 
     def work(transport):
         header, part = read_rank_slice(path, transport.rank, 8)
@@ -323,10 +253,10 @@ def test_ranks_of_one_machine_send_straight(plans):
         assert near.route is not None
         assert transport.far == [rank // 4 != transport.rank // 4 for rank in range(8)]
 
-    on_ranks(8, work)
+    run_ranks(8, work, 180)
 
 
-def test_plans_without_hops_refuse_them(plans, tmp_path):
+def test_plans_without_hops_refuse_them(tmp_path):
     flat = plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "block", 2)
     flat.save(tmp_path / "flat.h5")
     with pytest.raises(InputError, match="`exchange` nodes: the plan has no hops"):
@@ -334,8 +264,8 @@ def test_plans_without_hops_refuse_them(plans, tmp_path):
 
 
 @pytest.mark.mpi
-def test_ranks_of_mpi(plans, tmp_path, ranks):
-    path = plans("medium-grain", "2x2")
+def test_ranks_of_mpi(tmp_path, ranks):
+    path = file_of("medium-grain", "2x2")
     found = {}
     for exchange in ("flat", "nodes"):
         result = tmp_path / f"{exchange}.json"
@@ -347,7 +277,7 @@ def test_ranks_of_mpi(plans, tmp_path, ranks):
         assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
 
 
-def test_the_line_that_says_so(plans):
-    run = alone(plans("rp", "3x2"), "--ranks", 6, "--epochs", 1)
+def test_the_line_that_says_so():
+    run = alone(file_of("rp", "3x2"), "--ranks", 6, "--epochs", 1)
     assert run.returncode == 0, run.stderr
     assert "straight from rank to rank: these ranks are not on nodes x ranks 3x2" in run.stdout
