@@ -1,6 +1,7 @@
 """Starts real ranks by mpirun or torchrun, and makes sure that none is left behind.
 
-What tests no launch is done by ranks that wait (`ranks.Pool`), or in this process (`alone`).
+What tests no launch is done by ranks that wait (`ranks.Pool`), in this process (`alone`), or in
+a fork of a warm one (`forks.run`, `interrupted`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
+from pathlib import Path
 from unittest.mock import patch
 
+import forks
 import pytest
 from ranks import ENVIRONMENT, MPIRUN, PROGRAMS
 
@@ -58,6 +64,21 @@ def run(
 
 def plancc_run(ranks: int | None, *arguments: object, **kw) -> subprocess.CompletedProcess[str]:
     return run(ranks, "-m", "plancc_cli.run", *arguments, **kw)
+
+
+def interrupted(
+    number: int, begun: Callable[[], bool], *words: object
+) -> subprocess.CompletedProcess[str]:
+    """`plancc-run WORDS` in a process of its own, which gets a signal once it has begun."""
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(forks.run, ["plancc-run", *words], timeout=250)
+        while not begun() and not running.done():
+            time.sleep(0.001)
+        if not running.done():
+            server = forks._Server.started.process.pid
+            [job] = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+            os.kill(int(job), number)
+        return running.result()
 
 
 def alone(

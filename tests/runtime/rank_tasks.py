@@ -10,8 +10,10 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from launcher import alone
 
 from plancc.errors import InputError, PlanccError, PlanError
+from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.layouts import halo, row
@@ -106,6 +108,13 @@ def script(transport, path, *words):
     with patch.object(sys, "argv", [str(path), *map(str, words)]), redirect_stdout(output):
         runpy.run_path(str(path), run_name="__main__")
     return output.getvalue()
+
+
+def without(transport, missing, *words):
+    """plancc-run where this rank has not the library that `missing` names for it, if any."""
+    lacking = {name: None for name in [missing.get(transport.rank)] if name}
+    with patch.dict(sys.modules, lacking), patch.object(job, "ALONE", 0.01):
+        return alone(*words)
 
 
 def live(transport, header, parts, layers):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
 
+import forks
 import h5py
 import numpy as np
 import pytest
+import rank_tasks
 import reference
 import sealing
-from cases import long
-from launcher import ENVIRONMENT, alone, plancc_run, run, sentences
+from launcher import alone, plancc_run, sentences
 from scipy.sparse import csr_matrix
 
 from plancc.graph.graph import Graph
@@ -26,6 +25,7 @@ from plancc.plan.lowering import lower
 from plancc_cli import doctor
 from plancc_cli import ranks as job
 from plancc_cli.run import command
+from plancc_runtime.transport.local import run_ranks
 
 pytestmark = pytest.mark.mpi
 N, PARTS = 60, 3
@@ -76,7 +76,7 @@ def test_any_number_of_ranks_up_to_the_parts(size, case, ranks):
     if size == 2:
         result = ranks.run(2, *words)
     else:
-        result = alone(*words) if size == 1 else plancc_run(None, *words, "--ranks", 3)
+        result = alone(*words) if size == 1 else forks.run(["plancc-run", *words, "--ranks", 3])
     assert result.returncode == 0, result.stderr
     assert not sentences(result)
     losses, trained, logits = reference.train_dense(
@@ -277,53 +277,32 @@ def test_initial_weights_of_another_shape(case):
     fails(alone(case[0] / "plan.h5", *arguments), 2, NAMES[0], "(6, 5)", "(6, 4)")
 
 
-ON_RANK_1 = """
-import os, sys
-from plancc_cli.run import main
-if os.environ.get("OMPI_COMM_WORLD_RANK", "1") == "1":
-    {fault}
-main()
-"""
+def test_a_defect_on_one_rank_ends_all(monkeypatch, capsys):
+    """The others wait for it: it speaks, and aborts. By mpirun: test_failures."""
+    monkeypatch.setenv("PLANCC_TRACEBACK", "1")
+    this = job.Job("plancc-run", command)
+
+    def work(transport):
+        return this.together(transport, lambda: [][0]) if transport.rank else transport.gather(None)
+
+    with pytest.raises(SystemExit) as caught:
+        run_ranks(2, work)
+    assert caught.value.code == 1
+    said = capsys.readouterr().err
+    [line] = [line for line in said.splitlines() if line.startswith("plancc-run: error")]
+    assert line.startswith("plancc-run: error: rank 1: unexpected IndexError")
+    assert "Traceback" in said  # asked for
 
 
-def with_fault(fault: str, *arguments, **kw):
-    """plancc-run with something broken on rank 1 only."""
-    return run(2, "-c", ON_RANK_1.format(fault=fault), *arguments, **kw)
-
-
-def test_a_defect_on_one_rank_ends_all(case):
-    fault = (
-        "import plancc_runtime.layouts.row as row; "
-        "row.RowLayout.adjoint = lambda *a: [][0]  # IndexError"
+def test_ranks_without_mpi4py_or_torch(case, monkeypatch, ranks):
+    first, _ = ranks.call(
+        2, rank_tasks.without, dict.fromkeys(range(2), "mpi4py"), case[0] / "plan.h5"
     )
-    result = with_fault(fault, case[0] / "plan.h5", PLANCC_TRACEBACK="1")
-    [said] = sentences(result)
-    assert "rank 1" in said
-    assert "IndexError" in said
-    assert "Traceback" in result.stderr  # asked for; the other rank must not wait for it
-    assert result.returncode == 1
-
-
-@long  # of a job without a command: test_failures
-def test_a_rank_that_dies_ends_all(case):
-    fault = (
-        "import plancc_runtime.layouts.row as row, signal; "
-        "row.RowLayout.adjoint = lambda *a: os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert with_fault(fault, case[0] / "plan.h5").returncode != 0
-
-
-def test_mpirun_without_mpi4py(case, monkeypatch):
-    everywhere = "import sys; sys.modules['mpi4py'] = None; from plancc_cli.run import main; main()"
-    result = run(2, "-c", everywhere, case[0] / "plan.h5")
-    fails(result, 1, "mpi4py", "pip install 'plancc[run]'")
+    fails(first, 1, "mpi4py", "pip install 'plancc[run]'")
+    first, _ = ranks.call(2, rank_tasks.without, {1: "torch"}, case[0] / "plan.h5")
+    fails(first, 1, "rank 1", "torch", "pip install 'plancc[run]'")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     assert alone(case[0] / "plan.h5").returncode == 0  # one rank needs none
-
-
-def test_one_rank_without_torch(case):
-    result = with_fault("sys.modules['torch'] = None", case[0] / "plan.h5")
-    fails(result, 1, "rank 1", "torch", "pip install 'plancc[run]'")
 
 
 def test_usage_and_help_are_printed_once(ranks):
@@ -334,62 +313,10 @@ def test_usage_and_help_are_printed_once(ranks):
     assert shown.stdout.count("Usage:") == 1
 
 
-@pytest.mark.parametrize("columns", [None, 60])
-def test_lines_are_whole_under_mpirun_unless_a_width_is_asked_for(case, columns, ranks):
-    """Open MPI gives its own ranks a terminal."""
-    words = (case[0] / "plan.h5", "--model", "sage", "--split", "0.6,0.2,0.2", "--epochs", 17)
-    done = plancc_run(2, *words) if columns is None else ranks.run(2, *words, COLUMNS=str(columns))
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.replace("\r", "").splitlines()
-    assert columns is None or max(map(len, lines)) <= columns
-    finals = [line for line in lines if line.startswith("final")]
-    assert (len(finals) == 1) == (columns is None)
-    assert "times in ms, the slowest rank's, without evaluations; words" in " ".join(lines)
-    told = [line for line in lines if "stands in place of the plan's masks" in line]
-    assert told == ["--split stands in place of the plan's masks (train, test)"]
-    assert sum(line.startswith("GCN") or line.startswith("SAGE") for line in lines) == 1
-
-
 def test_results_that_cannot_be_printed(case):
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "plancc_cli.run", case[0] / "plan.h5", "--epochs", "1"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=ENVIRONMENT,
-            timeout=200,
-        )
+        done = forks.run(["plancc-run", case[0] / "plan.h5", "--epochs", 1], stdout=full)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "plancc-run: error: cannot print the results: No space left on device"
     ]
-
-
-def test_sigterm_is_clean(case, tmp_path):
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "plancc_cli.run",
-            case[0] / "plan.h5",
-            "--epochs",
-            "100000000",
-            "-v",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    for line in process.stdout:  # what the run is, before the first epoch
-        if line.startswith("passes: "):
-            break
-    for line in process.stderr:  # the first progress line
-        if "epoch" in line:
-            break
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=200)
-    assert process.returncode == 1
-    assert "interrupted" in err
-    assert "Traceback" not in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from launcher import ENVIRONMENT, MPIRUN, alone
+from launcher import ENVIRONMENT, MPIRUN, alone, interrupted
 
 from plancc.errors import Stopped
 from plancc_cli import stopping
@@ -24,7 +25,7 @@ from plancc_runtime.train import train, trained
 from plancc_runtime.transport.local import run_ranks
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.0.h5"
-EPOCHS = 120
+EPOCHS, ENOUGH = 30, 17
 OPTIONS = TrainOptions(
     **{"epochs": EPOCHS, "threads": 1, "kernel": "numba", "optimizer": "adam", "dropout": 0.4},
     **{"eval_every": 7, "lr": 0.03},
@@ -53,7 +54,7 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
 
         def stop() -> str:
             calls.append(0)
-            return "SIGTERM" if transport.rank == ranks - 1 and len(calls) > 40 else ""
+            return "SIGTERM" if transport.rank == ranks - 1 and len(calls) > ENOUGH else ""
 
         try:
             trained(PLAN, chosen, transport, None, None, stop)
@@ -63,19 +64,18 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
     with pytest.raises(Stopped) as caught:
         run_ranks(ranks, work)
     assert caught.value.exit_code == 75
-    assert stopped == [f"stopped by SIGTERM after 40 of {EPOCHS} epochs; resume with `resume`"] * (
-        ranks
-    )
+    assert stopped == [
+        f"stopped by SIGTERM after {ENOUGH} of {EPOCHS} epochs; resume with `resume`"
+    ] * (ranks)
     chosen = replace(chosen, resume=True)
     resumed = run_ranks(ranks, lambda t: train(PLAN, chosen, t))[0]
-    assert [e.epoch for e in resumed.epochs] == list(range(40, EPOCHS))
+    assert [e.epoch for e in resumed.epochs] == list(range(ENOUGH, EPOCHS))
     assert same_bits(resumed, whole[ranks])
     # asking all ranks before every epoch is not counted
-    for one, other in zip(resumed.epochs, whole[ranks].epochs[40:], strict=True):
+    for one, other in zip(resumed.epochs, whole[ranks].epochs[ENOUGH:], strict=True):
         assert (one.words_sent, one.messages_sent) == (other.words_sent, other.messages_sent)
         assert one.loss == other.loss
-    lines = [json.loads(line)["epoch"] for line in (tmp_path / "log").read_text().splitlines()]
-    assert lines == list(range(EPOCHS))
+    assert epochs_of(tmp_path) == list(range(EPOCHS))
 
 
 def test_without_checkpoints_nobody_is_asked(whole):
@@ -86,54 +86,19 @@ def test_without_checkpoints_nobody_is_asked(whole):
     assert same_bits(result, whole[2])
 
 
-def started(folder, *launcher, words=()) -> subprocess.Popen[str]:
-    """A job that would take minutes; it has trained some epochs."""
-    command = [*launcher, sys.executable, "-m", "plancc_cli.run", PLAN, *WORDS]
-    command += ["--epochs", 10**6, "--checkpoint", folder / "run", "--log", folder / "log", *words]
+def endless(folder, *words) -> list:
+    """The words of a job that would take minutes."""
+    log = ("--log", folder / "log")
+    return [PLAN, *WORDS, "--epochs", 10**6, *log, "--checkpoint", folder / "run", *words]
+
+
+def epochs_of(folder) -> list[int]:
+    """The epochs that the log of a job has."""
     log = folder / "log"
-    before = log.read_text().count("\n") if log.exists() else 0
-    job = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and job.poll() is None:
-        if log.exists() and log.read_text().count("\n") > before + 2:
-            return job
-        time.sleep(0.01)
-    job.kill()
-    raise AssertionError(job.communicate())
-
-
-def ended(job) -> tuple[int, str]:
-    try:
-        _, err = job.communicate(timeout=200)
-    except subprocess.TimeoutExpired:
-        job.terminate()
-        job.communicate(timeout=20)
-        pytest.fail("still running minutes after the signal")
-    return job.returncode, err
-
-
-def check_resumes(folder, ranks, words) -> None:
-    """From where the job was stopped, it ends with the weights of one that never was."""
-    epoch = int(words.split(" of 1000000 epochs")[0].split()[-1])
-    assert epoch > 2
-    more = ("--epochs", epoch + 5)
-    resumed = alone(
-        *(PLAN, *WORDS, *more, "--checkpoint", folder / "run", "--resume"),
-        *("--save", folder / "resumed.npz"),
-        *(("--ranks", ranks) if ranks > 1 else ()),
-    )
-    assert resumed.returncode == 0, resumed.stderr
-    chosen = replace(OPTIONS, epochs=epoch + 5)
-    whole = run_ranks(ranks, lambda t: train(PLAN, chosen, t))[0]
-    with np.load(folder / "resumed.npz") as file:
-        for name, weight in whole.weights.items():
-            np.testing.assert_array_equal(file[name], weight)
+    text = log.read_text() if log.exists() else ""
+    return [
+        json.loads(line)["epoch"] for line in text.splitlines(keepends=True) if line[-1] == "\n"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,35 +110,73 @@ def check_resumes(folder, ranks, words) -> None:
     ],
 )
 def test_a_signal_saves_and_ends_with_75(number, words, tmp_path):
-    job = started(tmp_path, words=words)
-    job.send_signal(getattr(signal, number))
-    code, err = ended(job)
-    assert code == 75, err
-    [line] = [line for line in err.splitlines() if "stopped" in line]
-    assert line.startswith(f"plancc-run: stopped by {number} after ")
-    assert line.endswith(" of 1000000 epochs; resume with --resume")
+    begun = lambda: len(epochs_of(tmp_path)) > 2  # noqa: E731
+    done = interrupted(getattr(signal, number), begun, *endless(tmp_path, *words))
+    assert done.returncode == 75, done.stderr
+    epochs = epochs_when_stopped(done.stderr, number)
     assert sorted(os.listdir(tmp_path / "run")) == ["best.safetensors", "last.safetensors"]
-    check_resumes(tmp_path, 1, line)
+    chosen = replace(OPTIONS, epochs=epochs + 5)
+    resumed = alone(
+        *(PLAN, *WORDS, "--epochs", epochs + 5, "--checkpoint", tmp_path / "run", "--resume"),
+        *("--save", tmp_path / "resumed.npz"),
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    with np.load(tmp_path / "resumed.npz") as file:
+        for name, weight in run_ranks(1, lambda t: train(PLAN, chosen, t))[0].weights.items():
+            np.testing.assert_array_equal(file[name], weight)
+
+
+def epochs_when_stopped(err: str, number: str) -> int:
+    """What a job says when it ends."""
+    [line] = [line for line in err.splitlines() if "stopped" in line]
+    said = rf"plancc-run: stopped by {number} after (\d+) of 1000000 epochs; resume with --resume"
+    epochs = int(re.fullmatch(said, line)[1])
+    assert epochs > 2
+    return epochs
+
+
+def test_without_a_checkpoint_a_signal_interrupts(tmp_path):
+    words = (PLAN, *WORDS, "--epochs", 10**6, "--log", tmp_path / "log")
+    done = interrupted(signal.SIGTERM, lambda: len(epochs_of(tmp_path)) > 2, *words)
+    assert done.returncode == 1
+    assert "interrupted" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.mpi
 @pytest.mark.skipif(MPIRUN is None, reason="no mpirun on this machine")
-def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path):
-    launcher = (MPIRUN, "-n", 2, "--oversubscribe")
-    job = started(tmp_path, *launcher, words=("--signal", "USR1"))
-    job.send_signal(signal.SIGUSR1)
-    code, err = ended(job)
-    assert code == 75, err
-    [line] = [line for line in err.splitlines() if "stopped" in line]
-    assert line.startswith("plancc-run: stopped by SIGUSR1 after ")
-    job = started(tmp_path, *launcher, words=("--signal", "USR1", "--resume"))
-    job.send_signal(signal.SIGUSR1)
-    code, again = ended(job)
-    assert code == 75, again
-    epochs = [int(text.split(" of 1000000")[0].split()[-1]) for text in (err, again)]
-    assert 2 < epochs[0] < epochs[1]
-    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == list(range(epochs[1]))
+def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path, ranks):
+    """It gives its ranks a terminal, on which lines are whole all the same."""
+    split = ("--split", "0.6,0.2,0.2")
+    command = [MPIRUN, "-n", 2, "--oversubscribe", sys.executable, "-m", "plancc_cli.run"]
+    job = subprocess.Popen(
+        [str(word) for word in (*command, *endless(tmp_path, "--signal", "USR1", *split))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        deadline = time.monotonic() + 200
+        while len(epochs_of(tmp_path)) <= 2 and job.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        job.send_signal(signal.SIGUSR1)
+        out, err = job.communicate(timeout=200)
+    except subprocess.TimeoutExpired:
+        job.terminate()
+        job.communicate(timeout=20)
+        pytest.fail("still running minutes after the signal")
+    assert job.returncode == 75, err
+    epochs = epochs_when_stopped(err, "SIGUSR1")
+    lines = out.replace("\r", "").splitlines()
+    assert lines.count("--split stands in place of the plan's masks (train, val, test)") == 1
+    [network] = [line for line in lines if line.startswith("GCN")]
+    assert network.endswith("labels from the plan")
+    assert len(network) > 80
+    more = ("--epochs", epochs + 5, "--resume")
+    resumed = ranks.run(2, *endless(tmp_path, *split, *more))
+    assert resumed.returncode == 0, resumed.stderr
+    assert epochs_of(tmp_path) == list(range(epochs + 5))
 
 
 def wait_for(happened) -> None:
