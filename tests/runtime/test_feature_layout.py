@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cases import long
+from cases import long, turns
 from grid_graphs import row_plan, slices_of
-from launcher import plancc_run
+from launcher import run
 from reference import make_parts, normalised, train_model
 from runs import on_ranks
 from scipy.sparse import csr_matrix
@@ -37,9 +37,6 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Pending
 from plancc_runtime.transport.local import run_ranks
-
-GRIDS = [(1, 1), (1, 3), (2, 1), (2, 3), (3, 2)]
-MORE_GRIDS = [(1, 2), (1, 6), (3, 3), (1, 9)]
 
 
 def matrix(n: int, directed: bool, seed: int = 0, reach: int | None = None) -> np.ndarray:
@@ -129,34 +126,26 @@ def check_products(a, grid, options, width, narrow):
     return sum(int(planned.words_sent[0]) for (_, _, planned), _ in results)
 
 
-@pytest.mark.parametrize(
-    ("groups", "ranks", "directed"),
-    [
-        *((*grid, k % 2 == 0) for k, grid in enumerate(GRIDS)),
-        *(pytest.param(*grid, k % 2 == 1, marks=long) for k, grid in enumerate(GRIDS)),
-        *(pytest.param(*grid, way, marks=long) for grid in MORE_GRIDS for way in (True, False)),
-    ],
+@turns(
+    grid=[(1, 3), (2, 1), (2, 3), (3, 2), (1, 1)],
+    directed=[True, False],
+    dtype=["float64", "float64", "float32"],
 )
-def test_products_and_gradients(groups, ranks, directed):
-    a = matrix(31, directed)
-    for dtype in ("float64", "float32"):
-        check_products(a, Grid("feature", groups, ranks), TrainOptions(dtype=dtype), 13, 9)
+def test_products_and_gradients(grid, directed, dtype):
+    options = TrainOptions(dtype=dtype)
+    check_products(matrix(31, directed), Grid("feature", *grid), options, 13, 9)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "stages"),
-    [
-        *((1, "2"), (2, "7"), (2, "50"), (3, "auto"), (3, "3")),
-        *(pytest.param(1, stages, marks=long) for stages in ("auto", "3", "7")),
-        *(pytest.param(2, stages, marks=long) for stages in ("auto", "2", "3")),
-        *(pytest.param(3, stages, marks=long) for stages in ("2", "7")),
-    ],
+@turns(
+    ranks=[1, 2, 3],
+    stages=["2", "50", "3", "auto", "7"],
+    reach=[None, 4],
+    directed=[True, False],
 )
-def test_a_pipeline_changes_nothing(ranks, stages):
-    grid = Grid("feature", 1, ranks)
-    for reach, order in ((None, "auto"), (4, "none")):
-        options = TrainOptions(pipeline=stages, row_order=order, dtype="float64")
-        check_products(matrix(41, directed=ranks % 2 == 0, reach=reach), grid, options, 11, 6)
+def test_a_pipeline_changes_nothing(ranks, stages, reach, directed):
+    order = "auto" if reach is None else "none"
+    options = TrainOptions(pipeline=stages, row_order=order, dtype="float64")
+    check_products(matrix(29, directed, reach=reach), Grid("feature", 1, ranks), options, 11, 6)
 
 
 def test_ranks_without_a_column_wait_for_the_others():
@@ -168,10 +157,9 @@ def test_ranks_without_a_column_wait_for_the_others():
 
 def test_products_on_the_cpu_and_of_rows_in_another_order():
     options = TrainOptions(aggregate_on="cpu", pipeline="3", dtype="float64")
-    for grid in (Grid("feature", 1, 3), Grid("feature", 1, 1)):
-        check_products(matrix(23, True), grid, options, 8, 5)
-    for chosen in ({"pipeline": "off"}, {"pipeline": "off", "row_order": "rcm"}):
-        check_products(matrix(23, True), Grid("feature", 2, 2), replace(options, **chosen), 8, 5)
+    check_products(matrix(23, True), Grid("feature", 1, 2), options, 8, 5)
+    chosen = {"pipeline": "off", "row_order": "rcm"}
+    check_products(matrix(23, True), Grid("feature", 2, 2), replace(options, **chosen), 8, 5)
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -235,7 +223,7 @@ def test_messages_travel_while_batches_are_multiplied(overlap):
 def test_the_volume_is_the_papers_and_the_same_for_any_number_of_ranks():
     """2 n d (c - 1) / c words there and back, and as much in the adjoint (Proposition 3.4)."""
     n, wide, narrow = 60, 12, 24
-    for ranks in (1, 2, 3, 4, 6):
+    for ranks in (1, 2, 4):
         words = check_products(
             matrix(n, True), Grid("feature", 1, ranks), TrainOptions(), wide, narrow
         )
@@ -300,17 +288,17 @@ def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
 
 
 MODELS = [
-    ({"model": "gcn"}, "off"),
-    ({"model": "gcn"}, "auto"),
-    ({"model": "sage", "aggregator": "mean"}, "off"),
-    ({"model": "sage", "aggregator": "sum"}, "3"),
-    ({"model": "sage", "aggregator": "gcn"}, "2"),
-    ({"model": "gin", "model_options": {"train_eps": True}}, "3"),
+    ({"model": "gcn"}, "off", (2, 2)),
+    ({"model": "gcn"}, "auto", (1, 1)),
+    ({"model": "sage", "aggregator": "mean"}, "off", (1, 3)),
+    ({"model": "sage", "aggregator": "sum"}, "3", (1, 2)),
+    ({"model": "sage", "aggregator": "gcn"}, "2", (1, 2)),
+    ({"model": "gin", "model_options": {"train_eps": True}}, "3", (1, 4)),
 ]
 
 
 COMMON = {
-    **{"layers": 3, "hidden": 6, "epochs": 3, "optimizer": "sgd", "lr": 0.1},
+    **{"layers": 3, "hidden": 6, "epochs": 2, "optimizer": "sgd", "lr": 0.1},
     **{"dtype": "float64", "threads": 1},
 }
 
@@ -331,8 +319,8 @@ def trained(a, data, grid, options):
     return on_ranks(grid.num_ranks, lambda t: train(of_ranks[t.rank], options, t))
 
 
-@pytest.mark.parametrize(("model", "pipeline"), MODELS, ids=str)
-def test_training(model, pipeline):
+@pytest.mark.parametrize(("model", "pipeline", "grid"), MODELS, ids=str)
+def test_training(model, pipeline, grid):
     """Losses and weights of gradient descent on dense matrices; words as `Figures` plans them."""
     a, data = problem(37)
     options = TrainOptions(
@@ -343,16 +331,14 @@ def test_training(model, pipeline):
     start = trained(a, data, Grid("feature", 1, 1), replace(options, epochs=0))[0].weights
     losses, weights = train_model(
         *(options.model, options.aggregator, a, data.features, data.labels, data.train_mask),
-        *(start, 3, 0.1),
+        *(start, 2, 0.1),
     )
-    for groups, ranks in ((1, 3), (2, 2)) if pipeline == "off" else ((1, 1), (1, 4)):
-        results = trained(a, data, Grid("feature", groups, ranks), options)
-        for result in results:
-            assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, rel=1e-10)
-            for name, weight in weights.items():
-                assert close(result.weights[name], weight, "float64"), name
-        assert {epoch.words_sent for epoch in results[0].epochs} == {results[0].figures.planned}
-        assert (results[0].pipelining is None) == (pipeline == "off")
+    for result in (results := trained(a, data, Grid("feature", *grid), options)):
+        assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, rel=1e-10)
+        for name, weight in weights.items():
+            assert close(result.weights[name], weight, "float64"), name
+    assert {epoch.words_sent for epoch in results[0].epochs} == {results[0].figures.planned}
+    assert (results[0].pipelining is None) == (pipeline == "off")
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
@@ -390,15 +376,19 @@ def test_training_on_a_device_is_that_on_the_cpu(aggregate_on, pipeline):
 
 
 @pytest.mark.mpi
-def test_processes_train_as_threads_do(tmp_path):
-    """By torchrun; those of other grids are launched by MPI."""
+@pytest.mark.parametrize("launcher", ["mpirun", pytest.param("torchrun", marks=long)])
+def test_processes_train_as_threads_do(launcher, tmp_path, ranks):
     a, data = problem(60)
     plan = plancc.compile(csr_matrix(a != 0), model="block", num_parts=1, data=data)
     path = tmp_path / "plan.h5"
     with_grid(plan, Grid("feature", 1, 2)).save(path)
     arguments = ["--pipeline", 3, "--epochs", 2, "--dtype", "float64", "--threads", 1]
     result = tmp_path / "found.json"
-    done = plancc_run(2, path, *arguments, "--json", result, launcher="torchrun")
+    words = path, *arguments, "--json", result
+    if launcher == "torchrun":
+        done = run(2, "-m", "plancc_cli.run", *words, launcher=launcher)
+    else:
+        done = ranks.run(2, *words)
     assert done.returncode == 0, done.stderr
     assert "pipeline: 3 stages; bandwidth" in done.stdout
     found = json.loads(result.read_text())
