@@ -120,6 +120,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 def noted(plan: Path, folder: Path, without: Iterable[str] = (), **provenance: object) -> Path:
     """A copy of the plan with more in its provenance, and without some of it."""
     copy = folder / "noted.h5"
+    copy.unlink(missing_ok=True)  # it may be open
     shutil.copy(plan, copy)
     with h5py.File(copy, "r+") as file:
         for name in {*without} & {*file["provenance"].attrs}:

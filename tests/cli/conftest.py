@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+import worlds
 from cli_helpers import MACHINE, ok
 
-
-def write_mtx(path: Path, n: int, entries: list[tuple[int, int, float]]) -> None:
-    lines = [f"{i + 1} {j + 1} {value!r}" for i, j, value in entries]
-    head = f"%%MatrixMarket matrix coordinate real general\n{n} {n} {len(entries)}\n"
-    path.write_text(head + "".join(f"{line}\n" for line in lines))
+from plancc.plan import reader
 
 
 @pytest.fixture(scope="session")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directed graph with weights, self loops, hubs and isolated vertices."""
-    rng = np.random.default_rng(5)
-    n = 90
-    pairs = {(int(i), int(j)) for i, j in (rng.random((400, 2)) ** 2 * (n - 6)).astype(int)}
     path = tmp_path_factory.mktemp("graph") / "graph.mtx"
-    write_mtx(path, n, [(i, j, float(rng.integers(1, 5))) for i, j in sorted(pairs)])
-    return path
+    return worlds.write_mtx(path, worlds.array("hubs"))
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +55,30 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph that keeps a partitioner busy for half a minute."""
-    path = tmp_path_factory.mktemp("big") / "big.mtx"
-    ok("dataset", "rmat", "--scale", 15, "-o", path)
-    return path
+@pytest.fixture(scope="module")
+def opened_once() -> Iterator[None]:
+    """Commands share a plan file that is open: opening and checking it is most of a command.
+
+    For modules about figures. Change a plan in a copy at a path without a file.
+    """
+    original = reader.PlanFile
+    opened: dict[tuple[object, ...], reader.PlanFile] = {}
+
+    def replace(old: object, new: object) -> None:
+        for module in [*sys.modules.values()]:
+            if isinstance(module, ModuleType) and vars(module).get("PlanFile") is old:
+                module.PlanFile = new  # type: ignore[attr-defined]
+
+    with ExitStack() as stack:
+
+        @contextmanager
+        def shared(path: str | Path) -> Iterator[reader.PlanFile]:
+            found = os.stat(path) if os.path.exists(path) else None
+            key = (os.fspath(path), found and (found.st_ino, found.st_size, found.st_mtime_ns))
+            if key not in opened:
+                opened[key] = stack.enter_context(original(path))
+            yield opened[key]
+
+        replace(original, shared)
+        yield
+        replace(shared, original)

@@ -32,7 +32,7 @@ class PlanArrays:
 
 
 def read(path: Path) -> PlanArrays:
-    with h5py.File(path, "r") as file:
+    with h5py.File(path, locking=False) as file:
         part_ptr, vertex = file["rows/part_ptr"][:], file["rows/global_id"][:]
         row_ptr, column = file["matrix/row_ptr"][:], file["matrix/column"][:]
         value = file["matrix/value"][:]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from cli_helpers import fails, ok
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 def rows(*words: object) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(ok(*words, "--csv", warned=True))))

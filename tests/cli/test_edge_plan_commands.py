@@ -17,6 +17,8 @@ from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc_cli.render import FIGURES
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 PARTS = 5
 
 

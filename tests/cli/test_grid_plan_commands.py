@@ -13,6 +13,8 @@ from test_inspect import table
 import plancc
 from plancc.plan.grid import Grid
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 @pytest.fixture(scope="module")
 def folder(graph: Path, data: Path, tmp_path_factory) -> Path:

@@ -15,6 +15,8 @@ from cli_helpers import ok
 
 from plancc_cli.render import FIGURES, OF_EDGE_PLANS
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "s": 1, "ms": 1e-3, "us": 1e-6}
 
 

@@ -15,6 +15,8 @@ from test_inspect import assert_shown, table
 
 from plancc.sampling import Population, make_sampler
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 N, NUMBER = 90, 60
 FIGURES = ("vertices", "nonzeros", "volume", "max_volume", "messages", "work_imbalance")
 

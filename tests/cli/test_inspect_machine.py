@@ -11,6 +11,8 @@ import pytest
 from cli_helpers import fails, noted, ok
 from test_inspect import table
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 TRIED = [
     {"step": "metis", "seconds": 0.25, "value": 120, "volume": 120, "best": False},
     {"step": "kahypar", "seconds": 3, "value": None, "volume": None, "best": False},

@@ -11,9 +11,11 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cases import long
+from cases import long, turns
 from cli_helpers import SLOWER, ok, plancc
 from scipy.io import mmread
+
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 CASES = {
     "hp": "",
@@ -42,7 +44,17 @@ CASES = {
 
 
 LONG = (
-    *("hp budget", "hp kahypar", "gp kaminpar", "gp volume", "gp messages", "rp mapped"),
+    *(
+        "hp",
+        "hp mtkahypar",
+        "block",
+        "hp budget",
+        "hp kahypar",
+        "gp kaminpar",
+        "gp volume",
+        "gp messages",
+        "rp mapped",
+    ),
     *("rp", "row", "row, no loops"),
 )
 
@@ -76,7 +88,7 @@ def test_compile_verify_inspect_export_and_back(
     assert len(arrays.value) == (expected != 0).sum()
 
     # vertex data are there, in plan order
-    with h5py.File(plan) as file, np.load(data) as source:
+    with h5py.File(plan, locking=False) as file, np.load(data) as source:
         order = file["rows/global_id"][:]
         for name in source.files:
             np.testing.assert_array_equal(file[f"vertex_data/{name}"][:], source[name][order])
@@ -84,8 +96,6 @@ def test_compile_verify_inspect_export_and_back(
         deflated = file["matrix/value"].compression
     assert deflated == ("gzip" if "--compress" in words else None)
 
-    checks = ok("verify", plan, "--against", graph)
-    assert checks.endswith(f"{plan}: valid\n")
     checks = json.loads(ok("verify", plan, "--against", graph, "--json"))
     assert checks["valid"] is True
 
@@ -182,19 +192,20 @@ def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
     assert notes["bandwidth_after"] < 25
 
 
-def test_one_part_and_a_part_for_every_vertex(graph: Path, tmp_path: Path) -> None:
-    for model in ("hp", "gp", "rcm", "block", "rp"):
-        for p in (1, 90):
-            plan = tmp_path / f"{model}{p}.h5"
-            ok("compile", graph, "-p", p, "--model", model, "-o", plan, warned=True)
-            ok("verify", plan, "--against", graph)
-            shown = json.loads(ok("inspect", plan, "--json"))
-            arrays = figures.read(plan)
-            off_diagonal = int((arrays.row != arrays.column).sum())
-            if len(set(arrays.owner.tolist())) == p:
-                assert shown["metrics"]["volume"] == (0 if p == 1 else off_diagonal)
-            if p == 90 and model != "rcm" and model != "block":
-                assert sorted(arrays.owner.tolist()) == list(range(p))
+@turns(model=["hp", "gp", "rcm", "block", "rp"], p=[1, 90])
+def test_one_part_and_a_part_for_every_vertex(
+    model: str, p: int, graph: Path, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.h5"
+    ok("compile", graph, "-p", p, "--model", model, "-o", plan, warned=True)
+    ok("verify", plan, "--against", graph)
+    shown = json.loads(ok("inspect", plan, "--json"))
+    arrays = figures.read(plan)
+    off_diagonal = int((arrays.row != arrays.column).sum())
+    if len(set(arrays.owner.tolist())) == p:
+        assert shown["metrics"]["volume"] == (0 if p == 1 else off_diagonal)
+    if p == 90 and model != "rcm" and model != "block":
+        assert sorted(arrays.owner.tolist()) == list(range(p))
 
 
 def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> None:
@@ -252,8 +263,6 @@ def test_export_metis(graph: Path, tmp_path: Path) -> None:
         for neighbour in line.split()[::step]:
             read[vertex, int(neighbour) - 1] = True
     np.testing.assert_array_equal(read, expected)
-    ok("compile", out, "-p", 3, "-o", tmp_path / "plan.h5")
-    ok("verify", tmp_path / "plan.h5", "--against", out)
 
 
 def test_export_metis_with_several_weights(graph: Path, data: Path, tmp_path: Path) -> None:
@@ -340,10 +349,6 @@ def test_dataset(words: str, vertices: int | None, has_data: bool | None, tmp_pa
             assert all(len(data[name]) == n for name in data.files)
             masks = [data[name] for name in data.files if name.endswith("_mask")]
             assert (np.sum(masks, axis=0) <= 1).all()
-    before = out.read_bytes()
-    ok("dataset", *words.split(), "-o", out)
-    assert (mmread(out) != matrix).nnz == 0
-    assert gzip.decompress(out.read_bytes()) == gzip.decompress(before)
 
 
 # -- how a graph is read ---------------------------------------------------------------------------
@@ -351,15 +356,7 @@ def test_dataset(words: str, vertices: int | None, has_data: bool | None, tmp_pa
 
 @pytest.mark.parametrize(
     "reading",
-    [
-        "--symmetrize",
-        "--pattern",
-        "--transpose",
-        "--pattern --symmetrize",
-        "--pattern --transpose",
-        "--format edgelist",
-        "--format edgelist --transpose",
-    ],
+    ["--transpose", "--pattern --symmetrize", "--pattern", "--format edgelist --transpose"],
 )
 def test_reading_options_are_recorded_and_used_by_verify(reading: str, tmp_path: Path) -> None:
     source = tmp_path / ("edges.dat" if "--format" in reading else "edges.txt")
@@ -375,7 +372,7 @@ def test_reading_options_are_recorded_and_used_by_verify(reading: str, tmp_path:
         expected = expected.T
     if "--symmetrize" in reading:
         expected = expected + expected.T - np.diag(np.diag(expected))
-    with h5py.File(plan) as file:
+    with h5py.File(plan, locking=False) as file:
         notes = sealing.attributes(file["provenance"])
         directed = file.attrs["directed"]
     np.testing.assert_allclose(figures.read(plan).dense(), expected + np.eye(5))
@@ -408,7 +405,7 @@ def test_ids_with_gaps_keep_their_names(tmp_path: Path) -> None:
     source.write_text("# SNAP\n10 2000000000\n2000000000 77\n77 10\n10 10\n")
     plan = tmp_path / "plan.h5"
     ok("compile", source, "-p", 3, "--model", "rp", "-o", plan, warned=True)  # of its ids
-    with h5py.File(plan) as file:
+    with h5py.File(plan, locking=False) as file:
         ids = file["rows/original_id"][:][np.argsort(file["rows/global_id"][:])]
     assert ids.tolist() == [10, 77, 2000000000]
     ok("verify", plan, "--against", source, warned=True)

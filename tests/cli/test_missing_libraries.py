@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cases import turns
 
 PARTITIONERS = ("pymetis", "kahypar", "mtkahypar", "kaminpar")
 IN_MEMORY = """
@@ -36,8 +37,7 @@ def without(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.mark.parametrize("module", ["plancc_cli", "plancc_cli.run"])
-@pytest.mark.parametrize("library", ["rich", "click"])
+@turns(module=["plancc_cli", "plancc_cli.run"], library=["click", "rich"])
 def test_what_a_program_is_made_of(without, library, module):
     done = without((library,), "-m", module, "--help")
     program = "plancc-run" if module.endswith("run") else "plancc"

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cli_helpers import MACHINE, fails, ok, plancc_run
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 @pytest.fixture(scope="module")
 def bare(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

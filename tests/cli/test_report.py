@@ -16,6 +16,8 @@ import pytest
 import sealing
 from cli_helpers import fails, ok, plancc_run
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 pytest.importorskip("jinja2")
 
 CHROMIUM = next(
@@ -257,7 +259,7 @@ def test_a_run_of_another_plan_is_refused(
     """By the content hash that log and timeline name, though ranks and epochs would fit."""
     other, page = tmp_path / "other.h5", tmp_path / "page.html"
     ok("compile", graph, "-p", 7, "--model", "rp", "-o", other)
-    with h5py.File(plan, "r") as file:
+    with h5py.File(plan, locking=False) as file:
         content = sealing.attributes(file)["content_sha256"]
     rehearsed = tmp_path / "rehearsed.json"
     ok("rehearse", plan, "--ranks", 2, "--epochs", 1, "--trace", rehearsed)

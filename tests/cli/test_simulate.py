@@ -14,6 +14,8 @@ from test_inspect import table
 
 from plancc.graph.formats import read_graph
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 STEPS = {
     *("expand", "collect", "cross", "spread"),
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
@@ -144,8 +146,7 @@ def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
 
 def test_damaged_plans(plan: Path, machine: Path, tmp_path: Path) -> None:
     for name in ("expand/send_peer", "matrix/row_ptr", "expand/send_row_ptr"):
-        copy = tmp_path / "damaged.h5"
-        shutil.copy(plan, copy)
+        copy = Path(shutil.copy(plan, tmp_path / f"{Path(name).name}.h5"))
         with h5py.File(copy, "r+") as file:
             array = file[name][...]
             array[len(array) // 2] = -7
