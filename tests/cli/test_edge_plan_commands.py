@@ -8,13 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
+import worlds
 from cli_helpers import fails, ok
 from test_inspect import assert_shown, table
 
-import plancc
-from plancc.graph.normalize import normalize
-from plancc.graph.owners import Owners
-from plancc.plan.lowering import lower
 from plancc_cli.render import FIGURES
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -23,30 +20,18 @@ PARTS = 5
 
 
 @pytest.fixture(scope="module")
-def edges(graph: Path, tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[int, int], int]]:
+def edges(tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[int, int], int]]:
     """An edge plan of the graph, with the owners of rows and of every nonzero."""
-    rng = np.random.default_rng(3)
-    matrix = normalize(plancc.read_graph(graph), "sym", self_loops=True, dtype="float32")
-    owner = rng.integers(0, PARTS, 90).astype(np.int32)
-    of_pair, nonzero_owner = {}, []
-    for i in range(90):
-        for j in matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]].tolist():
-            of_pair[i, j] = int(owner[i]) if i == j else int(rng.integers(PARTS))
-            nonzero_owner.append(of_pair[i, j])
     path = tmp_path_factory.mktemp("edges") / "edges.h5"
-    lower(
-        matrix,
-        Owners(owner, np.array(nonzero_owner, np.int32)),
-        PARTS,
-        normalization="sym",
-        self_loops=True,
-    ).save(path)
-    return path, owner, of_pair
+    worlds.plan("hubs", "edge", PARTS).save(path)
+    matrix, owner = worlds.graph("hubs"), worlds.owners(90, PARTS)
+    held = worlds.nonzero_owners(matrix, owner, PARTS).tolist()
+    return path, owner, dict(zip(worlds.places(matrix), held, strict=True))
 
 
 def test_inspect_tables_and_json_hold_the_same(edges) -> None:
     path, owner, of_pair = edges
-    words = ["inspect", path, "--dims", "8,3,2", "--per-part"]
+    words = ["inspect", path, "--dims", "7,3,5", "--per-part"]
     text, shown = ok(*words), json.loads(ok(*words, "--json"))
     assert f"edge, {PARTS} parts" in text
     expand = {(of_pair[i, j], j) for i, j in of_pair if of_pair[i, j] != owner[j]}
@@ -72,8 +57,9 @@ def test_inspect_tables_and_json_hold_the_same(edges) -> None:
     assert "dead-rows is for row" in " ".join(text.split())
 
 
-def test_compare_with_a_row_plan(edges, plan: Path, monkeypatch) -> None:
-    path = edges[0]
+def test_compare_with_a_row_plan(edges, tmp_path: Path, monkeypatch) -> None:
+    path, plan = edges[0], tmp_path / "row.h5"
+    worlds.plan("hubs").save(plan)
     both = json.loads(ok("compare", path, plan, "--json"))
     assert [each["header"]["layout"] for each in both] == ["edge", "row"]
     monkeypatch.setenv("COLUMNS", "600")
@@ -101,7 +87,7 @@ def test_export(edges, tmp_path: Path) -> None:
 
 def test_what_is_for_row_plans_is_refused(edges, tmp_path: Path) -> None:
     path = edges[0]
-    for words in (["--batches", 3], ["--dims", "4,3"]):
+    for words in (["--batches", 3], ["--dims", "7,5"]):
         more = ["--boundary-sampling", "0.5"] if words[0] == "--dims" else []
         assert "for row plans" in fails(tmp_path, "inspect", path, *words, *more)
     words = fails(tmp_path, "refine", path, "-o", tmp_path / "better.h5")

@@ -178,21 +178,3 @@ def test_compare_puts_plans_side_by_side(
     for each, cell in zip(both, by_label["words sent per epoch"], strict=True):
         words_sent = each["training"]["words"]
         assert cell == f"{words_sent:,} ({words_sent / each['random_training']['words']:.3f})"
-
-
-@pytest.mark.parametrize("words", [["inspect", "--dims", "5,4", "--per-part"], ["compare"]])
-def test_tables_fit_80_columns(words: list[str], plan: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(plan.parent)
-    monkeypatch.setenv("COLUMNS", "80")
-    plans = ["plan.h5"] * (3 if words[0] == "compare" else 1)
-    text = ok(words[0], *plans, *words[1:])
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-
-
-def test_compare_shows_every_plan_however_many(plan: Path) -> None:
-    volume = f"{json.loads(ok('inspect', plan, '--json'))['metrics']['volume']:,} ("
-    lines = ok("compare", *[plan] * 9).splitlines()
-    shown = [line for line in lines if line.startswith("volume")]
-    assert len(shown) > 1  # as many tables as the width asks for
-    assert sum(line.count(volume) for line in shown) == 9

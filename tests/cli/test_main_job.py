@@ -133,19 +133,6 @@ def test_compile_verify_inspect_export_and_back(
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
-def content(*words: object) -> str:
-    return json.loads(ok("compile", *words, "--json", warned=True))["content_sha256"]
-
-
-@pytest.mark.parametrize("model", ["hp", "gp", "rp"])
-def test_the_seed_decides(model: str, graph: Path, tmp_path: Path) -> None:
-    words = [graph, "-p", 6, "--model", model, "-o", tmp_path / "plan.h5", "--seed"]
-    first = content(*words, 1)
-    assert content(*words, 1) == first
-    if model == "rp":
-        assert content(*words, 2) != first
-
-
 def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 4, "--model", "rcm", "-o", tmp_path / "plan.h5"]
     compiled = json.loads(ok(*words, "--json"))

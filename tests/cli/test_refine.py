@@ -135,12 +135,6 @@ def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> N
     assert header["num_parts"] == P + 1
 
 
-def test_the_seed_decides(poor: Path, tmp_path: Path) -> None:
-    words = ["refine", poor, "--epsilon", 0.3, "--json", "-o", tmp_path / "better.h5"]
-    hashes = {json.loads(ok(*words, "--seed", 4))["content_sha256"] for _ in range(2)}
-    assert len(hashes) == 1
-
-
 def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
     words = ["refine", poor, "--objective", "messages", "--epsilon", 0.3, "--json"]
     words += ["-o", tmp_path / "better.h5", "--max-extra-volume"]
@@ -151,14 +145,10 @@ def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
 
 
 OPTIONS = {
-    "--objective cut": ["unknown objective 'cut'", "volume, max-volume, messages, time"],
     "--budget nan": ["--budget 'nan'"],
     "--cycles -1": ["--cycles", "-1"],
-    "--seed -1": ["--seed", "-1"],
     "--max-extra-volume 3%": ["volume cannot rise"],
     "--objective messages --max-extra-volume x": ["--max-extra-volume 'x'", "3%"],
-    "--objective messages --max-extra-volume -1%": ["--max-extra-volume '-1%'"],
-    "--balance foo": ["unknown balance 'foo'"],
     "--machine none.toml": ["none.toml"],
     "--part none.part": ["none.part", "no such file"],
     "--normalize row": ["--normalize is for a graph"],
