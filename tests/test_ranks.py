@@ -86,15 +86,15 @@ def test_ranks_that_end_are_started_again(how, timeout, words, pool):
     assert pool._job is None
 
 
-def test_commands(pool, tmp_path, monkeypatch, capfd):
+def test_commands(ranks, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    done = pool.run(2, "none.h5", "--epochs", 1)
+    done = ranks.run(2, "none.h5", "--epochs", 1)
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["plancc-run: error: none.h5: no such file"]
-    done = pool.run(2, each=[["--version"], ["--help"]])
+    done = ranks.run(2, each=[["--version"], ["--help"]])
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("plancc-run, version")  # results come from rank 0
-    done = pool.run(2, "compile", "none.mtx", "--parts", 2, "-o", "p.h5", program="plancc")
+    done = ranks.run(2, "compile", "none.mtx", "--parts", 2, "-o", "p.h5", program="plancc")
     assert done.returncode == 2
     assert "none.mtx" in done.stderr
     assert done.stderr.count("error") == 1

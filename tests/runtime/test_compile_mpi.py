@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from launcher import ENVIRONMENT, MPIRUN, run
+from launcher import ENVIRONMENT, MPIRUN, alone, run
 
 import plancc
 from plancc.graph.csr import write_csr
@@ -56,10 +56,11 @@ def test_ranks_write_a_plan_that_trains(folder, tmp_path, ranks):
     assert trained.returncode == 0, trained.stderr
 
 
-def test_a_variable_alone_is_no_launcher(folder, tmp_path):
+def test_a_variable_alone_is_no_launcher(folder, tmp_path, monkeypatch):
     """Other programs set WORLD_SIZE for purposes of their own."""
+    monkeypatch.setenv("WORLD_SIZE", "8")
     words = ["compile", folder, "-p", "4", "--model", "rp", "-o", tmp_path / "p.h5", "-q"]
-    done = run(None, "-m", "plancc_cli.main", *words, WORLD_SIZE="8")
+    done = alone(*words, program="plancc")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["p.h5"]
 

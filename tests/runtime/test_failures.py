@@ -41,9 +41,8 @@ COLLECTIVE = "another rank to reach the collective call that this one is in"
 @pytest.mark.mpi
 def test_mpi_a_rank_that_sleeps():
     result = job(5, "mpi", "sleeps")
-    sentences = said(
-        result
-    )  # of whoever asked first; of two that asked at once, where all are slow
+    # of whoever asked first; of two that asked at once, where all are slow
+    sentences = said(result)
     for sentence in sentences:
         assert TIMEOUT in sentence
         assert sentence.endswith("; late: rank 4 (busy, waits for no rank)")
@@ -61,15 +60,17 @@ def test_mpi_a_rank_that_dies():
 
 
 @pytest.mark.mpi
-def test_mpi_a_rank_that_raises():
-    result = job(3, "mpi", "raises")
+@pytest.mark.parametrize("transport", ["mpi", pytest.param("gloo", marks=long)])
+def test_a_rank_that_raises(transport):
+    result = job(3, transport, "raises")
     [sentence] = said(result)
     assert sentence.startswith("rank 2: something is damaged")
     assert result.returncode == 1
 
 
+@pytest.mark.mpi
 def test_gloo_a_rank_that_sleeps():
-    result = job(3, "gloo", "sleeps", "torchrun")
+    result = job(3, "gloo", "sleeps")
     [sentence] = said(result)
     assert TIMEOUT in sentence
     for wait in ("a message from rank 2", "a message to rank 2"):
@@ -140,14 +141,6 @@ def test_gloo_a_rank_that_dies():
     result = job(2, "gloo", "dies", "torchrun")
     assert result.returncode == 1
     assert all("lost the connection" in sentence for sentence in said(result))
-
-
-@pytest.mark.mpi
-def test_gloo_a_rank_that_raises():
-    result = job(2, "gloo", "raises")
-    [sentence] = said(result)
-    assert sentence.startswith("rank 1: something is damaged")
-    assert result.returncode == 1
 
 
 @pytest.mark.mpi

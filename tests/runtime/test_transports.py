@@ -34,7 +34,7 @@ def all_done(result, ranks):
 
 @pytest.mark.mpi
 def test_mpi(ranks):
-    ranks.call(4, transport_checks.check_mpi)
+    ranks.call(3, transport_checks.check_mpi)
 
 
 @pytest.mark.mpi

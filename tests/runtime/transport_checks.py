@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -319,6 +321,9 @@ def check_gloo(_):
     transport = launch.open_transport("gloo", timeout=200)
     check_all(transport)
     check_grouped_messages(transport)
+    with patch.object(os, "_exit", sys.exit), pytest.raises(SystemExit) as caught:
+        transport.abort(3)
+    assert caught.value.code == 3
     transport.close()
     torch.distributed.destroy_process_group()
     atexit.unregister(torch.distributed.destroy_process_group)
