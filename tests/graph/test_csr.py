@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import turns
+from cases import long, turns
 from graph_helpers import entries, merged, same, symmetrized
 from scipy.sparse import random as random_matrix
 
@@ -32,9 +32,9 @@ N = 40
 def small_steps(monkeypatch):
     """Many chunks and ranges of rows for few entries."""
     monkeypatch.setattr(external, "BUCKETS", 5)
-    monkeypatch.setattr(external, "LEAST_ENTRIES", 7)
-    monkeypatch.setattr("plancc.graph.mtx._CHUNK", 100)
-    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", 90)
+    monkeypatch.setattr(external, "LEAST_ENTRIES", 20)
+    monkeypatch.setattr("plancc.graph.mtx._CHUNK", 300)
+    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", 270)
 
 
 def mtx_file(path, field, symmetry, seed):
@@ -154,7 +154,9 @@ def test_arrays_of_a_folder_are_the_files(tmp_path):
     np.testing.assert_array_equal(found.indices, np.concatenate(expected))
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize(
+    "kind", [np.float16, *(pytest.param(k, marks=long) for k in (np.int8, np.float32))]
+)
 def test_a_plan_of_a_folder_is_that_of_the_graph(kind, tmp_path):
     """Features are read from their file as the plan is written."""
     rng = np.random.default_rng(2)

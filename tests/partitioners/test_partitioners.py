@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from cases import long
+from cases import long, turns
 from worlds import graph_of, rows_moved
 
 from plancc.errors import InputError
@@ -158,22 +158,6 @@ def test_volume_objective(name):
     assert volume(graph, result.owner) < 0.5 * random_volume(graph, 8)
 
 
-@pytest.mark.parametrize(("name", "model"), BALANCING)
-def test_huge_weights_and_costs(name, model):
-    graph = grid(8)
-    problem = build(graph, model, 4, balance="rows")
-    heavy = problem.vertex_weights * 10**12
-    if isinstance(problem, Hypergraph):
-        costs = np.full(problem.num_nets, 10**11)
-        problem = Hypergraph(problem.net_ptr, problem.pins, heavy, costs)
-    else:
-        costs = np.full(len(problem.indices), 10**11)
-        problem = WeightedGraph(problem.indptr, problem.indices, heavy, costs)
-    result = solved(problem, 4, name, epsilon=0.1)
-    assert imbalance(part_weights(result.owner, heavy, 4)) <= 0.1 + 1e-9
-    assert volume(graph, result.owner) < 60
-
-
 def test_scaled_keeps_what_fits():
     small = np.array([0, 3, 5])
     assert scaled(small, 100) is small
@@ -182,20 +166,6 @@ def test_scaled_keeps_what_fits():
     assert large[1] == 1
     assert large[3] == pytest.approx(2 * large[2], abs=2)
     assert large.sum() <= 2**30
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_preset(name):
-    adapter = PARTITIONERS[name]
-    model = "hp" if Hypergraph in adapter.accepts else "gp"
-    problem = build(grid(12), model, 4)
-    for preset in adapter.presets:
-        result = solved(problem, 4, name, preset=preset, epsilon=0.05)
-        assert result.preset == preset
-        assert result.warnings == []
-        assert volume(grid(12), result.owner) < 120
-    with pytest.raises(InputError, match=adapter.presets[-1]):
-        solved(problem, 4, name, preset="best")
 
 
 @pytest.mark.parametrize(
@@ -211,6 +181,7 @@ def test_every_preset(name):
         ({"time_limit": 0}, "time limit"),
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         ({"partitioner": "metis"}, "a hypergraph: choose from mtkahypar, kahypar, builtin"),
+        ({"partitioner": "kahypar", "preset": "best"}, "'best': choose from default, quality"),
     ],
 )
 def test_wrong_options(options, words):
@@ -320,8 +291,7 @@ def test_several_constraints(name, model):
     assert again.owner.tobytes() == result.owner.tobytes()
 
 
-@pytest.mark.parametrize("preset", ["kway", "recursive"])
-@pytest.mark.parametrize("costs", [None, 3])
+@turns(preset=["kway", "recursive"], costs=[None, 3])
 def test_metis_balances_what_one_weight_cannot(preset, costs):
     """Vertices at both edges of a grid weigh more: every part gets its share of both."""
     problem = build(grid(24), "gp", 4, "rows")
@@ -336,10 +306,10 @@ def test_metis_balances_what_one_weight_cannot(preset, costs):
         assert imbalance(load) <= 0.1 + 1e-9
 
 
-@pytest.mark.parametrize(("name", "model"), BALANCING)
-@pytest.mark.parametrize("epsilon", [(0.3, 0.02), (0.02, 0.3)])
-def test_every_constraint_has_an_epsilon_of_its_own(name, model, epsilon):
+@turns(case=BALANCING, epsilon=[(0.3, 0.02), (0.02, 0.3)])
+def test_every_constraint_has_an_epsilon_of_its_own(case, epsilon):
     """The tight one holds, and what the other is allowed is used: it lowers the volume."""
+    name, model = case
     problem = build(communities(60, 16), model, 4, "nnz,rows")
     loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), epsilon)
     result = solved(problem, 4, name, seed=3, loads=loads)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from cases import seeds, turns
 from nets_helpers import (
     KINDS,
     bounds,
@@ -59,10 +60,10 @@ def test_nets_hold_the_problem_and_its_transpose():
     assert plain.weight.shape == (30, 1)
 
 
-@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
-@pytest.mark.parametrize("coarse", [False, True])
-def test_counts_after_many_moves(num_parts, most_pins, coarse):
+@turns(kind=KINDS, coarse=[False, True])
+def test_counts_after_many_moves(kind, coarse):
     """Of vertices, and of clusters with several pins of a net."""
+    num_parts, most_pins = kind
     rng, problem, nets, state = make(
         1, num_parts, most_pins, 60, 90, coarse, constraints=2, costs=True
     )
@@ -72,11 +73,11 @@ def test_counts_after_many_moves(num_parts, most_pins, coarse):
         nets = contract(nets, whole)
         state = state_of(nets, random_owner(rng, len(nets.weight), num_parts), num_parts)
     given, n = state.owner.copy(), len(nets.weight)
-    for step in range(2000):
+    for step in range(600):
         v, there = int(rng.integers(n)), int(rng.integers(num_parts))
         if there != state.owner[v]:
             move(v, there, nets, state)
-        if step % 500 == 0:
+        if step % 300 == 0:
             check_state(nets, state)
     check_state(nets, state)
     assert volume(nets, state) == slow_volume(problem, state.owner[whole])
@@ -108,9 +109,9 @@ def test_predicted_gains_are_true(num_parts, most_pins):
             assert base + score[q] == before - slow_volume(problem, owner)
 
 
-@pytest.mark.parametrize(("num_parts", "most_pins"), KINDS)
-@pytest.mark.parametrize("price", [0.0, 0.3, 50.0])
-def test_sweep_gains_what_it_says(num_parts, most_pins, price):
+@turns(kind=KINDS, price=[0.0, 0.3, 50.0])
+def test_sweep_gains_what_it_says(kind, price):
+    num_parts, most_pins = kind
     rng, problem, nets, state = make(3, num_parts, most_pins, costs=True, n=60, num_nets=90)
     owner = state.owner.copy()
     before = slow_volume(problem, owner)
@@ -157,10 +158,10 @@ def slow_sweep(order, nets, state, limits):
             move(v, best, nets, state)
 
 
-@pytest.mark.parametrize(("num_parts", "most_pins"), [(40, 3), (40, 30), (40, 90), (3, 9)])
-@pytest.mark.parametrize("price", [0.0, 0.5])
-def test_sweep_agrees_with_its_definition(num_parts, most_pins, price):
+@turns(kind=[(40, 3), (40, 30), (40, 90), (3, 9)], price=[0.0, 0.5])
+def test_sweep_agrees_with_its_definition(kind, price):
     """Few parts listed, many, and nets that have room for all: the same owners, ties included."""
+    num_parts, most_pins = kind
     kind = {"n": 200, "num_nets": 150, "constraints": 2, "costs": most_pins == 30}
     rng, _, nets, state = make(6, num_parts, most_pins, **kind)
     _, _, _, expected = make(6, num_parts, most_pins, **kind)
@@ -249,7 +250,7 @@ def test_sweep_moves_with_two_parts():
 
 @pytest.mark.parametrize("constraints", [1, 2])
 def test_relief(constraints):
-    for seed in range(20):
+    for seed in range(8):
         rng, _, nets, state = make(seed, 5, 6, constraints=constraints)
         share = rng.uniform(0.6, 1.4, (5, 1)) if seed % 2 else np.ones((5, 1))
         limit = 1.1 * np.ceil(share * state.sums.sum(axis=0) / 5)
@@ -271,7 +272,7 @@ def test_relief(constraints):
 @pytest.mark.parametrize("sourced", [True, False])
 @pytest.mark.parametrize("costs", [True, False])
 def test_contraction_keeps_the_volume(sourced, costs):
-    for seed in range(10):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         problem = random_problem(rng, 50, 120, most_pins=5, constraints=2, costs=costs)
         if not sourced:
@@ -312,7 +313,7 @@ def _sent(nets, owner, q) -> int:
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10, quick=4))
 @pytest.mark.parametrize("coarse", [False, True])
 def test_clusters_keep_apart_what_must_and_weigh_little(seed, coarse):
     """Of vertices, and of clusters by an overlap of their pins."""

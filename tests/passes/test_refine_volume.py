@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from cases import long, pairs, seeds
+from cases import long, seeds, turns
 from nets_helpers import (
     CURVES,
     graph_of,
@@ -66,7 +66,7 @@ def refined(problem, owner, num_parts, curve=None, *, other=None, **options):
     return found
 
 
-@pairs(curve=[None, *CURVES], num_parts=[2, 3, 8, 30], constraints=[1, 2])
+@turns(curve=[None, *CURVES], num_parts=[2, 3, 8, 30], constraints=[1, 2])
 def test_never_worse(curve, num_parts, constraints):
     for costs in (True, False) if curve is None else (True,):
         rng = np.random.default_rng(num_parts + costs)
@@ -158,8 +158,7 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("epsilon", [0.0, 0.05, 10.0])
+@turns(name=TINY, epsilon=[0.0, 0.05, 10.0])
 def test_tiny(name, epsilon):
     ptr, pins, weights, owner, num_parts = TINY[name]
     problem = Hypergraph(np.array(ptr), np.array(pins, np.int32), np.array(weights))

@@ -14,7 +14,7 @@ from plancc.models import MODELS
 from plancc.partitioners import PARTITIONERS
 from plancc.sampling import SAMPLERS
 from plancc.testing.formats import FormatTests
-from plancc.testing.models import VERTICES, ModelTests
+from plancc.testing.models import VERTICES, ModelTests, graph_of
 from plancc.testing.partitioners import PartitionerTests
 from plancc.testing.samplers import SamplerTests
 
@@ -80,6 +80,10 @@ class TestArchive(FormatTests):
     def write(self, graph, path):
         sp.save_npz(path, to_scipy(graph))
 
+    @long  # the attack on inputs (tests/hostile) damages archives too
+    def test_damage(self, path):
+        super().test_damage(path)
+
 
 MODEL_OPTIONS = {
     "auto": {"candidates": ("hp", "libra")},
@@ -93,6 +97,10 @@ class TestModels(ModelTests):
         self.name = request.param
         self.options = MODEL_OPTIONS.get(self.name, {})
         self.num_parts = 8 if self.name == "cagnet-3d" else 4
+
+    @pytest.fixture(params=["directed", pytest.param("undirected", marks=long), "empty"])
+    def graph(self, request):
+        return graph_of(request.param)
 
 
 SAMPLER_OPTIONS = [
