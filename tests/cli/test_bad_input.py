@@ -15,7 +15,8 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run, run
+from cases import pairs, turns
+from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
 from scipy import sparse
 
 from plancc.text import message
@@ -26,18 +27,14 @@ DIGITS = "nnz, rows, weights, work, train, batch"
 GRAPHS = {
     # name: (file, its content, what the message says)
     "not square": ("g.mtx", MTX + "2 3 1\n1 1 1\n", ["g.mtx, line 2", "2 x 3", "square"]),
-    "nan": ("g.mtx", MTX + "2 2 2\n1 2 1\n2 1 nan\n", ["g.mtx, line 4", "'nan'", "finite"]),
     "row too large": ("g.mtx", MTX + "2 2 1\n3 2 1\n", ["g.mtx, line 3", "row", "'3'", "1..2"]),
-    "index of 30 digits": ("g.mtx", MTX + f"2 2 1\n1 {'9' * 30} 1\n", ["g.mtx, line 3"]),
     "truncated": ("g.mtx", MTX + "2 2 3\n1 1 1\n2 2 1\n", ["g.mtx", "2 of 3"]),
-    "absurd size": ("g.mtx", MTX + "9999999999 9999999999 1\n1 1 1\n", ["g.mtx, line 2"]),
     "empty file": ("g.mtx", "", ["g.mtx", "empty"]),
     "negative sum": ("g.mtx", MTX + "2 2 2\n1 2 -1\n2 1 1\n", ["g.mtx", "vertex 0", "--normalize"]),
     "binary": ("g.mtx", "\x00\x01\x7f" * 50, ["g.mtx, line 1"]),
     "not gzip": ("g.mtx.gz", MTX + "1 1 1\n1 1 1\n", ["g.mtx.gz"]),
     "metis: one way": ("g.graph", "3 2\n2 3\n1\n\n", ["g.graph"]),
     "edges: word": ("g.txt", "# c\n0 1\n1 two\n", ["g.txt, line 3", "two"]),
-    "edges: none": ("g.txt", "# nothing\n", ["g.txt"]),
     "npz: text": ("g.npz", "hello", ["g.npz"]),
     "extension": ("g.xyz", "0 1\n", ["g.xyz", "'.xyz'", "--format", "mtx", "metis", "edgelist"]),
     "no extension": ("g", "0 1\n", ["--format", "mtx", "metis", "edgelist", "npz"]),
@@ -86,33 +83,21 @@ PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {
     # options of `compile graph.mtx -o plan.h5`, what the message says
     "-p 0": ["0 parts", "at least 1"],
-    "-p -3": ["-3 parts"],
     "-p 91": ["91 parts", "90 vertices"],
-    "-p 99999999999999999999": ["99999999999999999999 parts"],
     "-p two": ["--parts", "'two'"],
     "-p 2.5": ["--parts", "'2.5'"],
     "": ["--parts"],
     "-p 2 --model foo": ["unknown model 'foo'", MODELS],
     "-p 2 --partitioner foo": ["unknown partitioner 'foo'", PARTITIONERS],
-    "-p 2 --partitioner foo --model rp": ["unknown partitioner 'foo'", PARTITIONERS],
     "-p 2 --partitioner metis --model rp": ["--partitioner metis", "'rp'"],
     "-p 2 --partitioner metis --model hp": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
     "-p 2 --preset foo": ["unknown preset", "'foo'", "default, quality", "deterministic"],
     "-p 2 --preset foo --model rp": ["--preset foo", "'rp'"],
     "-p 2 --balance foo": ["unknown balance 'foo'", DIGITS],
-    "-p 2 --balance foo --model rp": ["unknown balance 'foo'", DIGITS],
-    "-p 2 --balance weights": ["weights", "graph.mtx"],
-    "-p 2 --balance nnz,foo": ["unknown balance 'foo'", DIGITS],
     "-p 2 --balance nnz:0.1,rows:x": ["balance 'rows:x'", "'x' is no allowed imbalance"],
-    "-p 2 --balance nnz:": ["balance 'nnz:'", "at least 0"],
-    "-p 2 --balance nnz:nan --model rp": ["balance 'nnz:nan'"],
-    "-p 2 --balance nnz:-0.1": ["balance 'nnz:-0.1'"],
-    "-p 2 --balance nnz,nnz": ["'nnz,nnz'", "twice"],
     "-p 2 --balance work --dims 16": ["--dims", "'16'"],
-    "-p 2 --balance rows,train": ["'train'", "--data"],
     "-p 2 --normalize foo": ["--normalize", "'foo'", "'sym', 'row', 'none'"],
     "-p 2 --value-dtype foo": ["--value-dtype", "'foo'", "'float32', 'float64'"],
-    "-p 2 --model gp --objective foo": ["unknown objective 'foo'", "cut, volume"],
     "-p 2 --objective cut": ["'cut'", "model gp's", "'hp'", OBJECTIVES],
     "-p 2 --objective foo": ["unknown objective 'foo'", OBJECTIVES],
     "-p 2 --objective volume --model rp": ["'rp'", "--objective"],
@@ -128,8 +113,6 @@ OPTIONS = {
     "-p 2 --effort fast --model gp --objective cut": ["--effort", "drop --objective cut"],
     "-p 2 --budget 0": ["--budget '0'", "above 0"],
     "-p 2 --budget -5s": ["--budget '-5s'"],
-    "-p 2 --budget nan": ["--budget 'nan'"],
-    "-p 2 --budget inf": ["--budget 'inf'"],
     "-p 2 --budget 5x": ["--budget '5x'", "5m"],
     "-p 2 --budget 1e9h": ["--budget '1e9h'"],
     "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
@@ -137,36 +120,24 @@ OPTIONS = {
     "-p 2 --part x": ["'hp'", "part"],
     "-p 12 --model cagnet-2d": ["12 ranks: not a perfect square", "9 or 16", "4x3, 3x4, 6x2"],
     "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
-    "-p 8 --model cagnet-3d --grid 2x4": ["'2x4'", "3 sizes are needed, such as 4x4x2"],
-    "-p 9 --model cagnet-3d": ["not a cube; take 8 or 27 ranks", "--grid: 3x3x1, 3x1x3, 1x3x3"],
     "-p 12 --model cagnet-1.5d --replication 3": ["replication 1 or 2", "9 or 18 ranks"],
-    "-p 8 --model cagnet-1.5d --replication 0": ["replication 0", "at least 1"],
     "-p 6 --model mop --groups 4": ["4 groups of 6 ranks", "1, 2, 3 or 6 groups"],
     "-p 100 --model cagnet-2d": ["100 ranks for 90 vertices"],
-    "-p 99999999999999999999 --model cagnet-3d": ["99999999999999999999 ranks"],
     "-p 16 --model cagnet-2d --dims 9,3": ["'2d 4x4'", "3 wide", "at most 3 process columns"],
     "-p 4 --model cagnet-2d --blocks libra": ["blocks 'libra'", "hp, gp, rcm, block, rp or file"],
     "-p 4 --model cagnet-2d --effort fast": ["--effort", "'rp'", "'cagnet-2d'", "--blocks"],
     "-p 4 --model cagnet-2d --part x": ["blocks 'file'", "--part"],
     "-p 4 --model cagnet-2d --blocks file": ["part vector", "--part"],
-    "-p 4 --model cagnet-2d --topology 1x4": ["'2d 2x2'", "mapped to nodes"],
     "-p 4 --model cagnet-2d --sparse": ["'cagnet-2d'", "--sparse", "--blocks, --part, --grid"],
     "-p 4 --model hp --groups 2": ["'hp'", "--groups", "mop's"],
     "-p 4 --model auto --candidates hp,cagnet-1d": ["unknown candidate 'cagnet-1d'"],
     "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
     "-p 2 --format npz": ["graph.mtx", "npz"],
     "-p 2 --epsilon -0.1": ["--epsilon", "-0.1"],
-    "-p 2 --epsilon nan": ["--epsilon", "nan"],
-    "-p 2 --epsilon inf --model rp": ["--epsilon", "inf"],
     "-p 2 --epsilon x": ["--epsilon", "'x'"],
     "-p 2 --seed -1": ["--seed", "-1", "2147483647"],
-    "-p 2 --seed -1 --model rp": ["--seed", "-1"],
-    "-p 2 --seed 99999999999999999999 --model rp": ["--seed", "99999999999999999999"],
     "-p 2 --threads 0": ["--threads", "0"],
     "-p 2 --time-limit 0": ["--time-limit", "0"],
-    "-p 2 --time-limit -1": ["--time-limit", "-1"],
-    "-p 2 --time-limit nan": ["--time-limit", "nan"],
-    "-p 2 --time-limit inf": ["--time-limit", "inf"],
     "-p 2 --time-limit 1e30": ["--time-limit"],
     "-p 2 --bogus": ["--bogus", "plancc compile --help"],
     "-p 2 other.mtx": ["other.mtx"],
@@ -203,15 +174,6 @@ def test_a_tiny_time_limit(graph: Path, tmp_path: Path) -> None:
     assert done.code == 0
     assert re.fullmatch("plancc: warning: mtkahypar was stopped after 1e-06 s.*", unasked(done))
     assert "by builtin" in done.out
-
-
-def test_widths_that_contradict_the_data(graph: Path, data: Path, tmp_path: Path) -> None:
-    for dims, why in (
-        ("4,8,4", "the first width is 4, but the features have 5 columns"),
-        ("5,8,3", "the last width is 3, but there are 4 classes"),
-    ):
-        words = [graph, "-p", 2, "--dims", dims, "--data", data, "-o", tmp_path / "plan.h5"]
-        assert fails(tmp_path, "compile", *words) == f"--dims {dims}: {why}"
 
 
 def test_paths(graph: Path, tmp_path: Path) -> None:
@@ -252,54 +214,23 @@ def test_an_input_is_never_written_over(graph: Path, data: Path, plan: Path, tmp
     fails(tmp_path, "export", mine["graph.mtx"], "--pattern", "-o", mine["graph.mtx"])
 
 
-PARTS = {
-    "short": ("0\n" * 89, ["90", "89"]),
-    "long": ("0\n" * 91, ["90", "91"]),
-    "word": ("0\n" * 3 + "x\n" + "0\n" * 86, ["line 4", "'x'"]),
-    "too large": ("0\n" * 3 + "2\n" + "0\n" * 86, ["vertex 3", "part 2", "0..1"]),
-    "empty": ("", ["empty"]),
-}
-
-
-@pytest.mark.parametrize(("content", "says"), PARTS.values(), ids=PARTS.keys())
-def test_part_vectors(content: str, says: list[str], graph: Path, tmp_path: Path) -> None:
-    vector = tmp_path / "graph.part.2"
-    vector.write_text(content)
-    words = ["compile", graph, "-p", 2, "--model", "file", "-o", tmp_path / "plan.h5"]
-    error = fails(tmp_path, *words, "--part", vector)
-    assert error.startswith(str(vector))
-    assert not [word for word in says if word not in error], error
-
-
-def test_part_vector_missing(graph: Path, tmp_path: Path) -> None:
+def test_part_vectors(graph: Path, tmp_path: Path) -> None:
+    """What is wrong with their lines is in tests/graph/test_partvector.py."""
     words = ["compile", graph, "-p", 2, "--model", "file", "-o", tmp_path / "plan.h5"]
     assert "--part" in fails(tmp_path, *words)
     assert "no such file" in fails(tmp_path, *words, "--part", tmp_path / "none")
     assert "folder" in fails(tmp_path, *words, "--part", tmp_path)
+    vector = tmp_path / "graph.part.2"
+    vector.write_text("0\n" * 3 + "2\n" + "0\n" * 86)
+    error = fails(tmp_path, *words, "--part", vector)
+    assert error.startswith(f"{vector}: vertex 3 is in part 2")
 
 
-DATA = {
-    "too short": ({"features": np.ones((89, 2))}, ["features", "89", "90"]),
-    "nan": ({"features": np.full((90, 2), np.nan)}, ["features", "nan"]),
-    "infinity": ({"features": np.full((90, 2), 1e300)}, ["features", "inf"]),
-    "objects": ({"labels": np.full(90, None)}, ["labels"]),
-    "mask of numbers": ({"train_mask": np.ones(90)}, ["train_mask", "float64"]),
-    "other keys": ({"z": np.ones((90, 2))}, ["features", "labels"]),
-    "half of a csr": ({"feat_indptr": np.zeros(91, int)}, ["feat_"]),
-}
-
-
-@pytest.mark.parametrize(("arrays", "says"), DATA.values(), ids=DATA.keys())
-def test_vertex_data(arrays: dict, says: list[str], graph: Path, tmp_path: Path) -> None:
-    path = tmp_path / "data.npz"
-    np.savez(path, **arrays)
-    error = fails(tmp_path, "compile", graph, "-p", 2, "--data", path, "-o", tmp_path / "p.h5")
-    assert error.startswith(str(path))
-    assert not [word for word in says if word not in error], error
-
-
-def test_vertex_data_that_are_no_archive(graph: Path, plan: Path, tmp_path: Path) -> None:
-    for path in (graph, plan, tmp_path, tmp_path / "missing.npz"):
+def test_vertex_data(graph: Path, plan: Path, tmp_path: Path) -> None:
+    """What is wrong with their arrays is in tests/graph/test_vertexdata.py."""
+    short = tmp_path / "data.npz"
+    np.savez(short, features=np.ones((89, 2)))
+    for path in (short, graph, plan, tmp_path, tmp_path / "missing.npz"):
         error = fails(tmp_path, "compile", graph, "-p", 2, "--data", path, "-o", tmp_path / "p.h5")
         assert error.startswith(str(path))
 
@@ -353,32 +284,30 @@ def _linked(file: h5py.File) -> None:
     file["rows/global_id"] = h5py.SoftLink("/matrix/column")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _truncated,
-        _garbled,
-        _text,
-        _other_hdf5,
-        _edit(_newer),
-        _edit(_without_rows),
-        _edit(_short),
-        _edit(_linked),
-    ],
-    ids=["truncated", "garbled", "text", "other", "newer", "hole", "short", "link"],
-)
-def test_damaged_plans(damage, plan: Path, graph: Path, tmp_path: Path) -> None:
+DAMAGES = {
+    "truncated": _truncated,
+    "garbled": _garbled,
+    "text": _text,
+    "other": _other_hdf5,
+    "newer": _edit(_newer),
+    "hole": _edit(_without_rows),
+    "short": _edit(_short),
+    "link": _edit(_linked),
+}
+
+
+@turns(damage=DAMAGES, command=["inspect", "verify", "against", "compare", "export"])
+def test_damaged_plans(damage: str, command: str, plan: Path, graph: Path, tmp_path: Path) -> None:
     broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
-    damage(broken)
-    for words in (
-        ["inspect", broken, "--dims", "5,4"],
-        ["verify", broken],
-        ["verify", broken, "--against", graph],
-        ["compare", plan, broken, "--dims", "5,4"],
-        ["export", broken, "-o", tmp_path / "x.part.7"],
-    ):
-        error = fails(tmp_path, *words, code=1)
-        assert error.startswith(str(broken)), words
+    DAMAGES[damage](broken)
+    words = {
+        "inspect": ["inspect", broken, "--dims", "5,4"],
+        "verify": ["verify", broken],
+        "against": ["verify", broken, "--against", graph],
+        "compare": ["compare", plan, broken, "--dims", "5,4"],
+        "export": ["export", broken, "-o", tmp_path / "x.part.7"],
+    }
+    assert fails(tmp_path, *words[command], code=1).startswith(str(broken))
 
 
 def test_a_wrong_number_is_found_by_verify(plan: Path, graph: Path, tmp_path: Path) -> None:
@@ -409,11 +338,11 @@ def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Pat
         assert error == f"{ranks} ranks: {plan} runs on 1 to 7"
     assert "'x'" in fails(tmp_path, "inspect", plan, "--ranks", "x")
     for dims in ("", "x", "3", "3,", "3,-1", "3,0", "3,2.5", "3,,4", "3 4", f"3,{2**31}", "9" * 30):
-        for command in ("inspect", "compare"):
-            error = fails(tmp_path, command, plan, "--dims", dims)
-            assert f"--dims '{dims}'" in error
-            assert "602,128,41" in error
-    for rates in ("", "x", "1.1", "-0.1", "nan", "0.1,", "0.1,2"):
+        error = fails(tmp_path, "inspect", plan, "--dims", dims)
+        assert f"--dims '{dims}'" in error
+        assert "602,128,41" in error
+    assert "602,128,41" in fails(tmp_path, "compare", plan, "--dims", "3,0")
+    for rates in ("", "1.1", "nan", "0.1,2"):
         words = ("--dims", "4,2", "--boundary-sampling", rates)
         assert f"--boundary-sampling '{rates}'" in fails(tmp_path, "inspect", plan, *words)
     assert "dims" in fails(tmp_path, "inspect", plan, "--boundary-sampling", "0.5")
@@ -458,11 +387,8 @@ DATASETS = {
     "foo": ["unknown dataset 'foo'", "digits, karate, rmat, grid, sbm, geometric"],
     "rmat --scale 0": ["'scale'", "'0'", "1..28"],
     "rmat --scale x": ["--scale", "'x'", "plancc dataset rmat --help"],
-    "rmat --a 2": ["'a'", "2.0"],
     "rmat --a 0.9": ["'a', 'b', 'c'", "1"],
-    "rmat --a nan": ["'a'", "nan"],
     "rmat --seed -1": ["seed", "-1"],
-    "digits --neighbors 0": ["neighbors", "0"],
     "karate --bogus 1": ["--bogus", "plancc dataset karate --help"],
 }
 
@@ -497,19 +423,14 @@ def test_names_that_are_no_text(graph: Path, tmp_path: Path) -> None:
     assert "lines.mtx: no such file" in error
     latin1 = tmp_path.as_posix().encode() + b"/gr\xfcn.mtx"
     words = ["compile", latin1.decode(errors="surrogateescape"), "-p", 2]
-    done = run(*words, "-o", tmp_path / "plan.h5")
-    assert done.code == 2
+    done = execute(*words, "-o", tmp_path / "plan.h5")  # whose streams are text
+    assert (done.code, done.out) == (2, "")
     assert "no such file" in done.error
+    assert list(tmp_path.iterdir()) == []
     with open(latin1, "wb") as copy:
         copy.write(graph.read_bytes())
-    assert run(*words, "-o", tmp_path / "plan.h5").code == 0
+    ok(*words, "--model", "block", "-o", tmp_path / "plan.h5")
     ok("verify", tmp_path / "plan.h5", "--against", graph)
-
-
-def test_a_real_process_says_the_same(tmp_path: Path) -> None:
-    words = ["compile", tmp_path / "none.mtx", "-p", 2, "-o", tmp_path / "plan.h5"]
-    assert execute(*words) == plancc(*words)
-    assert list(tmp_path.iterdir()) == []
 
 
 def _changed_value(path: Path) -> None:
@@ -532,17 +453,20 @@ def _without_hash(path: Path) -> None:
         del file.attrs["content_sha256"]
 
 
-@pytest.mark.parametrize("damage", [_changed_value, _flipped_bit, _without_hash])
+@pairs(
+    damage=[_changed_value, _flipped_bit, _without_hash],
+    command=["inspect", "compare", "simulate"],
+    form=["", "--json", "--csv"],
+)
 def test_no_figures_of_a_plan_whose_content_is_not_what_was_written(
-    damage: Callable[[Path], None], plan: Path, tmp_path: Path
+    damage: Callable[[Path], None], command: str, form: str, plan: Path, tmp_path: Path
 ) -> None:
     broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
     damage(broken)
-    for words in (["inspect", broken], ["compare", plan, broken], ["simulate", broken]):
-        for form in ([], ["--json"], ["--csv"]):
-            error = fails(tmp_path, *words, *form, code=1)
-            assert str(broken) in error
-            assert "damaged" in error or "content_sha256" in error
+    words = [command, *([plan] if command == "compare" else []), broken, *form.split()]
+    error = fails(tmp_path, *words, code=1)
+    assert str(broken) in error
+    assert "damaged" in error or "content_sha256" in error
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")

@@ -11,6 +11,8 @@ from cli_helpers import ok, plancc
 import plancc as library
 from plancc.export import export
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 
 def test_the_command_writes_what_the_library_does(plan: Path, tmp_path: Path) -> None:
     said = ok("export", plan, "--to", "hypre", "-o", tmp_path / "a")

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from cli_helpers import fails, ok
@@ -128,111 +127,101 @@ class Drawing(UniformSampler):
 '''
 
 
-@pytest.fixture
-def others(tmp_path):
-    """Run `plancc` beside a package of a third party, as pip installs it."""
-    info = tmp_path / "site" / "others-1.0.dist-info"
+COMPILE = "compile ring.el -p 2 -o plan.h5"
+LINES = {
+    "listed": "models",
+    "striped": "models striped",
+    "absent": "models absent",
+    "help": "compile --help",
+    "help of inspect": "inspect --help",
+    "compiled": f"{COMPILE} --model striped --stripe-width 2 --json",
+    "another's option": "compile ring.el --stripe-width 2 -p 2 -o other.h5",
+    # other models compile as without the third party's
+    "hp": f"{COMPILE} --seed 3 --threads 1 --format edgelist",
+    "mini-batches": f"{COMPILE} --model stochastic-hp --batches 4 --sampler uniform --batch-size 2",
+    "inspected": "inspect plan.h5 --batches 2 --seed 3 --batch-size 2",
+    # and its own are refused, as their options have names of the commands'
+    "taking": "compile ring.el -p 2 --model taking -o other.h5",
+    "drawing": "inspect plan.h5 --batches 2 --sampler drawing",
+    # an option of one name and several types has that of the model that is chosen
+    "shared": f"{COMPILE} --json --model shared --threshold 0.3 --keep 2 --batches 5",
+    "hubs": f"{COMPILE} --json --model hub-split --threshold 3",
+    "edges": f"{COMPILE} --json --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
+    "automatic": f"{COMPILE} --model stochastic-hp --batches auto --batch-size 2",
+    "no int": f"{COMPILE} --model hub-split --threshold 0.3",
+    "no float": f"{COMPILE} --model shared --threshold x",
+}
+REFUSED = ("another's option", "taking", "drawing", "no int", "no float")
+PROGRAM = """
+import contextlib, io, json, sys
+from plancc_cli.main import command
+answers = []
+for line in sys.stdin:
+    error = ""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            command.main(line.split(), prog_name="plancc", standalone_mode=False)
+        except Exception as refused:
+            error = f"{type(refused).__name__}: {refused}"
+    answers.append((out.getvalue(), error))
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What `plancc` says beside a package of a third party, as pip installs it; one process."""
+    folder = tmp_path_factory.mktemp("others")
+    info = folder / "site" / "others-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
     (info.parent / "others.py").write_text(MODULE)
-    (tmp_path / "ring.el").write_text("0 1\n1 2\n2 3\n3 0\n")
-
-    def run(*lines: str) -> list[tuple[str, str]]:
-        """What every line prints, and its error; one process."""
-        code = (
-            "import contextlib, io, json, sys\nfrom plancc_cli.main import command\n"
-            "answers = []\n"
-            "for line in sys.stdin:\n"
-            "    error = ''\n"
-            "    with contextlib.redirect_stdout(io.StringIO()) as out:\n"
-            "        try:\n"
-            "            command.main(line.split(), prog_name='plancc', standalone_mode=False)\n"
-            "        except Exception as refused:\n"
-            "            error = f'{type(refused).__name__}: {refused}'\n"
-            "    answers.append((out.getvalue(), error))\n"
-            "print(json.dumps(answers))\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            input="\n".join(lines),
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(info.parent)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "is used more than once" not in done.stderr
-        return [(out, error) for out, error in json.loads(done.stdout)]
-
-    return run
-
-
-def test_a_model_of_a_third_party(others, tmp_path: Path):
-    *told, (_, refused) = others(
-        "models",
-        "models striped",
-        "models absent",
-        "--help",
-        "compile --help",
-        "compile ring.el --model striped --stripe-width 2 -p 2 -o plan.h5 --json",
-        "compile ring.el --stripe-width 2 -p 2 -o other.h5",
+    (folder / "ring.el").write_text("0 1\n1 2\n2 3\n3 0\n")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input="\n".join(LINES.values()),
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(info.parent)},
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
-    assert not any(error for _, error in told)
-    listed, striped, absent, _, help_of_compile, compiled = (out for out, _ in told)
-    assert "\nstriped        Rows in stripes; row plans\n" in listed
+    assert done.returncode == 0, done.stderr
+    assert "is used more than once" not in done.stderr
+    answers = dict(zip(LINES, json.loads(done.stdout), strict=True))
+    assert not (folder / "other.h5").exists()
+    assert [name for name, (_, error) in answers.items() if error] == [*REFUSED]
+    return {name: error or out for name, (out, error) in answers.items()}
+
+
+def test_a_model_of_a_third_party(told: dict[str, str]) -> None:
+    assert "\nstriped        Rows in stripes; row plans\n" in told["listed"]
     cannot = "model 'absent' of package others cannot be loaded: "
-    assert f"\nabsent         {cannot}" in listed
-    assert cannot in absent
-    assert striped.startswith("striped: Rows in stripes. More of it.\n")
-    assert "\n  --stripe-width       rows of a stripe [1]\n" in striped
-    assert "\n    striped: --stripe-width\n" in help_of_compile
-    assert json.loads(compiled)["provenance"]["model_stripe_width"] == "2"
-    assert "model 'hp' has no option --stripe-width" in refused
-    assert not (tmp_path / "other.h5").exists()
+    assert f"\nabsent         {cannot}" in told["listed"]
+    assert cannot in told["absent"]
+    assert told["striped"].startswith("striped: Rows in stripes. More of it.\n")
+    assert "\n  --stripe-width       rows of a stripe [1]\n" in told["striped"]
+    assert "\n    striped: --stripe-width\n" in told["help"]
+    assert json.loads(told["compiled"])["provenance"]["model_stripe_width"] == "2"
+    assert "model 'hp' has no option --stripe-width" in told["another's option"]
 
 
-def test_options_with_names_of_the_commands(others):
-    """Other models compile as without the third party's; its own is refused in a sentence."""
-    words = "compile ring.el -p 2 --seed 3 --threads 1 --format edgelist -o plan.h5"
-    answers = others(
-        words,
-        f"{words} --model stochastic-hp --batches 4 --sampler uniform --batch-size 2",
-        "compile --help",
-        "inspect --help",
-        "inspect plan.h5 --batches 2 --seed 3 --batch-size 2",
-        "compile ring.el -p 2 --model taking -o no.h5",
-        "compile ring.el -p 2 --model stochastic-hp --sampler drawing -o no.h5",
-        "inspect plan.h5 --batches 2 --sampler drawing",
+def test_options_with_names_of_the_commands(told: dict[str, str]) -> None:
+    for name in ("hp", "mini-batches", "help", "help of inspect", "inspected"):
+        assert "of its own" not in told[name]
+    for name, what in (("taking", "model"), ("drawing", "sampler")):
+        assert told[name].startswith(f"BackendUnavailable: {what} '{name}'")
+        assert ": its option 'seed' has the name of one of plancc's own" in told[name]
+
+
+def test_options_of_one_name_and_several_types(told: dict[str, str]) -> None:
+    shared, hubs, edges = (
+        json.loads(told[name])["provenance"] for name in ("shared", "hubs", "edges")
     )
-    for out, error in answers[:5]:
-        assert not error
-        assert "of its own" not in out
-    refused = [error for _, error in answers[5:]]
-    for error, what in zip(
-        refused, ("model 'taking'", "sampler 'drawing'", "sampler 'drawing'"), strict=True
-    ):
-        assert error.startswith(f"BackendUnavailable: {what}")
-        assert ": its option 'seed' has the name of one of plancc's own" in error
-
-
-def test_options_of_one_name_and_several_types(others):
-    """The type is that of the model that is chosen."""
-    words = "compile ring.el -p 2 -o plan.h5 --json"
-    *told, (_, first), (_, second) = others(
-        f"{words} --model shared --threshold 0.3 --keep 2 --batches 5",
-        f"{words} --model hub-split --threshold 3",
-        f"{words} --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
-        f"{words} --model stochastic-hp --batches auto --batch-size 2",
-        f"{words} --model hub-split --threshold 0.3",
-        f"{words} --model shared --threshold x",
-    )
-    assert not any(error for _, error in told)
-    shared, hubs, edges, _ = (json.loads(out)["provenance"] for out, _ in told)
     assert (shared["model_threshold"], shared["model_keep"]) == ("0.3", "2")
     assert hubs["model_threshold"] == "3"
     assert "edges" in edges["sampler"]
     assert "keep=0.5" in edges["sampler"]
-    assert "--threshold '0.3': a value of type int is needed" in first
-    assert "--threshold 'x': a value of type float is needed" in second
+    assert "--threshold '0.3': a value of type int is needed" in told["no int"]
+    assert "--threshold 'x': a value of type float is needed" in told["no float"]

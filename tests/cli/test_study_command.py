@@ -14,6 +14,8 @@ from cli_helpers import fails, ok, plancc
 import plancc_cli.study
 from plancc.study import Row, _Cases
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 MODELS = ("--models", "hp,rp,cagnet-2d", "-p", "2,4", "--effort", "fast", "--baseline", "metis")
 
 
