@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ import safetensors
 import torch
 import worlds
 from cases import long
-from launcher import ENVIRONMENT, alone, plancc_run
+from launcher import alone, interrupted
 from runs import trained, with_data
 from safetensors import safe_open
 from safetensors.torch import save
@@ -31,6 +31,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.single import SingleTransport
 
+pytestmark = pytest.mark.usefixtures("opened_once")
 PARTS = 2
 RANKS = pytest.mark.parametrize("ranks", [PARTS, pytest.param(1, marks=long)])
 OPTIONS = {
@@ -511,24 +512,12 @@ def test_a_killed_job_goes_on_from_the_command_line(plans, ranks, tmp_path):
     last = tmp_path / "cut" / "last.safetensors"
     arguments = ("--ranks", ranks, "--threads", 1, "--dropout", 0.5, "--optimizer", "adam")
     arguments = (plans[0], *arguments, "--checkpoint", last.parent, "--epochs")
-    job = subprocess.Popen(
-        [sys.executable, "-m", "plancc_cli.run", *map(str, (*arguments, 10**6, "--every", 1))],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-    )
-    try:
-        while not last.exists():
-            assert job.poll() is None
-            time.sleep(0.001)
-    finally:
-        job.kill()
-        job.wait()
+    done = interrupted(signal.SIGKILL, last.exists, *arguments, 10**6, "--every", 1)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     epochs = contents(last)[0]["epoch"] + 5
     chosen = TrainOptions(threads=1, epochs=epochs, dropout=0.5, optimizer="adam")
     whole = trained(plans[0], chosen, ranks)[0]
-    more = (*arguments, epochs, "--resume", "--save", tmp_path / "cut.npz")
-    resumed = alone(*more) if ranks == 1 else plancc_run(None, *more)
+    resumed = alone(*arguments, epochs, "--resume", "--save", tmp_path / "cut.npz")
     assert resumed.returncode == 0, resumed.stderr
     with np.load(tmp_path / "cut.npz") as file:
         assert sorted(file.files) == sorted([*whole.weights, "network"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 import rank_tasks
 import reference
 import torch
-from cases import long
+from cases import long, turns
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError, PlanccError
@@ -177,6 +179,10 @@ def simulated(
     local = [torch.tensor(matrix) for matrix, _ in both]
     itself = [torch.tensor(of_itself[:, None]) for _, of_itself in both]
     turn = bin_of(np.arange(N, dtype=np.int32), delay) if delay else None
+
+    def own(part: int) -> torch.Tensor:
+        return torch.tensor(owner[:, None] == part)
+
     w = {key: torch.tensor(value, requires_grad=True) for key, value in weights.items()}
     partials, totals = {}, {}  # (epoch, layer) -> rows
     labels = torch.tensor(this.data.labels, dtype=torch.int64)
@@ -192,28 +198,23 @@ def simulated(
             z = [partial[m] + itself[m] * h[m] for m in parts]
             if delay:
                 partials[epoch, k] = [p.detach().clone() for p in partial]
-                root = torch.stack([z[owner[v]][v] for v in range(N)]).detach()
-                z = [rows.clone() for rows in z]
-                for v in range(N):
-                    last = epoch - (epoch - turn[v]) % delay  # turn of its bin
-                    if last >= 0 and last - delay >= 0:
-                        for m in parts:
-                            if leaf[m][v]:
-                                root[v] += partials[last - delay, k][m][v]
-                    now = z[owner[v]]
-                    now[v] = now[v] + (root[v] - now[v].detach())
+                root = sum(own(m) * z[m] for m in parts).detach()
+                late = [epoch - (epoch - bin) % delay for bin in range(delay)]  # their last turns
+                for m, bin in product(parts, range(delay)):
+                    if late[bin] >= delay:
+                        mine = leaf[m] & (turn == bin)
+                        root[mine] += partials[late[bin] - delay, k][m][mine]
                 totals[epoch, k] = root
-                for v in range(N):
-                    last = epoch - (epoch - turn[v]) % delay
-                    if last - 2 * delay >= 0:
-                        for m in parts:
-                            if leaf[m][v]:
-                                now = z[m]
-                                now[v] = now[v] + totals[last - delay, k][v] - now[v].detach()
+                received = [torch.where(own(m), root, z[m].detach()) for m in parts]
+                for m, bin in product(parts, range(delay)):
+                    if late[bin] >= 2 * delay:
+                        mine = leaf[m] & (turn == bin)
+                        received[m][mine] = totals[late[bin] - delay, k][mine]
+                z = [z[m] + received[m] - z[m].detach() for m in parts]
             h = [layer(name, w, k, h[m], z[m]) for m in parts]
             if k < layers - 1:
                 h = [torch.tanh(rows) for rows in h]
-        output = torch.stack([h[owner[v]][v] for v in range(N)])
+        output = sum(own(m) * h[m] for m in parts)
         mask = torch.tensor(this.data.train_mask)
         loss = torch.nn.functional.cross_entropy(output[mask], labels[mask])
         losses.append(loss.item())
@@ -224,11 +225,16 @@ def simulated(
     return losses, {key: value.detach().numpy() for key, value in w.items()}
 
 
+@cache
+def initial_weights(name: str, layers: int) -> dict[str, np.ndarray]:
+    return trained(case(1), 0, layers=layers, **MODELS[name]).weights
+
+
 def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **options) -> None:
     fold = {"fold": "delayed", "delay": delay} if delay else {"fold": "none"}
     options = {"layers": layers, **MODELS[name], **options}
     found = trained(this, epochs, **options, **fold)
-    start = trained(this, 0, **options, **fold).weights
+    start = initial_weights(name, layers)
     rate = options.get("dropout", 0.0)
     losses, weights = simulated(this, name, layers, epochs, start, delay, rate)
     np.testing.assert_allclose([epoch.loss for epoch in found.epochs], losses, rtol=1e-9)
@@ -250,10 +256,9 @@ def test_delayed_is_the_simulation_of_late_sums(passes, chosen):
     check(case(3, self_loops), name, layers, 7, 2, passes=passes)
 
 
-@pytest.mark.parametrize("delay", [1, 3])
-def test_other_delays(delay):
-    for passes in ((), ("constant",)):
-        check(case(4, seed=1), "gcn", 3, 3 * delay + 3, delay, passes=passes)
+@turns(delay=[1, 3], passes=[(), ("constant",)])
+def test_other_delays(delay, passes):
+    check(case(4, seed=1), "gcn", 3, 3 * delay + 3, delay, passes=passes)
 
 
 @pytest.mark.parametrize("delay", [None, 2])
@@ -363,18 +368,17 @@ def test_what_a_plan_does_not_have():
         trained(case(2), 1, fold="none", model="gat")
 
 
-@pytest.mark.parametrize("passes", [(), ("constant",)])
-@pytest.mark.parametrize(
-    ("ending", "options"),
-    [
-        ("all epochs", {}),
-        ("fewer epochs than the delay", {"delay": 9}),
-        ("early", {"patience": 2, "eval_every": 1, "lr": 3.0}),
-        ("the loss of epoch", {"layers": 3, "lr": 3e38, "weight_decay": 1e30}),
-    ],
-)
-def test_rounds_under_way_are_finished_at_the_end(ending, options, passes):
-    this = case(3)
+ENDINGS = {
+    "all epochs": {},
+    "fewer epochs than the delay": {"delay": 9},
+    "early": {"patience": 2, "eval_every": 1, "lr": 3.0},
+    "the loss of epoch": {"layers": 3, "lr": 3e38, "weight_decay": 1e30},
+}
+
+
+@turns(ending=ENDINGS, passes=[(), ("constant",)])
+def test_rounds_under_way_are_finished_at_the_end(ending, passes):
+    this, options = case(3), ENDINGS[ending]
     val_mask = ~this.data.train_mask
     plan = replace(this, data=replace(this.data, val_mask=val_mask)).plan()
     chosen = {**COMMON, "epochs": 8, "fold": "delayed", "delay": 3, "passes": passes, **options}

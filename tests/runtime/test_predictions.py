@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import runs
 import torch
 from cases import long
 from launcher import alone, run, sentences
@@ -27,6 +26,7 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import save_weights
 
+pytestmark = pytest.mark.usefixtures("opened_once")
 N, WIDTH, HIDDEN, CLASSES = 37, 6, 5, 4
 LAYOUTS = {
     "row": ("rp", [1, 3, 4]),
@@ -104,12 +104,6 @@ class Case:
         found = on_ranks(ranks, work)
         assert all(each == found[0] for each in found)
         return found[0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def opened_once():
-    with runs.opened_once():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from plancc_cli.rehearse import links_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.rehearsal import Rehearsal, rehearse
 
+pytestmark = pytest.mark.usefixtures("opened_once")
 MACHINE = Machine(
     latency=2e-6, bandwidth=1e9, multiply_adds=1e9, node=Node(ranks=3, latency=1e-6, bandwidth=4e8)
 )
