@@ -24,7 +24,7 @@ VERSION = ["plancc", "--version"]
     "line",
     [
         f"plancc inspect {PLAN}",
-        "plancc verify none.h5",
+        pytest.param("plancc verify none.h5", marks=long),
         pytest.param("plancc-run none.h5", marks=long),
     ],
 )
@@ -102,6 +102,7 @@ def test_the_server_outlives_the_thread_that_started_it_and_ends_with_the_proces
     assert int(done.stdout) not in family(1)
 
 
+@long
 def test_a_server_that_died_is_replaced() -> None:
     assert forks.run(VERSION).returncode == 0
     server = forks._Server.started
