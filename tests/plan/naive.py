@@ -7,17 +7,9 @@ The letters are those of Demirci et al. 2022, section 4.1: part m owns the rows 
 from __future__ import annotations
 
 import numpy as np
-from naive_edge import NaiveEdgePlan, entries_of_part, halo_vertices, product
+from naive_edge import NaiveEdgePlan, entries_of_part, halo_vertices, local_vertices, product
 
-__all__ = [
-    "NaivePlan",
-    "adjoint",
-    "dense_of",
-    "entries_of_part",
-    "halo_vertices",
-    "pattern_of",
-    "product",
-]
+__all__ = ["NaivePlan", "adjoint", "check_parts", "dense_of", "halo_vertices", "pattern_of"]
 
 
 def dense_of(graph) -> np.ndarray:
@@ -48,8 +40,6 @@ class NaivePlan(NaiveEdgePlan):
     def __init__(self, pattern, owner, num_parts):
         super().__init__({(i, j): int(owner[i]) for i, j in pattern}, owner, num_parts)
         parts = range(num_parts)
-        self.nonzeros = [len(held) for held in self.held]
-        self.interior = [self.rows[m] - self.boundary[m] for m in parts]
         self.send = self.expand
         self.receive = [{n: self.send[n][m] for n in parts if m in self.send[n]} for m in parts]
 
@@ -69,3 +59,48 @@ def adjoint(parts, g: np.ndarray) -> np.ndarray:
             for row, value in zip(parts[peer].send_mask(m), back, strict=True):
                 result[parts[peer].global_id[row]] += value
     return result
+
+
+def check_parts(parts, expected: NaiveEdgePlan, graph) -> None:
+    """Every part holds what the naive plan says, and their products are the dense ones."""
+    n, dense = graph.num_vertices, dense_of(graph)
+    for m, part in enumerate(parts):
+        ids, fold = part.global_id.tolist(), part.fold
+        assert (part.index, part.num_parts) == (m, len(parts))
+        assert set(ids) == expected.rows[m]
+        assert len(ids) == len(expected.rows[m])
+        assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
+        assert set(ids[part.num_interior :]) == expected.boundary[m]
+        assert part.send_peer.tolist() == sorted(expected.expand[m])
+        assert part.recv_peer.tolist() == [q for q, to in enumerate(expected.expand) if m in to]
+        for peer, rows in expected.expand[m].items():
+            assert sorted(ids[r] for r in part.send_mask(peer)) == sorted(rows)
+        assert sorted(halo_vertices(parts, m)) == sorted(expected.halo[m])
+        found = entries_of_part(parts, m)
+        assert len(found) == len(expected.held[m])
+        assert {(i, j): v for i, j, v in found} == {ij: dense[ij] for ij in expected.held[m]}
+        for r in range(len(part.row_ptr) - 1):
+            foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
+            assert foreign.tolist() == sorted(foreign.tolist())
+        for name in ("column", "send_row", "send_peer", "recv_peer"):
+            assert getattr(part, name).dtype == np.int32, name
+        for name in ("row_ptr", "send_ptr", "recv_ptr"):
+            assert getattr(part, name).dtype == np.int64, name
+        if fold is not None:
+            check_fold(parts, m, expected)
+    h = np.random.default_rng(n).standard_normal((n, 2))
+    np.testing.assert_allclose(product(parts, h), dense @ h, rtol=1e-11, atol=1e-11)
+    if all(part.fold is None for part in parts):
+        np.testing.assert_allclose(adjoint(parts, h), dense.T @ h, rtol=1e-12, atol=1e-12)
+
+
+def check_fold(parts, m, expected: NaiveEdgePlan) -> None:
+    fold, rows = parts[m].fold, parts[m].num_rows
+    assert fold.send_peer.tolist() == sorted(expected.fold[m])
+    folded = local_vertices(parts, m)[rows:]
+    for k, peer in enumerate(fold.send_peer.tolist()):
+        of_message = folded[fold.send_ptr[k] : fold.send_ptr[k + 1]]
+        assert sorted(of_message) == sorted(expected.fold[m][peer])
+    assert fold.recv_peer.tolist() == [q for q, to in enumerate(expected.fold) if m in to]
+    assert fold.send_peer.dtype == fold.recv_peer.dtype == fold.recv_row.dtype == np.int32
+    assert fold.send_ptr.dtype == fold.recv_ptr.dtype == np.int64

@@ -12,7 +12,6 @@ import plan_helpers
 import pytest
 import sealing
 import worlds
-from hypothesis import given
 
 from plancc.plan.metrics import Metrics
 from plancc.plan.reader import load
@@ -49,17 +48,6 @@ WHOLE = ("rows/part_ptr", "rows/num_interior", "expand/send_ptr", "expand/recv_p
 def datasets_of(path) -> dict[str, np.ndarray]:
     with h5py.File(path, "r") as file:
         return sealing.datasets(file)
-
-
-@plan_helpers.costly(2)
-@given(case=plan_helpers.cases())
-def test_round_trip(case, tmp_path_factory):
-    path = tmp_path_factory.mktemp("plan") / "plan.h5"
-    plan = plan_helpers.lowered(*case)
-    digest = plan.save(path)
-    plan_helpers.assert_equal(load(path), plan)
-    assert sealing.content_hash(path) == digest
-    verify_file(path, case[0])
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import naive
 import numpy as np
 import plan_helpers
 import pytest
 import worlds
 from cases import long
-from hypothesis import given
-from hypothesis import strategies as st
 
 from plancc.errors import InputError
 from plancc.plan.slices import block_of_parts, read_rank_slice
@@ -18,50 +15,6 @@ from plancc.report.plans import report
 
 def slices_of(path, num_ranks):
     return [read_rank_slice(path, rank, num_ranks)[1] for rank in range(num_ranks)]
-
-
-@plan_helpers.costly(2)
-@given(case=plan_helpers.cases(), data=st.data())
-def test_merged_slices_are_the_plan_of_the_merged_owners(case, data, tmp_path_factory):
-    graph, owner, num_parts = case
-    path = tmp_path_factory.mktemp("plan") / "plan.h5"
-    plan_helpers.lowered(*case).save(path)
-    n = graph.num_vertices
-    dense, pattern = naive.dense_of(graph), naive.pattern_of(graph)
-    h = np.random.default_rng(n).standard_normal((n, 2))
-    num_ranks = data.draw(st.integers(1, num_parts))
-    rank_of_part = [
-        k
-        for k in range(num_ranks)
-        for _ in range(k * num_parts // num_ranks, (k + 1) * num_parts // num_ranks)
-    ]
-    merged = [rank_of_part[m] for m in owner]
-    expected = naive.NaivePlan(pattern, merged, num_ranks)
-    parts = slices_of(path, num_ranks)
-
-    np.testing.assert_allclose(naive.product(parts, h), dense @ h, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(naive.adjoint(parts, h), dense.T @ h, rtol=1e-12, atol=1e-12)
-    for m, part in enumerate(parts):
-        ids = part.global_id.tolist()
-        assert (part.index, part.num_parts) == (m, num_ranks)
-        assert set(ids) == expected.rows[m]
-        assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
-        assert set(ids[: part.num_interior]) == expected.interior[m]
-        assert part.send_peer.tolist() == sorted(expected.send[m])
-        assert part.recv_peer.tolist() == sorted(expected.receive[m])
-        for peer, rows in expected.send[m].items():
-            assert sorted(ids[r] for r in part.send_mask(peer)) == sorted(rows)
-        found = naive.entries_of_part(parts, m)
-        assert len(found) == expected.nonzeros[m]
-        for r in range(len(ids)):
-            foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
-            assert foreign.tolist() == sorted(foreign.tolist())
-        assert part.column.dtype == part.send_row.dtype == part.send_peer.dtype == np.int32
-        assert part.row_ptr.dtype == part.send_ptr.dtype == part.recv_ptr.dtype == np.int64
-
-    told = report(path, num_ranks=num_ranks)
-    assert told.num_ranks == num_ranks
-    assert told.metrics.as_dict() == pytest.approx(expected.figures(), rel=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])

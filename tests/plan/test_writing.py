@@ -14,19 +14,22 @@ import sealing
 from cases import long
 
 from plancc.errors import OutputError
+from plancc.plan import writer
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
 
 SCRIPT = Path(__file__).with_name("write_failures.py")
 
 
-def run(how, path, number):
-    return subprocess.run(
-        [sys.executable, SCRIPT, how, path, str(number)],
+def run(how, path, *numbers):
+    done = subprocess.run(
+        [sys.executable, SCRIPT, how, path, *map(str, numbers)],
         capture_output=True,
         text=True,
         timeout=200,
     )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
 
 
 def refused(path, words):
@@ -55,31 +58,22 @@ def test_no_permission(tmp_path):
     refused(tmp_path / "plan.h5", "no permission")
 
 
-@pytest.mark.parametrize(
-    "size", [0, 60_000, *(pytest.param(k, marks=long) for k in (1000, 20_000, 100_000))]
-)
-def test_no_room(tmp_path, size):
-    """The plan takes about 110 kB; the process must end well too, which HDF5 makes hard."""
-    plan = plan_helpers.rich_plan()
-    plan.save(tmp_path / "plan.h5")
-    done = run("limit", tmp_path / "plan.h5", size)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    path = tmp_path / "plan.h5"
-    assert done.stdout.splitlines() == [
-        f"cannot write {path}: the file would be larger than this system allows",
-        "open: []",
-    ]
-    assert os.listdir(tmp_path) == ["plan.h5"]
-    plan_helpers.assert_equal(load(path), plan)
+def test_no_room(tmp_path):
+    """The plan takes about 110 kB; the process must end well too, which HDF5 makes hard.
 
-
-def test_room_enough(tmp_path):
-    """So that the test above fails for no other reason than the limit."""
-    done = run("limit", tmp_path / "plan.h5", 400_000)
-    assert done.stdout.splitlines() == ["saved", "open: []"], done.stderr
-    assert 100_000 < (tmp_path / "plan.h5").stat().st_size < 400_000
-    verify_file(tmp_path / "plan.h5")
+    The old plan stays under both its names, until there is room for the new one.
+    """
+    plan, path, other = plan_helpers.rich_plan(), tmp_path / "plan.h5", tmp_path / "old.h5"
+    plan.save(path)
+    other.hardlink_to(path)
+    sizes = (0, 1000, 20_000, 60_000, 100_000)
+    sentence = f"cannot write {path}: the file would be larger than this system allows"
+    said = run("limit", path, *sizes, 400_000)
+    assert said == [sentence, "[] 2"] * len(sizes) + ["saved", "[] 1"]
+    assert sorted(os.listdir(tmp_path)) == ["old.h5", "plan.h5"]
+    plan_helpers.assert_equal(load(other), plan)
+    assert 100_000 < path.stat().st_size < 400_000
+    verify_file(path)
 
 
 @pytest.fixture
@@ -102,19 +96,32 @@ def test_full_disk(small_disk):
     plan_helpers.rich_plan(seed=1).save(small_disk / "old.h5")  # there is room for this one
 
 
-@pytest.mark.parametrize(
-    "microseconds", [20_000, *(pytest.param(k, marks=long) for k in (2000, 60_000, 200_000))]
-)
+@pytest.mark.parametrize("number", [0, 7, 30])
+def test_interrupted_before_a_dataset(tmp_path, number, monkeypatch):
+    before, write = [], writer.write_array
+
+    def stop(file, name, *rest):
+        before.append(name)
+        if len(before) > number:
+            raise KeyboardInterrupt
+        write(file, name, *rest)
+
+    monkeypatch.setattr(writer, "write_array", stop)
+    with pytest.raises(KeyboardInterrupt):
+        plan_helpers.rich_plan().save(tmp_path / "plan.h5")
+    assert os.listdir(tmp_path) == []
+
+
+@long
+@pytest.mark.parametrize("microseconds", [2000, 20_000, 60_000, 200_000])
 def test_interrupted(tmp_path, microseconds):
     """Wherever Ctrl-C hits: the whole plan or nothing, and no temporary file."""
-    done = run("interrupt", tmp_path / "plan.h5", microseconds)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    if done.stdout == "saved\n":
+    [said] = run("interrupt", tmp_path / "plan.h5", microseconds)
+    if said == "saved":
         assert os.listdir(tmp_path) == ["plan.h5"]
         verify_file(tmp_path / "plan.h5")
     else:
-        assert done.stdout == "nothing\n"
+        assert said == "nothing"
         assert os.listdir(tmp_path) == []
 
 

@@ -1,6 +1,6 @@
 """Save a plan under circumstances that cannot be had inside pytest; run by test_writing.py.
 
-python write_failures.py (limit|interrupt) PATH NUMBER
+python write_failures.py (limit|interrupt) PATH NUMBER...
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ import plan_helpers
 from plancc.errors import OutputError
 
 
-def limit(path: str, size: int) -> None:
-    """A file may have `size` bytes at most: what a full disk or a quota does."""
+def limit(path: str, *sizes: int) -> None:
+    """A file may have so many bytes at most, one limit after the other: a full disk, or a quota.
+
+    Prints how each save ends, the temporary files that are open, and the links to the file.
+    """
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     plan = plan_helpers.rich_plan(n=400)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    try:
-        plan.save(path)
-        print("saved")
-    except OutputError as error:
-        print(error)
-    left = [
-        f for f in os.listdir("/proc/self/fd") if ".tmp" in os.path.realpath(f"/proc/self/fd/{f}")
-    ]
-    print(f"open: {left}")
+    for size in sizes:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, sizes[-1]))
+        try:
+            plan.save(path)
+            print("saved")
+        except OutputError as error:
+            print(error)
+        files = (os.path.realpath(f"/proc/self/fd/{f}") for f in os.listdir("/proc/self/fd"))
+        print([file for file in files if ".tmp" in file], os.stat(path).st_nlink)
 
 
 def interrupt(path: str, microseconds: int) -> None:
@@ -49,4 +51,4 @@ def interrupt(path: str, microseconds: int) -> None:
 
 
 if __name__ == "__main__":
-    {"limit": limit, "interrupt": interrupt}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    {"limit": limit, "interrupt": interrupt}[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))
