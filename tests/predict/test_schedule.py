@@ -10,7 +10,7 @@ import plan_helpers
 import pytest
 import torch
 import worlds
-from cases import turns
+from cases import long
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +50,7 @@ GRIDS = (
     *("2d 2x2", "2d 2x3", "2d 3x1", "3d 2x2x2", "3d 1x2x2"),
     *("feature 1x3", "feature 2x2", "feature 2x6"),  # the last one wider than a layer
 )
+QUICK = ("1d 4 sparse", "1.5d 4x2", "1.5d 4x2 sparse", "2d 2x3", "3d 2x2x2", "feature 2x6")
 PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 
 
@@ -140,12 +141,18 @@ def check(plan: Plan, folder, passes) -> None:
     assert (found[:, 7] + 1).tolist() == expected.words_reduced.tolist()
 
 
-@turns(layout=GRIDS, passes=[("order",), ("order", "constant")])
+@pytest.mark.parametrize(
+    ("layout", "passes"),
+    [
+        *((layout, PASSES[1 + 2 * (k % 2)]) for k, layout in enumerate(QUICK)),
+        *(pytest.param(layout, PASSES[k], marks=long) for layout in GRIDS for k in (1, 3)),
+    ],
+)
 def test_grids_move_what_the_runtime_counts(layout, passes, tmp_path):
     check(worlds.plan("directed", layout), tmp_path, passes)
 
 
-@pytest.mark.parametrize("passes", PASSES[2:])
+@pytest.mark.parametrize("passes", [PASSES[3], pytest.param(PASSES[2], marks=long)])
 def test_edges_move_what_the_runtime_counts(passes, tmp_path):
     check(worlds.plan("directed", "edge", 3), tmp_path, passes)
 

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 import worlds
+from cases import long
 from search_helpers import DIMS, record_is_right, small_graph, value_of
 
 from plancc.cost.objectives import OBJECTIVES
@@ -111,7 +112,7 @@ def test_objectives(objective):
 
 
 @pytest.mark.usefixtures("builtin", "few_combinations")
-@pytest.mark.parametrize("effort", ["balanced", "best"])
+@pytest.mark.parametrize("effort", ["balanced", pytest.param("best", marks=long)])
 def test_same_seed_same_owners(effort):
     def found(seed):
         matrix = small_graph("directed")
@@ -163,7 +164,7 @@ def test_one_part_of_best():
 
 
 @pytest.mark.usefixtures("builtin")
-@pytest.mark.parametrize("objective", ["volume", "max-volume"])
+@pytest.mark.parametrize("objective", ["max-volume", pytest.param("volume", marks=long)])
 def test_budget(objective):
     matrix, budget = small_graph("rmat"), 0.5
     options = SearchOptions(effort="best", objective=objective, budget=budget)

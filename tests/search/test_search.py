@@ -38,7 +38,7 @@ EACH = ["fast", "balanced", pytest.param("best", marks=long)]
     [  # every effort with every objective; each of both on every graph, but for the slowest
         pytest.param(
             *(name, objective, *(CASES[(i + j) % len(CASES)] if name != "best" else CASES[1])),
-            marks=long if name == "best" and objective != "time" else (),
+            marks=long if name == "best" else (),  # test_memetic.py has it
         )
         for i, name in enumerate(EFFORTS)
         for j, objective in enumerate(OBJECTIVES)
@@ -61,10 +61,9 @@ def test_owners_figures_and_record(name, objective, graph, p):
     ("name", "graph", "objective"),
     [
         ("fast", "rmat", "volume"),
-        ("fast", "rmat", "messages"),
-        ("balanced", "rmat", "volume"),
         ("balanced", "rmat", "messages"),
-        ("balanced", "grid", "volume"),
+        pytest.param("fast", "rmat", "messages", marks=long),
+        *(pytest.param("balanced", graph, "volume", marks=long) for graph in ("rmat", "grid")),
     ],
 )
 def test_same_seed_same_owners_with_any_number_of_threads(name, graph, objective):
@@ -242,7 +241,7 @@ def test_wrong_options(options, words):
             found(num_parts, SearchOptions(**given))
 
 
-@pytest.mark.parametrize("name", EFFORTS)
+@pytest.mark.parametrize("name", EACH)
 @pytest.mark.usefixtures("one_round")
 def test_the_largest_seed(name):
     matrix = graph_of(np.random.default_rng(5).random((60, 60)) < 0.1)
