@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from cases import long
+from cases import long, turns
 from runs import on_ranks
 from scipy.sparse import csr_matrix
 
@@ -78,8 +78,7 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize("name", RATES)
-@pytest.mark.parametrize("rate", [0.3, 0.8])
+@turns(name=RATES, rate=[0.3, 0.8])
 def test_senders_and_receivers_draw_the_same_and_values_are_scaled(name, rate):
     options = TrainOptions(**{name: rate}, seed=3)
     blocks = blocks_of(options)
@@ -123,8 +122,7 @@ def test_the_expected_matrix_is_the_whole_one(name, epochs):
     assert (np.abs(total / epochs - A) <= SIGMAS * deviation + 1e-12).all()
 
 
-@pytest.mark.parametrize("name", ["mean", "sum"])
-@pytest.mark.parametrize("rate", RATES)
+@turns(name=["mean", "sum"], rate=RATES)
 def test_coefficients_of_a_sample_are_those_of_the_whole_scaled(name, rate):
     options = TrainOptions(**{rate: 0.5})
     blocks = blocks_of(options)

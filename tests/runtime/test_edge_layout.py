@@ -31,7 +31,7 @@ from plancc_runtime.slices import check_slices
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
-DIMS, EPOCHS, LR = [worlds.WIDTH, 6, 3], 4, 0.3
+DIMS, EPOCHS, LR = [worlds.WIDTH, 6, 3], 2, 0.3
 DATA = {"classes": DIMS[-1]}
 KINDS = ("undirected", "directed", "one way")
 
@@ -89,8 +89,7 @@ def dense_coefficients(kind: str) -> dict[str, np.ndarray]:
     }
 
 
-QUICK = {(1, "one way"), (2, "undirected"), (3, "directed"), (4, "one way")}
-QUICK |= {(5, "directed"), (6, "undirected"), (8, "directed")}
+QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
 
 
 @pytest.mark.parametrize(
@@ -256,14 +255,14 @@ def check_training(result, name: str, tolerance: float = 1e-11) -> None:
 @pytest.mark.parametrize(
     ("p", "name"),
     [
-        pytest.param(p, name, marks=() if p == 4 or (p, name) == (1, "gin") else long)
+        pytest.param(p, name, marks=() if p == 3 or (p, name) == (1, "gin") else long)
         for p, name in product((1, 2, 3, 4, 8), MODELS)
     ],
 )
 def test_models_learn_what_they_do_on_one_process(p, name):
     header, parts = edge_plan(p)
     variants = [TrainOptions(**COMMON, **MODELS[name])]
-    if p == 4 and name in ("gcn", "mean"):
+    if p == 3 and name in ("gcn", "mean"):
         variants.append(replace(variants[0], passes=()))
         variants.append(replace(variants[0], dtype="float32"))
         variants.append(replace(variants[0], row_order="rcm", kernel="torch"))

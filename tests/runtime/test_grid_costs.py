@@ -62,7 +62,7 @@ def test_counted_words_are_the_formulas(grid, widths, passes, tmp_path):
     path = tmp_path / "plan.h5"
     plan.save(path)
     options = TrainOptions(
-        **{"epochs": 2, "layers": 2, "hidden": hidden, "classes": classes},
+        **{"epochs": 1, "layers": 2, "hidden": hidden, "classes": classes},
         **{"eval_every": 0, "threads": 1, "passes": passes},
     )
 

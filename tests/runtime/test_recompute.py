@@ -17,7 +17,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.single import SingleTransport
 
-COMMON = {"layers": 3, "hidden": 6, "epochs": 3, "dtype": "float64", "threads": 1}
+COMMON = {"layers": 3, "hidden": 6, "epochs": 2, "dtype": "float64", "threads": 1}
 COMMON |= {"optimizer": "sgd", "lr": 0.05}
 RUNS = {
     "row": ("row", {}),

@@ -28,7 +28,7 @@ from plancc_runtime.run import make_network
 from plancc_runtime.transport.local import run_ranks
 
 N, WIDTH, CLASSES = 60, 9, 3
-EPOCHS, TRAINING, HIDDEN, LAYERS, RATE = 4, 4, 6, 3, 0.5
+EPOCHS, TRAINING, HIDDEN, LAYERS, RATE = 2, 4, 6, 3, 0.5
 RATES = {
     "rows": {"boundary_sampling": 0.4},
     "boundary edges": {"boundary_edge_sampling": 0.3},
@@ -224,20 +224,18 @@ def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
     ],
 )
 def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
-    plain, *others = (
+    plain, (losses, weights, outputs, counted, told, _, execution) = (
         trained(3, True, passes=passes, **MODELS[name], **RATES[rates])
-        for passes in (("order",), ("order", "constant"), PASSES)
+        for passes in (("order",), PASSES)
     )
-    for losses, weights, outputs, counted, told, _, execution in others:
-        dead = {"dead-rows"} if "batch" in name and len(execution.off) else set()
-        assert set(execution.off) == dead
-        np.testing.assert_allclose(losses, plain[0], rtol=1e-12)
-        for key, w in weights.items():
-            np.testing.assert_allclose(w, plain[1][key], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(outputs, plain[2], rtol=0, atol=1e-11)
-        np.testing.assert_array_equal(counted, told)
-        assert counted.sum() < plain[3].sum()
-        assert execution.view(0).graphs[0].num_inputs > execution.view(0).graphs[0].num_outputs
+    assert set(execution.off) == ({"dead-rows"} if "batch" in name else set())
+    np.testing.assert_allclose(losses, plain[0], rtol=1e-12)
+    for key, w in weights.items():
+        np.testing.assert_allclose(w, plain[1][key], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(outputs, plain[2], rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(counted, told)
+    assert counted.sum() < plain[3].sum()
+    assert execution.view(0).graphs[0].num_inputs > execution.view(0).graphs[0].num_outputs
 
 
 @pytest.mark.parametrize("name", RATES)

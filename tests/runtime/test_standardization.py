@@ -26,7 +26,7 @@ PLANS = {  # layout, parts and ranks
     "2d": ("2d 2x2", 2, 4),
     "feature": ("feature 2x2", 2, 4),
 }
-COMMON = {"epochs": 3, "hidden": 8, "dtype": "float64", "threads": 1}
+COMMON = {"epochs": 2, "hidden": 8, "dtype": "float64", "threads": 1}
 COMMON |= {"optimizer": "sgd", "lr": 0.05}
 
 
@@ -116,7 +116,7 @@ def test_a_saved_network_standardises_as_in_training(folder):
     """Also on a graph with other features, with the mean and scale of the training."""
     weights, results = folder / "weights.npz", folder / "results.json"
     done = alone(
-        *(folder / "alone.h5", "--epochs", 3, "--standardize-features", "--dtype", "float64"),
+        *(folder / "alone.h5", "--epochs", 2, "--standardize-features", "--dtype", "float64"),
         *("--save", weights, "--json", results),
     )
     assert done.returncode == 0, done.stderr

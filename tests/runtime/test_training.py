@@ -348,7 +348,7 @@ def test_every_option_of_training_is_one_of_the_command_line_in_a_section():
     assert command.make_context("plancc-run", ["p", "--passes", "none"]).params["passes"] == ()
 
 
-@pytest.mark.parametrize("ranks", [1, PARTS])
+@RANKS
 def test_the_log_has_a_line_per_epoch_as_it_happens(ranks, tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text("of an earlier run\n")
@@ -370,7 +370,7 @@ def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path):
         run(make_case(), PARTS, {"log": tmp_path / "no-such-folder" / "run.jsonl"})
 
 
-@pytest.mark.parametrize("ranks", [1, PARTS])
+@RANKS
 def test_the_timeline_has_every_phase_of_every_rank(ranks, tmp_path):
     path = tmp_path / "trace.json"
     result = run(make_case(), ranks, {"epochs": 3, "eval_every": 0, "trace": path})[0]
