@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import turns
+from cases import long, turns
 
 import plancc
 from plancc.errors import InputError
@@ -79,7 +79,9 @@ def test_one_part_and_one_row_each(model, num_parts):
         assert plan.metrics().volume == 0
 
 
-@pytest.mark.parametrize("model", ["medium-grain", "hub-split", "fine-grain"])
+@pytest.mark.parametrize(
+    "model", ["medium-grain", "hub-split", pytest.param("fine-grain", marks=long)]
+)
 def test_a_named_partitioner(model):
     """Its answer as it is, and refined for an objective that it does not have."""
     matrix = star_and_ring(False)
@@ -174,7 +176,10 @@ def test_auto_shares_a_budget_among_the_searched():
     assert choice._task(task, "libra", "time", 3).options.budget is None
 
 
-@pytest.mark.parametrize(("epsilon", "balance"), [(0.02, "nnz:0.1,rows"), (0.2, "nnz,rows")])
+@pytest.mark.parametrize(
+    ("epsilon", "balance"),
+    [(0.02, "nnz:0.1,rows"), pytest.param(0.2, "nnz,rows", marks=long)],
+)
 def test_auto_balances_row_plans_as_models_of_rows_do(epsilon, balance):
     matrix = sp.diags_array([np.ones(N - 1)] * 2, offsets=[-1, 1]).tocsr()
     options = {"num_parts": PARTS, "epsilon": epsilon, "effort": "fast", "objective": "time"}

@@ -102,12 +102,12 @@ AUTO = "try `model` auto, or fewer parts"
     ("model", "options", "advice"),
     [
         ("medium-grain", {}, TIME),
-        ("medium-grain", {"objective": "volume"}, TIME),
+        pytest.param("medium-grain", {"objective": "volume"}, TIME, marks=long),
         ("medium-grain", {"partitioner": "builtin"}, TIME),
         ("libra", {}, AUTO),
         ("cagnet-1d", {"blocks": "hp", "effort": "fast", "balance": "nnz"}, AUTO),
         ("auto", {"candidates": "libra"}, "try fewer parts"),
-        ("auto", {"candidates": "libra", "objective": "volume"}, TIME),
+        pytest.param("auto", {"candidates": "libra", "objective": "volume"}, TIME, marks=long),
     ],
 )
 def test_what_is_slower_and_what_to_try(model, options, advice, matrix):
@@ -132,7 +132,9 @@ def uneven():
     return sp.csr_array(array.astype(float))
 
 
-@pytest.mark.parametrize("options", [{}, {"objective": "time"}, {"partitioner": "builtin"}])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"objective": "time"}, marks=long), {"partitioner": "builtin"}]
+)
 def test_rows_that_are_not_balanced(options, uneven):
     """The advice helps."""
     how = {"model": "hp", "num_parts": 6, "machine": WORK, **options}
@@ -266,7 +268,7 @@ def test_balance_work_has_default_widths(matrix):
         assert plan.provenance["dims"] == ",".join(map(str, dims))
 
 
-@pytest.mark.parametrize("machine", ["h100", TALK], ids=["file", "value"])
+@pytest.mark.parametrize("machine", ["h100", pytest.param(TALK, marks=long)])
 def test_what_is_recorded_comes_back(machine, matrix, tmp_path):
     """Through the file and through refine; a refined plan has an epoch of its own."""
     options = {"effort": "fast", "machine": machine, "dims": (9, 7, 5)}

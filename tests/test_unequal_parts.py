@@ -38,7 +38,10 @@ def within(loads, epsilon: float) -> bool:
     return bool((loads <= (1 + epsilon) * np.ceil(shares(loads.sum()))).all())
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(
+    "objective",
+    [each if each in ("volume", "time") else pytest.param(each, marks=long) for each in OBJECTIVES],
+)
 def test_every_objective_keeps_the_shares(objective, graph):
     """Rows and nonzeros, each within its own limit; the machine of the plan has the speeds."""
     given = {"balance": "nnz:0.1,rows:0.05", "effort": "fast", "dims": DIMS}
@@ -134,7 +137,7 @@ def test_parts_keep_their_ranks_on_nodes(graph, ranks):
 def test_refining_keeps_and_changes_capacities(graph):
     given = {"balance": "nnz:0.3,rows:0.1", "effort": "fast", "dims": DIMS}
     plan = plancc.compile(graph, "hp", P, capacities=CAPACITIES, **given)
-    for objective in OBJECTIVES:
+    for objective in ("max-volume", "messages"):
         better = plancc.refine(plan, objective, cycles=1)
         assert within(np.bincount(better.owner(), minlength=P), 0.1)
         assert better.provenance["machine"] == plan.provenance["machine"]

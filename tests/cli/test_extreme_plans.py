@@ -8,6 +8,8 @@ import pytest
 from cases import long
 from cli_helpers import plancc, plancc_run
 
+pytestmark = pytest.mark.usefixtures("opened_once")
+
 BARE = ("--normalize", "none", "--no-self-loops")
 CASES = {
     "star": ("star", 6, 6, "hp", ()),

@@ -10,7 +10,7 @@ import cli_helpers
 import figures
 import numpy as np
 import pytest
-from cases import long
+from cases import turns
 from cli_helpers import fails, ok
 from test_inspect import table
 
@@ -90,24 +90,13 @@ def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict
     assert shown in {cell.split(" (")[0] for row in compare_rows(path) for cell in row}
 
 
-LAYOUTS = ("row", "edge", "1.5d", "2d", "feature")
-
-
 def compare_rows(path: Path) -> list[list[str]]:
     return table(ok("compare", path), "figure (ratio to an even random partition)")
 
 
-@pytest.mark.parametrize(
-    "shift", [0, *(pytest.param(shift, marks=long) for shift in range(1, len(LAYOUTS)))]
-)
-def test_and_on_every_machine(shift: int, compiled) -> None:
-    """Every machine and layout; `shift` says which of them meet."""
-    for number, machine in enumerate(shipped_machines()):
-        check_machine(machine, compiled[LAYOUTS[(number + shift) % len(LAYOUTS)]][0])
-
-
-def check_machine(machine: str, path: Path) -> None:
-    words = [path, "--machine", machine, "--dims", "32,24,8"]
+@turns(machine=shipped_machines(), layout=["row", "edge", "1.5d", "2d", "feature"])
+def test_and_on_every_machine(machine: str, layout: str, compiled) -> None:
+    words = [compiled[layout][0], "--machine", machine, "--dims", "32,24,8"]
     inspected, (compared,) = said("inspect", *words)["epoch"], said("compare", *words)
     simulated = said("simulate", *words)
     assert inspected == compared["epoch"]
