@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .attack import KINDS
 from .attacks import ATTACKS
-from .campaign import ROOT, Campaign, Record
+from .campaign import ROOT, Campaign, Record, Workers
 
 ROUND = 120.0
 """Seconds of one attack before the next has its turn."""
@@ -76,9 +76,9 @@ def attack_all(options: argparse.Namespace) -> None:
             seconds = min(share, end - time.monotonic())
             if seconds <= 0:
                 return
-            record = campaign.run(
-                trials=options.trials, seconds=seconds, processes=options.processes
-            )
+            with Workers() as workers:
+                limits = {"trials": options.trials, "seconds": seconds}
+                record = campaign.run(**limits, workers=workers, processes=options.processes)
             print(f"{name}: {said(record)}", flush=True)
         if options.trials is not None:
             return

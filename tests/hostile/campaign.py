@@ -18,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,9 +41,8 @@ class Record:
     ----------
     attack, seed : of the random numbers
     next : int
-        The first trial that nobody has begun.
-    open : list of [int, int]
-        Ranges of trials that were begun by a campaign that was ended.
+        The first trial that nobody has begun; those that a campaign left when it was ended are not
+        made up for.
     seeds : bool
         Whether the kept seeds were tried.
     outcomes : dict
@@ -58,7 +56,6 @@ class Record:
     attack: str
     seed: int
     next: int = 0
-    open: list[list[int]] = field(default_factory=list)
     seeds: bool = False
     outcomes: dict[str, int] = field(default_factory=dict)
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -67,10 +64,6 @@ class Record:
     @property
     def trials(self) -> int:
         return sum(self.outcomes.values())
-
-    @classmethod
-    def read(cls, path: Path, attack: str, seed: int) -> Record:
-        return cls(**json.loads(path.read_text())) if path.exists() else cls(attack, seed)
 
     def write(self, path: Path) -> None:
         temporary = path.with_suffix(".new")
@@ -184,7 +177,8 @@ class Campaign:
         self.attack, self.seed, self.folder, self.say = attack, seed, folder, say
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{attack.name}-{seed}.json"
-        self.record = Record.read(self.path, attack.name, seed)
+        known = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.record = Record(**{"attack": attack.name, "seed": seed, **known})
         self.lock = threading.Lock()
         self.last: int | None = None
         self.deadline = float("inf")
@@ -199,21 +193,15 @@ class Campaign:
         *,
         trials: int | None,
         seconds: float,
+        workers: Workers,
         processes: int = 1,
-        workers: Workers | None = None,
     ) -> Record:
         """Go on from the record for so many more trials, or seconds.
 
-        `workers` may have served other campaigns; without them there are some for this run.
+        `workers` may have served other campaigns.
         """
         self.deadline = time.monotonic() + seconds
         self.last = None if trials is None else self.record.next + trials
-        if workers is None:
-            with Workers() as own:
-                return self._run(processes, own)
-        return self._run(processes, workers)
-
-    def _run(self, processes: int, workers: Workers) -> Record:
         self.workers = workers
         threads = [threading.Thread(target=self._guarded, args=(k,)) for k in range(processes)]
         self.problem: BaseException | None = None
@@ -246,48 +234,39 @@ class Campaign:
         try:
             if number == 0 and not self.record.seeds:
                 self._orders(number, None)
-            while not self.stopped and (chunk := self._chunk()) is not None:
-                self._orders(number, chunk)
+            while not self.stopped and (trials := self._trials()):
+                self._orders(number, trials)
         finally:
             with self.lock:
                 self.record.seconds += time.monotonic() - began
                 self.record.write(self.path)
 
-    def _chunk(self) -> list[int] | None:
-        """The next trials, noted as open; None if it is enough."""
+    def _trials(self) -> range:
+        """The next ones; none if it is enough."""
         with self.lock:
-            record = self.record
             if time.monotonic() > self.deadline:
-                return None
-            waiting = [each for each in record.open if len(each) == 2]
-            if waiting:
-                waiting[0].append(0)  # taken
-                return waiting[0]
-            first = record.next
+                return range(0)
+            first = self.record.next
             last = first + self.attack.chunk
             last = last if self.last is None else min(last, self.last)
-            if first >= last:
-                return None
-            record.next = last
-            record.open.append([first, last, 0])
-            return record.open[-1]
+            self.record.next = max(first, last)
+            return range(first, last)
 
-    def _orders(self, number: int, chunk: list[int] | None) -> None:
-        """Have a worker try the cases of a chunk, or the seeds."""
+    def _orders(self, number: int, trials: range | None) -> None:
+        """Have a worker try these cases, or the seeds."""
         tried, begun = 0, None
         while True:
             worker = self.workers[number]
-            if chunk is None:
+            if trials is None:
                 worker.order(self.attack, seeds=True, first=tried)
             else:
-                worker.order(self.attack, seed=self.seed, first=chunk[0], last=chunk[1])
+                first = trials.start + tried
+                worker.order(self.attack, seed=self.seed, first=first, last=trials.stop)
             while True:
                 said = worker.next()
                 if isinstance(said, str):  # a crash or a hang
                     self.workers.end(number)
                     if self.stopped:
-                        if chunk is not None:
-                            self._leave(chunk)
                         return
                     if begun is None:
                         raise RuntimeError(f"{self.attack.name}: no case begun: {worker.why()}")
@@ -302,42 +281,29 @@ class Campaign:
                     self._note(worker.home, begun, said)
                 else:  # done
                     with self.lock:
-                        if chunk is None:
-                            self.record.seeds = True
-                        else:
-                            self.record.open.remove(chunk)
+                        self.record.seeds |= trials is None
                         self.record.write(self.path)
                     return
                 tried += 1
-                if chunk is not None:
-                    chunk[0] += 1
-                    if time.monotonic() > self.deadline:
-                        self._leave(chunk)
-                        self.workers.end(number)
-                        return
+                if trials is not None and time.monotonic() > self.deadline:
+                    self.workers.end(number)
+                    return
                 if isinstance(said, str):
                     begun = None
                     break
-
-    def _leave(self, chunk: list[int]) -> None:
-        with self.lock:
-            chunk.pop()
-            if chunk[0] >= chunk[1]:
-                self.record.open.remove(chunk)
 
     def _note(self, home: Path, trial: int | str, end: dict[str, Any]) -> None:
         outcome = end["outcome"]
         with self.lock:
             if isinstance(trial, str):
                 self.seeds[trial] = f"{outcome}: {end['what']}" if "what" in end else outcome
-            elif outcome in KINDS:
-                self.found.add(f"{outcome}: {alike(end['what'])}")
-            outcomes = Counter(self.record.outcomes)
-            outcomes[outcome] += 1
-            self.record.outcomes = dict(outcomes)
+            outcomes = self.record.outcomes
+            outcomes[outcome] = outcomes.get(outcome, 0) + 1
             if outcome not in KINDS:
                 return
             key = f"{outcome}: {alike(end['what'])}"
+            if not isinstance(trial, str):
+                self.found.add(key)
             found = self.record.findings.setdefault(key, {"times": 0, "cases": []})
             found["times"] += 1
             if len(found["cases"]) < KEPT:

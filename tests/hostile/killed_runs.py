@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PLAN = ROOT / "tests" / "golden" / "plan-1.6.h5"
-EPOCHS = 30
+EPOCHS = 10
 KILLS = 3
 """Kills of one case."""
 CALLS = 1 << 30

@@ -47,7 +47,7 @@ class PlanStructure(Attack):
     name = "plan-structure"
     memory = 8 << 30  # for the libraries and threads of a run
     chunk = 500
-    quick, few = 30, 5
+    quick, few = 30, 4
 
     def prepare(self, folder: Path) -> None:
         from tests.sealing import seal
