@@ -3,7 +3,6 @@
 import gzip
 from functools import partial
 
-import networkx as nx
 import numpy as np
 import pytest
 from cases import long
@@ -154,15 +153,6 @@ def test_writer_missing_folder(tmp_path):
     graph = build_graph(2, np.array([0, 1]), np.array([1, 0]))
     with pytest.raises(OutputError, match="does not exist"):
         write_graph(graph, tmp_path / "none" / "a.graph")
-
-
-def test_against_networkx(tmp_path):
-    reference = nx.random_geometric_graph(300, 0.1, seed=1)
-    lines = [f"{len(reference)} {reference.number_of_edges()}"]
-    lines += [" ".join(str(j + 1) for j in reference[i]) for i in range(len(reference))]
-    (tmp_path / "a.graph").write_text("\n".join(lines) + "\n")
-    found = entries(read_graph(tmp_path / "a.graph"))
-    assert set(found) == {e for i, j in reference.edges for e in ((i, j), (j, i))}
 
 
 @pytest.mark.parametrize("name", ["polblogs", pytest.param("4elt", marks=long)])

@@ -44,14 +44,6 @@ def test_symmetric_pattern_is_undirected(tmp_path):
     assert not read_graph(tmp_path / "a.npz").directed
 
 
-def test_options(tmp_path):
-    sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.array([[0, 2.0], [0, 1]])))
-    assert entries(read_graph(tmp_path / "a.npz", transpose=True)) == {(1, 0): 2, (1, 1): 1}
-    graph = read_graph(tmp_path / "a.npz", symmetrize=True)
-    assert entries(graph) == {(0, 1): 2, (1, 0): 2, (1, 1): 1}
-    assert not graph.directed
-
-
 GOOD = {"indptr": [0, 1, 2], "indices": [1, 0], "num_nodes": 2}
 CSR = {"format": b"csr", "shape": [2, 2], "indptr": [0, 1, 2], "indices": [1, 0], "data": [1.0, 2]}
 BAD = {

@@ -386,9 +386,8 @@ def test_edges(keep):
     [
         {"effort": "fast"},
         {"effort": "balanced", "threads": 2},
-        {"effort": "best"},
+        pytest.param({"effort": "best"}, marks=long),
         {"effort": "best", "budget": 0.1},
-        {"budget": 0.1},
         {"partitioner": "builtin"},
         {"partitioner": "mtkahypar"},
         {"preset": "default"},
@@ -427,7 +426,8 @@ def test_partitioners_of_graphs_are_refused():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"sampler": "neighbour", "theta": 3.0, **SAMPLED["neighbour"]}]
+    "options",
+    [{}, pytest.param({"sampler": "neighbour", **SAMPLED["neighbour"]}, marks=long)],
 )
 def test_same_seed_same_plan(options, tmp_path):
     runs = [
