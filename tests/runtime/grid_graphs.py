@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import reference
-import torch
 import worlds
 from runs import on_ranks as on_ranks
 
@@ -22,7 +21,6 @@ from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
-from plancc_runtime.options import TrainOptions
 
 N = 41
 WIDTH, CLASSES = 7, 5
@@ -112,66 +110,3 @@ def slices_of(plan: Plan, grid: Grid) -> list[tuple[Header, Part]]:
 @cache
 def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
     return slices_of(plan_of(kind, owners(grid.num_parts), grid.num_parts), grid)
-
-
-def close(got, expected, tolerance):
-    scale = np.abs(expected).max(initial=0) or 1
-    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
-
-
-@cache
-def dense_coefficients(kind: str) -> dict[str, np.ndarray]:
-    a = matrix(kind)
-    edge = (a != 0).astype(float)
-    if kind == "undirected":
-        np.fill_diagonal(edge, 0)
-    closed = np.maximum(edge, np.eye(N))
-    return {
-        "plan": a,
-        "mean": edge / np.maximum(edge.sum(axis=1, keepdims=True), 1),
-        "sum": edge,
-        "closed-mean": closed / closed.sum(axis=1, keepdims=True),
-    }
-
-
-def dense_training(
-    kind: str, options: TrainOptions, weights: dict[str, np.ndarray]
-) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses of all epochs and the final weights, by gradient descent with torch's autograd."""
-    a = {name: torch.tensor(each) for name, each in dense_coefficients(kind).items()}
-    w = {name: torch.tensor(each, requires_grad=True) for name, each in weights.items()}
-    of_sage = {"gcn": "closed-mean"}.get(options.aggregator, options.aggregator)
-    known = data()
-    features = torch.tensor(known.features, dtype=torch.float64)
-    chosen = np.flatnonzero(known.train_mask & (known.labels >= 0))
-    target = torch.tensor(known.labels[chosen], dtype=torch.int64)
-
-    def convolution(k: int, x: torch.Tensor) -> torch.Tensor:
-        own = {n.removeprefix(f"convs.{k}."): v for n, v in w.items() if n[:7] == f"convs.{k}"}
-        bias = own.get("bias", 0)
-        if options.model == "gcn":
-            return a["plan"] @ x @ own["weight"] + bias
-        if options.model == "sage":
-            y = a[of_sage] @ x @ own["weight"] + bias
-            return y + x @ own["weight_self"] if "weight_self" in own else y
-        z = ((1 + own["eps"]) * x + a["sum"] @ x) @ own["weight"] + bias
-        return torch.relu(z) @ own["weight_out"] + own["bias_out"]
-
-    losses = []
-    for _ in range(options.epochs):
-        h = features
-        for k in range(options.layers):
-            z = convolution(k, h)
-            if k < options.layers - 1:
-                z = torch.relu(z)
-                if options.residual:
-                    skip = w.get(f"skips.{k}.weight")
-                    z = z + (h if skip is None else h @ skip.T)
-            h = z
-        loss = torch.nn.functional.cross_entropy(h[chosen], target)
-        gradients = torch.autograd.grad(loss, list(w.values()))
-        with torch.no_grad():
-            for each, gradient in zip(w.values(), gradients, strict=True):
-                each -= options.lr * gradient
-        losses.append(loss.item())
-    return losses, {name: each.detach().numpy() for name, each in w.items()}

@@ -5,8 +5,10 @@ Shares nothing with the runtime but the `Part` value that it builds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -133,6 +135,36 @@ def make_edge_parts(
     return header, parts
 
 
+def descend(
+    parameters: list[torch.Tensor],
+    losses: Iterable[torch.Tensor],
+    lr: float,
+    optimizer: str = "sgd",
+    momentum: float = 0.0,
+    clip_norm: float = np.inf,
+) -> list[float]:
+    """The values of losses, each made of the parameters as they are once it is asked for."""
+    first, second = ([torch.zeros_like(w) for w in parameters] for _ in range(2))
+    values = []
+    for step, loss in enumerate(losses, 1):
+        values.append(loss.item())
+        gradients = torch.autograd.grad(loss, parameters)
+        norm = np.sqrt(sum((d**2).sum().item() for d in gradients))
+        scale = min(1, clip_norm / (norm + 1e-6))
+        with torch.no_grad():
+            for w, d, mean, square in zip(parameters, gradients, first, second, strict=True):
+                d = scale * d
+                if optimizer == "sgd":
+                    mean.copy_(momentum * mean + d)
+                    w -= lr * mean
+                    continue
+                mean.copy_(0.9 * mean + 0.1 * d)
+                square.copy_(0.999 * square + 0.001 * d**2)
+                root = torch.sqrt(square / (1 - 0.999**step))
+                w -= lr * mean / (1 - 0.9**step) / (root + 1e-8)
+    return values
+
+
 def train_dense(
     a: np.ndarray,
     features: np.ndarray,
@@ -143,57 +175,19 @@ def train_dense(
     lr: float,
     optimizer: str,
     activation: str,
-    momentum: float = 0.0,
-    clip_norm: float = np.inf,
+    **options: float,
 ) -> tuple[list[float], list[np.ndarray], np.ndarray]:
     """Losses of all epochs and of the final pass, final weights, final logits; float64."""
-    act, slope = {
-        "relu": (lambda z: np.maximum(z, 0), lambda z: (z > 0) * 1.0),
-        "tanh": (np.tanh, lambda z: 1 / np.cosh(z) ** 2),
-        "sigmoid": (
-            lambda z: 1 / (1 + np.exp(-z)),
-            lambda z: np.exp(-z) / (1 + np.exp(-z)) ** 2,
-        ),
-        "none": (lambda z: z, np.ones_like),
-    }[activation]
-    weights = [w.astype(np.float64) for w in weights]
-    first = [np.zeros_like(w) for w in weights]
-    second = [np.zeros_like(w) for w in weights]
     chosen = np.flatnonzero(train & (labels >= 0))
-    losses = []
-    for epoch in range(epochs + 1):
-        hs, zs = [features.astype(np.float64)], []
-        for k, w in enumerate(weights):
-            zs.append(a @ hs[-1] @ w)
-            hs.append(act(zs[-1]) if k < len(weights) - 1 else zs[-1])
-        shifted = np.exp(zs[-1] - zs[-1].max(axis=1, keepdims=True))
-        probability = shifted / shifted.sum(axis=1, keepdims=True)
-        losses.append(float(-np.mean(np.log(probability[chosen, labels[chosen]]))))
-        if epoch == epochs:
-            break
-        g = np.zeros_like(zs[-1])
-        for i in chosen:
-            g[i] = probability[i] / len(chosen)
-            g[i, labels[i]] -= 1 / len(chosen)
-        gradients = []
-        for k in reversed(range(len(weights))):
-            gradients.insert(0, (a @ hs[k]).T @ g)
-            if k:
-                g = (a.T @ (g @ weights[k].T)) * slope(zs[k - 1])
-        norm = np.sqrt(sum((d**2).sum() for d in gradients))
-        if norm > clip_norm:
-            gradients = [d * clip_norm / (norm + 1e-6) for d in gradients]
-        for k, d in enumerate(gradients):
-            if optimizer == "sgd":
-                first[k] = momentum * first[k] + d
-                weights[k] = weights[k] - lr * first[k]
-            else:
-                first[k] = 0.9 * first[k] + 0.1 * d
-                second[k] = 0.999 * second[k] + 0.001 * d**2
-                mean = first[k] / (1 - 0.9 ** (epoch + 1))
-                square = second[k] / (1 - 0.999 ** (epoch + 1))
-                weights[k] = weights[k] - lr * mean / (np.sqrt(square) + 1e-8)
-    return losses, weights, zs[-1]
+    batch = [a] * len(weights), chosen
+    given = features, labels
+    losses, weights = train_in_batches(
+        [batch] * epochs, *given, weights, lr, optimizer, activation, **options
+    )
+    z = gcn(batch[0], features, [torch.tensor(w) for w in weights], activation)
+    target = torch.tensor(labels[chosen], dtype=torch.int64)
+    final = torch.nn.functional.cross_entropy(z[chosen], target)
+    return [*losses, final.item()], weights, z.numpy()
 
 
 def train_in_batches(
@@ -204,37 +198,37 @@ def train_in_batches(
     lr: float,
     optimizer: str,
     activation: str,
+    **options: float,
 ) -> tuple[list[float], list[np.ndarray]]:
-    """Losses of all steps and the final weights, with torch's autograd; float64.
+    """Losses of all steps and the final weights; float64.
 
     A batch is its dense matrix of every layer, and the vertices that count for its loss.
     """
-    act = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}[activation]
     parameters = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in weights]
-    first = [torch.zeros_like(w) for w in parameters]
-    second = [torch.zeros_like(w) for w in parameters]
-    losses = []
-    for step, (matrices, chosen) in enumerate(batches, 1):
-        h = torch.tensor(features, dtype=torch.float64)
-        for k, w in enumerate(parameters):
-            h = torch.tensor(matrices[k]) @ h @ w
-            h = act(h) if k < len(parameters) - 1 else h
-        loss = 0 * h.sum()
-        if len(chosen):
-            target = torch.tensor(labels[chosen], dtype=torch.int64)
-            loss = torch.nn.functional.cross_entropy(h[chosen], target)
-        gradients = torch.autograd.grad(loss, parameters)
-        with torch.no_grad():
-            for w, d, mean, square in zip(parameters, gradients, first, second, strict=True):
-                if optimizer == "sgd":
-                    w -= lr * d
-                    continue
-                mean.copy_(0.9 * mean + 0.1 * d)
-                square.copy_(0.999 * square + 0.001 * d**2)
-                root = torch.sqrt(square / (1 - 0.999**step))
-                w -= lr * mean / (1 - 0.9**step) / (root + 1e-8)
-        losses.append(loss.item())
-    return losses, [w.detach().numpy() for w in parameters]
+
+    def loss(matrices: list[np.ndarray], chosen: np.ndarray) -> torch.Tensor:
+        z = gcn(matrices, features, parameters, activation)
+        target = torch.tensor(labels[chosen], dtype=torch.int64)
+        return torch.nn.functional.cross_entropy(z[chosen], target) if len(chosen) else 0 * z.sum()
+
+    losses = (loss(*batch) for batch in batches)
+    values = descend(parameters, losses, lr, optimizer, **options)
+    return values, [w.detach().numpy() for w in parameters]
+
+
+def gcn(
+    matrices: list[np.ndarray],
+    features: np.ndarray,
+    weights: list[torch.Tensor],
+    activation: str,
+) -> torch.Tensor:
+    """The logits of a GCN with a dense matrix for every layer."""
+    act = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}.get(activation)
+    h = torch.tensor(features, dtype=torch.float64)
+    for k, (a, w) in enumerate(zip(matrices, weights, strict=True)):
+        h = torch.tensor(a, dtype=torch.float64) @ h @ w
+        h = act(h) if act and k < len(weights) - 1 else h
+    return h
 
 
 def dense_convolution(
@@ -280,10 +274,13 @@ def train_model(
     weights: dict[str, np.ndarray],
     epochs: int,
     lr: float,
+    residual: bool = False,
+    self_loops: bool = True,
 ) -> tuple[list[float], dict[str, np.ndarray]]:
-    """Losses of all epochs and the final weights, by gradient descent; float64, torch's autograd.
+    """Losses of all epochs and the final weights, by gradient descent; float64.
 
-    Parameters are named ``convs.LAYER.NAME``; between layers there is a ReLU.
+    Parameters are named ``convs.LAYER.NAME``; between layers there is a ReLU, and with `residual`
+    what went into the layer is added, times ``skips.LAYER.weight`` where there is one.
     """
     matrix = torch.tensor(a, dtype=torch.float64)
     parameters = {
@@ -292,21 +289,55 @@ def train_model(
     layers = 1 + max(int(name.split(".")[1]) for name in weights)
     chosen = np.flatnonzero(train & (labels >= 0))
     target = torch.tensor(labels[chosen], dtype=torch.int64)
-    losses = []
-    for _ in range(epochs):
+
+    def loss() -> torch.Tensor:
         h = torch.tensor(features, dtype=torch.float64)
         for k in range(layers):
             prefix = f"convs.{k}."
             own = {name.removeprefix(prefix): w for name, w in parameters.items() if prefix in name}
-            h = dense_convolution(model, aggregator, matrix, own, h)
-            h = torch.relu(h) if k < layers - 1 else h
-        loss = torch.nn.functional.cross_entropy(h[chosen], target)
-        gradients = torch.autograd.grad(loss, list(parameters.values()))
-        with torch.no_grad():
-            for w, gradient in zip(parameters.values(), gradients, strict=True):
-                w -= lr * gradient
-        losses.append(loss.item())
-    return losses, {k: w.detach().numpy() for k, w in parameters.items()}
+            z = dense_convolution(model, aggregator, matrix, own, h, self_loops=self_loops)
+            if k < layers - 1:
+                skip = parameters.get(f"skips.{k}.weight")
+                z = torch.relu(z)
+                if residual:
+                    z = z + (h if skip is None else h @ skip.T)
+            h = z
+        return torch.nn.functional.cross_entropy(h[chosen], target)
+
+    values = descend(list(parameters.values()), (loss() for _ in range(epochs)), lr)
+    return values, {k: w.detach().numpy() for k, w in parameters.items()}
+
+
+def coefficients(a: np.ndarray, loops: bool) -> dict[str, np.ndarray]:
+    """Dense matrices by the name of what a product multiplies by; with `loops` the diagonal of
+    `a` was added and is no edge."""
+    edge = (a != 0).astype(float)
+    if loops:
+        np.fill_diagonal(edge, 0)
+    closed = np.maximum(edge, np.eye(len(a)))
+    return {
+        "plan": a,
+        "mean": edge / np.maximum(edge.sum(axis=1, keepdims=True), 1),
+        "sum": edge,
+        "closed-mean": closed / closed.sum(axis=1, keepdims=True),
+    }
+
+
+def bound(wire: str, rows: np.ndarray) -> np.ndarray:
+    """What the module `wire` says of the error of every number."""
+    rows = np.abs(rows)
+    return (1 + 2.0**-20) * {
+        "fp32": np.zeros_like(rows),
+        "bf16": 2.0**-8 * rows,
+        "fp16": np.maximum(2.0**-11 * rows, 2.0**-25),
+        "int8": np.broadcast_to(rows.max(axis=1, keepdims=True) / 254, rows.shape),
+    }[wire]
+
+
+def close(got: Any, expected: Any, tolerance: float) -> None:
+    """Assert that all differences are small beside the largest number that is expected."""
+    scale = np.abs(expected).max(initial=0) or 1
+    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
 
 
 def live_sets(a: np.ndarray, wanted: list[int], layers: int) -> list[set[int]]:

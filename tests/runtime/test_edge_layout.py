@@ -12,6 +12,7 @@ import reference
 import torch
 import worlds
 from cases import long
+from reference import bound, close, coefficients
 from runs import on_ranks, trained
 from worlds import N
 
@@ -67,26 +68,7 @@ def gathered(parts, pieces) -> np.ndarray:
     return whole
 
 
-def close(got, expected, tolerance):
-    scale = np.abs(expected).max() or 1
-    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
-
-
 # ---- products ----
-
-
-def dense_coefficients(kind: str) -> dict[str, np.ndarray]:
-    a = worlds.array(kind)
-    edge = (a != 0).astype(float)
-    if loops(kind):
-        np.fill_diagonal(edge, 0)
-    closed = np.maximum(edge, np.eye(N))
-    return {
-        "plan": a,
-        "mean": edge / np.maximum(edge.sum(axis=1, keepdims=True), 1),
-        "sum": edge,
-        "closed-mean": closed / closed.sum(axis=1, keepdims=True),
-    }
 
 
 QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
@@ -132,7 +114,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypat
     ranks = on_ranks(p, work)
     a = worlds.array(kind)
     moved = reference.volume(a, *owners(p, a)) * h.shape[1]
-    for name, dense in dense_coefficients(kind).items():
+    for name, dense in coefficients(worlds.array(kind), loops(kind)).items():
         for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
             out, grad = (gathered(parts, [r[dtype, True, name][k] for r in ranks]) for k in (0, 1))
             close(out, dense @ h, tolerance)
@@ -144,17 +126,6 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypat
                 result[torch.float64, o, "plan"][k] for o in (True, False)
             )
             np.testing.assert_array_equal(overlapped, not_overlapped)
-
-
-def bound(wire: str, rows: np.ndarray) -> np.ndarray:
-    """What the module `wire` says of the error of every number whose magnitude is in `rows`."""
-    largest = rows.max(axis=1, keepdims=True)
-    return (1 + 2.0**-20) * {
-        "fp32": np.zeros_like(rows),
-        "bf16": 2.0**-8 * rows,
-        "fp16": np.maximum(2.0**-11 * rows, 2.0**-25),
-        "int8": np.broadcast_to(largest / 254, rows.shape),
-    }[wire]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -179,7 +150,7 @@ def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
         error = np.full((N, width), 1e-12)
         for m in range(p):
             local = np.where(held == m, np.abs(dense), 0)
-            arrived = local[:, owner != m] @ bound(wire, np.abs(x[owner != m]))
+            arrived = local[:, owner != m] @ bound(wire, x[owner != m])
             partial = np.abs(np.where(held == m, dense, 0) @ x) + arrived
             error += arrived + np.where((owner != m)[:, None], bound(wire, partial), 0)
         errors.append(np.abs(gathered(parts, [r[len(errors)] for r in ranks]) - dense @ x) / error)
@@ -454,7 +425,7 @@ def test_a_script_of_ones_own_learns_on_an_edge_plan():
     finally:
         torch.set_default_dtype(torch.float32)
     x = torch.tensor(worlds.data(**DATA).features, dtype=torch.float64)
-    total = torch.tensor(dense_coefficients("undirected")["sum"]) @ x
+    total = torch.tensor(coefficients(worlds.array("undirected"), True)["sum"]) @ x
     for loss, weight, weight_self, bias, gradient in ranks:
         out = total @ weight + x @ weight_self + bias
         close(loss, (out**2).sum(dim=1).mean().item(), 1e-12)

@@ -12,6 +12,7 @@ import rank_tasks
 import reference
 import torch
 from cases import long
+from reference import bound
 from scipy.sparse import csr_matrix
 
 from plancc.graph.vertexdata import VertexData
@@ -296,18 +297,6 @@ def sent_by(block, rank):
         (rank, q): block.inputs[block.send_row[first:last]].tolist()
         for q, (first, last) in messages
     }
-
-
-def bound(wire: str, rows: np.ndarray) -> np.ndarray:
-    """What the module `wire` says of every number's error."""
-    largest = np.abs(rows).max(axis=1, keepdims=True)
-    bounds = {
-        "fp32": np.zeros_like(rows),
-        "bf16": 2.0**-8 * np.abs(rows),
-        "fp16": np.maximum(2.0**-11 * np.abs(rows), 2.0**-25),
-        "int8": np.broadcast_to(largest / 254, rows.shape),
-    }
-    return bounds[wire] * (1 + 2.0**-20)
 
 
 @pytest.mark.mpi

@@ -18,16 +18,14 @@ from grid_graphs import (
     GRIDS,
     KINDS,
     N,
-    close,
     data,
-    dense_coefficients,
-    dense_training,
     matrix,
     owners,
     plan_of,
     save,
     slices,
 )
+from reference import close, coefficients, train_model
 from runs import on_ranks
 
 import plancc_runtime
@@ -101,7 +99,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(grid, kind):
         degrees = [graph.degree(nonzeros).numpy() for nonzeros in ("edges", "closed")]
         return rows, columns, found, degrees
 
-    dense = dense_coefficients(kind)
+    dense = coefficients(matrix(kind), kind == "undirected")
     edges = (dense["sum"] > 0).sum(axis=1), (dense["closed-mean"] > 0).sum(axis=1)
     for rows, columns, found, degrees in on_ranks(grid.num_ranks, work):
         for (dtype, overlap, name), (out, back) in found.items():
@@ -248,9 +246,14 @@ def initial_weights(**model) -> dict[str, np.ndarray]:
 def test_training_is_that_of_the_dense_matrix(grid, kind, model):
     """Losses, and weights after some steps; widths are not multiples of the columns."""
     options = options_of(**model)
-    losses, final = dense_training(kind, options, initial_weights(**model))
+    known = data()
+    losses, final = train_model(
+        *(options.model, options.aggregator, matrix(kind)),
+        *(known.features, known.labels, known.train_mask, initial_weights(**model)),
+        *(options.epochs, options.lr, options.residual, kind == "undirected"),
+    )
     sizes = {
-        split: np.sum(getattr(data(), f"{split}_mask") & (data().labels >= 0))
+        split: np.sum(getattr(known, f"{split}_mask") & (known.labels >= 0))
         for split in ("train", "val", "test")
     }
     for dtype, tolerance in (("float64", 1e-10), ("float32", 1e-5))[: 1 + (grid in SOME[3:5])]:

@@ -17,6 +17,7 @@ import runs
 import worlds
 from cases import long
 from click.testing import CliRunner
+from reference import close
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
@@ -176,11 +177,6 @@ def moved(factors, rank_of) -> tuple[int, int]:
     across = [(i, j) for i, j in kept if rank_of[i] != rank_of[j]]
     rows = {(int(j), int(rank_of[i])) for i, j in across}
     return len(rows), len({(rank_of[j], to) for j, to in rows})
-
-
-def close(got, expected, tolerance):
-    scale = np.abs(expected).max() or 1
-    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
 
 
 @pytest.mark.mpi
