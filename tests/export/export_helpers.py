@@ -40,11 +40,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def run(*words: object, given: str | None = None, **environment: str) -> str:
-    """What a program says that gets these words, and `given` on its standard input."""
+def run(*words: object, **environment: str) -> str:
+    """What a program says that gets these words."""
     done = subprocess.run(
         list(map(str, words)),
-        input=given,
         capture_output=True,
         text=True,
         env=_environment() | environment,

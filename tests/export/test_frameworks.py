@@ -8,6 +8,7 @@ sources. A test whose library is found nowhere is skipped.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import socket
 import sys
@@ -63,8 +64,8 @@ def test_dgl_chunked(case, tmp_path):
     assert "loaded by dgl" in run(python, LOADERS / "distdgl.py", config, case.reference)
 
 
-def test_pyg(case, tmp_path):
-    """One process loads both exports, and one of a graph whose last vertices are isolated.
+def test_pyg(case, tmp_path, monkeypatch, capsys):
+    """Both exports, and one of a graph whose last vertices are isolated.
 
     Without features nothing but ``num_nodes`` tells of these.
     """
@@ -77,7 +78,10 @@ def test_pyg(case, tmp_path):
         f"pyg-partition {case.path} {tmp_path}/partition pyg_partition.py {case.reference}",
         f"pyg-cluster {tmp_path}/plan.h5 {tmp_path}/isolated pyg_sizes.py 4",
     ]
-    said = run(sys.executable, LOADERS / "pyg.py", given="\n".join(lines))
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "stdin", lines)
+    runpy.run_path(str(LOADERS / "pyg.py"), run_name="__main__")
+    said = capsys.readouterr().out
     assert said.count("loaded by torch_geometric") == 2
     assert said.splitlines()[-1] == f"40 35 {np.diff(plan.part_ptr).tolist()}"
 
