@@ -27,15 +27,9 @@ def same(found: Traffic, expected: Traffic):
 
 
 def naive_traffic(pattern, owner, num_parts) -> Traffic:
-    plan = naive.NaivePlan(pattern, owner, num_parts)
-    return Traffic(
-        rows=np.array([len(rows) for rows in plan.rows]),
-        nonzeros=np.array(plan.nonzeros),
-        sent=np.array([sum(map(len, peers.values())) for peers in plan.send]),
-        received=np.array([sum(map(len, peers.values())) for peers in plan.receive]),
-        messages_sent=np.array([len(peers) for peers in plan.send]),
-        messages_received=np.array([len(peers) for peers in plan.receive]),
-    )
+    of = naive.NaivePlan(pattern, owner, num_parts).per_part()
+    names = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
+    return Traffic(**{name: np.array(of[name]) for name in names})
 
 
 @given(case=plan_helpers.cases() | plan_helpers.cases(max_vertices=200, densities=(0.01, 0.1)))
