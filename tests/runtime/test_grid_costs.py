@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import worlds
 from cases import long
-from grid_graphs import on_ranks
 from grid_words import executed, sum_of
+from runs import on_ranks
 
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,25 +14,22 @@ import pytest
 import runs
 import scipy.sparse as sp
 import torch
+import worlds
 from cases import long, turns
-from grid_graphs import (
-    GRIDS,
-    KINDS,
-    N,
-    data,
-    matrix,
-    owners,
-    plan_of,
-    save,
-    slices,
-)
 from reference import close, coefficients, train_model
 from runs import on_ranks
+from worlds import N
 
 import plancc_runtime
 from plancc.errors import InputError, PlanError
+from plancc.graph.owners import Owners
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import with_grid
+from plancc.plan.lowering import lower
+from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
+from plancc.plan.values import Header
 from plancc_runtime.execution.grids import grid_graph
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
 from plancc_runtime.layouts.layer_graph import Request
@@ -41,6 +39,14 @@ from plancc_runtime.slices import check_slices, open_slice
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
+KINDS = ("undirected", "directed")
+GRIDS = [
+    *(Grid("1d", p) for p in (1, 2, 3, 4, 9)),
+    *(Grid("1.5d", *shape) for shape in ((2, 1), (2, 2), (4, 2))),
+    *(Grid("2d", *shape) for shape in ((2, 2), (3, 3), (2, 3), (3, 2), (1, 4), (4, 1), (2, 4))),
+    *(Grid("3d", *shape) for shape in ((2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 2, 1))),
+    *(Grid("1.5d", *shape, sparse=True) for shape in ((2, 2), (4, 2), (3, 3))),
+]
 SOME = [
     Grid("1d", 3),
     Grid("1d", 3, sparse=True),
@@ -58,8 +64,16 @@ def opened_once():
         yield
 
 
-def plan_file(grid: Grid) -> Path:
-    return runs.file_of("directed", str(grid))
+def plan_file(grid: Grid, kind: str = "directed") -> Path:
+    return runs.file_of(kind, str(grid))
+
+
+@cache
+def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
+    """What the ranks of a grid read; the diagonal of the undirected world is no edge."""
+    ranks, loops = grid.num_ranks, kind == "undirected"
+    read = (read_rank_slice(plan_file(grid, kind), rank, ranks) for rank in range(ranks))
+    return [(replace(header, self_loops=loops), part) for header, part in read]
 
 
 # ---- products ----
@@ -99,7 +113,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(grid, kind):
         degrees = [graph.degree(nonzeros).numpy() for nonzeros in ("edges", "closed")]
         return rows, columns, found, degrees
 
-    dense = coefficients(matrix(kind), kind == "undirected")
+    dense = coefficients(worlds.array(kind), kind == "undirected")
     edges = (dense["sum"] > 0).sum(axis=1), (dense["closed-mean"] > 0).sum(axis=1)
     for rows, columns, found, degrees in on_ranks(grid.num_ranks, work):
         for (dtype, overlap, name), (out, back) in found.items():
@@ -140,9 +154,11 @@ def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
     """Where every size can be divided; of one operation at a time, over all ranks."""
     n, width, d_out = 72, 12, 24
     owner = np.random.default_rng(1).permutation(np.arange(n) % grid.num_parts).astype(np.int32)
-    file = save(tmp_path / "plan.h5", grid, "directed", owner)
-    nnz = np.count_nonzero(matrix("directed", n))
-    plan = plan_of("directed", owner, grid.num_parts)
+    graph = worlds.graph_of(worlds.random_array(np.random.default_rng(3), n, 0.12))
+    options = {"normalization": "none", "self_loops": False}
+    plan = lower(graph, Owners(owner), grid.num_parts, **options)
+    nnz, file = graph.num_nonzeros, tmp_path / "plan.h5"
+    with_grid(plan, grid).save(file)
 
     def work(transport):
         header, part = read_rank_slice(file, transport.rank, transport.size)
@@ -237,18 +253,17 @@ def trained(plan, grid: Grid, options: TrainOptions):
 
 def initial_weights(**model) -> dict[str, np.ndarray]:
     """The same for every grid."""
-    plan = plan_of("directed", np.zeros(N, np.int32), 1)
-    options = options_of(epochs=0, **model)
-    return train((plan.header, plan.part(0)), options, SingleTransport()).weights
+    [plan] = slices(Grid("1d", 1), "directed")
+    return train(plan, options_of(epochs=0, **model), SingleTransport()).weights
 
 
 @pytest.mark.parametrize(("grid", "kind", "model"), some(TRAINED, TRAINED_QUICKLY), ids=str)
 def test_training_is_that_of_the_dense_matrix(grid, kind, model):
     """Losses, and weights after some steps; widths are not multiples of the columns."""
     options = options_of(**model)
-    known = data()
+    known = worlds.data()
     losses, final = train_model(
-        *(options.model, options.aggregator, matrix(kind)),
+        *(options.model, options.aggregator, worlds.array(kind)),
         *(known.features, known.labels, known.train_mask, initial_weights(**model)),
         *(options.epochs, options.lr, options.residual, kind == "undirected"),
     )
@@ -290,9 +305,9 @@ def test_random_data_and_dropout_are_those_of_a_row_plan(grid, which, tmp_path):
     )
     results = []
     for shape in (one, grid):
-        file = tmp_path / "plan.h5"
-        owner = np.zeros(N, np.int32) if shape is one else owners(grid.num_parts)
-        save(file, shape, "undirected", owner, without_data=True)
+        file = runs.with_data(
+            worlds.plan("undirected", str(shape)), VertexData(), tmp_path / "plan.h5"
+        )
         results.append(trained(file, shape, options)[0])
     alone, shared = results
     for here, there in zip(
