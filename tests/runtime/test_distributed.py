@@ -19,8 +19,8 @@ from plancc_runtime.transport.local import run_ranks
 pytestmark = pytest.mark.mpi
 EPOCHS = 5
 RANKS = [
-    *((1, ""), (2, "threads"), (3, "threads"), (3, "mpi")),
-    *(pytest.param(p, "mpi", marks=long) for p in (2, 4)),
+    *((1, ""), (3, "threads"), (2, "mpi")),
+    *(pytest.param(p, "mpi", marks=long) for p in (3, 4)),
 ]
 
 
@@ -96,8 +96,8 @@ DISAGREEMENTS = [
 def train_cases(num_parts: int):
     """(name, matrix, owners, data, options); every graph, every variant, both dtypes."""
     for k, (name, (a, owner)) in enumerate(graphs(num_parts).items()):
-        for dtype in ("float32", "float64"):
-            yield name, a, owner, data(), {**COMMON, **VARIANTS[k % len(VARIANTS)], "dtype": dtype}
+        variant = VARIANTS[k % len(VARIANTS)] | {"dtype": ("float32", "float64")[k % 2]}
+        yield name, a, owner, data(), {**COMMON, **variant}
     a, owner = graphs(num_parts)["directed"]
     for variant in VARIANTS:
         yield "directed", a, owner, data(), {**COMMON, **variant}
@@ -112,7 +112,7 @@ def close(got, expected, tolerance):
 @pytest.mark.parametrize(("p", "kind"), RANKS)
 def test_training_equals_the_dense_reference(p, kind, on_ranks):
     every = list(train_cases(p))
-    for name, a, owner, vertex_data, options in every[:: 4 if (p, kind) == (3, "mpi") else 1]:
+    for name, a, owner, vertex_data, options in every[:: 4 if kind == "mpi" else 1]:
         plan = reference.make_parts(a, owner, p, vertex_data)
         answers = on_ranks(rank_tasks.trained, plan, options)
         if vertex_data is None:
@@ -197,7 +197,7 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("p", [1, 3, *(pytest.param(p, marks=long) for p in (2, 4))])
 def test_adjoint_is_the_transpose(p, ranks):
-    for a, owner in graphs(p).values():
+    for turn, (a, owner) in enumerate(graphs(p).values()):
         header, parts = reference.make_parts(a, owner, p)
         dense = np.zeros((40, 40))
         for part in parts:  # the matrix again, from the parts
@@ -205,17 +205,17 @@ def test_adjoint_is_the_transpose(p, ranks):
             for r, i in enumerate(part.global_id):
                 at = slice(part.row_ptr[r], part.row_ptr[r + 1])
                 dense[i, local[part.column[at]]] = part.value[at]
-        for product in PRODUCTS[: 2 if p == 1 else 3]:
-            width, dtype = product["width"], product["dtype"]
-            answers = ranks.call(p, rank_tasks.products, header, parts, **product)
-            h, g = (x.double().numpy() for x in rank_tasks.factors(40, width, dtype))
-            forward, adjoint = np.full((2, 40, width), np.nan)
-            for rows, [found, _], *_ in answers:
-                forward[rows], adjoint[rows] = found
-            tolerance = 1e-6 if dtype == torch.float32 else 1e-14
-            close(forward, dense @ h, tolerance)
-            close(adjoint, dense.T @ g, tolerance)
-            assert np.vdot(forward, g) == pytest.approx(np.vdot(h, adjoint), rel=1e-4, abs=1e-4)
+        product = PRODUCTS[turn % len(PRODUCTS)]
+        width, dtype = product["width"], product["dtype"]
+        answers = ranks.call(p, rank_tasks.products, header, parts, **product)
+        h, g = (x.double().numpy() for x in rank_tasks.factors(40, width, dtype))
+        forward, adjoint = np.full((2, 40, width), np.nan)
+        for rows, [found, _], *_ in answers:
+            forward[rows], adjoint[rows] = found
+        tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+        close(forward, dense @ h, tolerance)
+        close(adjoint, dense.T @ g, tolerance)
+        assert np.vdot(forward, g) == pytest.approx(np.vdot(h, adjoint), rel=1e-4, abs=1e-4)
 
 
 def halo_vertices(parts, part):
@@ -228,7 +228,7 @@ def halo_vertices(parts, part):
     return np.concatenate(pieces)
 
 
-@pytest.mark.parametrize(("p", "kind"), RANKS[:5])
+@pytest.mark.parametrize(("p", "kind"), RANKS)
 def test_an_error_of_one_rank_is_raised_by_all(p, kind, on_ranks):
     seen = []
     for failing in DISAGREEMENTS:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from cases import long
+from cases import long, turns
 from reference import dense_convolution, make_parts, normalised, volume
 from runs import on_ranks
 from torch.nn import functional
@@ -24,6 +24,7 @@ from plancc_runtime.transport.single import SingleTransport
 
 N, DIMS, SEED, STEP = 31, [4, 6, 6, 3], 5, 7
 ISOLATED = (0, 13)  # neither needs nor is needed
+KINDS = "directed", "undirected"
 
 
 def random_matrix(kind: str) -> tuple[np.ndarray, bool]:
@@ -296,20 +297,7 @@ CASES = {
 }
 
 
-def with_kinds(cases):
-    """Every case on one kind of matrix, the kinds in turn; on the other it is `long`."""
-    kinds = "directed", "undirected"
-    return pytest.mark.parametrize(
-        ("case", "kind"),
-        [
-            pytest.param(case, kind, marks=() if (k + m) % 2 else long)
-            for k, case in enumerate(cases)
-            for m, kind in enumerate(kinds)
-        ],
-    )
-
-
-@with_kinds(CASES)
+@turns(case=CASES, kind=KINDS)
 @pytest.mark.parametrize("ranks", [(1, 4), pytest.param((1, 2, 3, 8), marks=long)])
 def test_equals_dense_on_any_number_of_ranks(case, kind, ranks):
     options, layers = CASES[case], make_layers(kind, rectangular=False)
@@ -321,33 +309,34 @@ def test_equals_dense_on_any_number_of_ranks(case, kind, ranks):
     assert_close(distributed(options, layers, 3, torch.float32), expected, 1e-5)
 
 
-def check_rectangular(case, kind="directed", num_ranks=3, **way):
+# an input that is exchanged once, activations that are computed again
+WAYS = {"fixed": {"fixed": True}, "again": {"again": True}, "both": {"fixed": True, "again": True}}
+
+
+def check_fewer_outputs(case, kind, **way):
     """Layers with fewer outputs than inputs."""
     options, layers = CASES[case], make_layers(kind, rectangular=True)
     fixed = way.get("fixed")
     options = replace(options, input_dropout=0.0) if fixed else options
-    found, expected = distributed(options, layers, num_ranks, **way), dense(options, layers)
+    found, expected = distributed(options, layers, 3, **way), dense(options, layers)
     if fixed:  # no gradient for x
         del expected[2], found[2]
     assert_close(found, expected, 1e-9)
 
 
-@with_kinds(CASES)
+@turns(case=CASES, kind=KINDS)
 def test_layers_with_fewer_outputs_than_inputs(case, kind):
-    check_rectangular(case, kind)
+    check_fewer_outputs(case, kind)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_fixed_input_is_exchanged_once(case):
-    check_rectangular(case, fixed=True)
+def no_such_way(case, way, kind):
+    return way != "fixed" and case.endswith("-paper")
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if not name.endswith("-paper")])
-@pytest.mark.parametrize("ranks", [3, pytest.param(1, marks=long)])
-def test_computing_activations_again_changes_nothing(case, ranks, monkeypatch):
+@turns(no_such_way, case=CASES, way=WAYS, kind=KINDS)
+def test_a_fixed_input_and_activations_computed_again_change_nothing(case, way, kind, monkeypatch):
     monkeypatch.setattr(recompute, "AT_ONCE", 4 * max(DIMS))  # few rows at once
-    check_rectangular(case, num_ranks=ranks, again=True)
-    check_rectangular(case, num_ranks=ranks, again=True, fixed=True)
+    check_fewer_outputs(case, kind, **WAYS[way])
 
 
 CONVS = [

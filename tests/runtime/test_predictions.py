@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cases import long
+from cases import turns
 from launcher import alone, run, sentences
 from reference import normalised
-from runs import on_ranks
+from runs import on_ranks, with_data
 
 import plancc
 import plancc_runtime
@@ -60,14 +60,14 @@ class Case:
         (folder / "graph.txt").write_text("\n".join(lines) + "\n")
         data = plancc.VertexData(features=self.features, labels=labels)
         graph = plancc.read_graph(folder / "graph.txt")
+        self.plans = {}
         for name, (model, _) in LAYOUTS.items():
             options = {"replication": 2} if name == "1.5d" else {}
             plan = plancc.compile(graph, model, 4, data=data, value_dtype="float64", **options)
             plan.save(folder / f"{name}.h5")
+            self.plans[name] = plan
         several = plancc.VertexData(features=self.features, targets=self.targets)
-        plancc.compile(graph, "rp", 4, data=several, value_dtype="float64").save(
-            folder / "several.h5"
-        )
+        with_data(self.plans["row"], several, folder / "several.h5")
         self.weights = {
             "convs.0.weight": random.standard_normal((WIDTH, HIDDEN)),
             "convs.1.weight": random.standard_normal((HIDDEN, CLASSES)),
@@ -116,16 +116,9 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(gathering, "BLOCK_BYTES", 300)
 
 
-@pytest.mark.parametrize(
-    ("layout", "ranks", "layer"),
-    [
-        pytest.param(*each, layer, marks=() if (k + layer) % 2 else long)
-        for k, each in enumerate(EVERY)
-        for layer in (1, 2)
-    ],
-)
-def test_all_layouts_against_dense_matrices(layout, ranks, layer, case, tmp_path, small_blocks):
-    path = tmp_path / "out.npz"
+@turns(on=EVERY, layer=[1, 2])
+def test_all_layouts_against_dense_matrices(on, layer, case, tmp_path, small_blocks):
+    path, (layout, ranks) = tmp_path / "out.npz", on
     counts = case.predict(layout, ranks, path, embeddings=layer)
     expected = case.probabilities()
     with np.load(path) as found:
@@ -212,8 +205,7 @@ def test_a_run_writes_what_it_ends_with(case, tmp_path):
         val_mask=np.arange(N) % 4 == 1,
         test_mask=np.arange(N) % 4 == 3,
     )
-    graph = plancc.read_graph(case.folder / "graph.txt")
-    plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
+    with_data(case.plans["row"], data, tmp_path / "plan.h5")
     out, results, weights = tmp_path / "out.csv", tmp_path / "run.json", tmp_path / "weights.npz"
     done = alone(
         *(tmp_path / "plan.h5", "--epochs", 60, "--patience", 5, "--eval-every", 1),
@@ -299,12 +291,12 @@ def test_wrong_names_and_layers(name, layer, words, case, tmp_path):
 
 
 def test_wrong_plans_and_weights(case, tmp_path):
-    graph, out = plancc.read_graph(case.folder / "graph.txt"), tmp_path / "out" / "out.npz"
+    out = tmp_path / "out" / "out.npz"
     out.parent.mkdir()
 
     def fails(words: str, weights: str = "weights.npz", **data: np.ndarray | None) -> None:
-        plancc.compile(graph, "rp", 2, data=plancc.VertexData(**data)).save(tmp_path / "plan.h5")
-        names = tmp_path / "plan.h5", case.folder / weights, out
+        plan = with_data(case.plans["row"], plancc.VertexData(**data), tmp_path / "plan.h5")
+        names = plan, case.folder / weights, out
         with pytest.raises(InputError, match=words):
             on_ranks(2, lambda transport: predict(*names, transport, threads=1))
         assert no_file(out.parent)
@@ -336,16 +328,7 @@ class FullDisk:
         self.file(block)
 
 
-@pytest.mark.parametrize(
-    ("name", "blocks"),
-    [
-        *(("out.csv", 0), ("out.npz", 1), ("out.npz", 3), ("out.npy", 3), ("out-{part}.csv", 1)),
-        *(pytest.param("out.csv", blocks, marks=long) for blocks in (1, 3)),
-        *(pytest.param("out.npz", blocks, marks=long) for blocks in (0,)),
-        *(pytest.param("out.npy", blocks, marks=long) for blocks in (0, 1)),
-        *(pytest.param("out-{part}.csv", blocks, marks=long) for blocks in (0, 3)),
-    ],
-)
+@turns(name=["out.csv", "out.npz", "out.npy", "out-{part}.csv"], blocks=[0, 1, 3])
 def test_a_full_disk_leaves_nothing(name, blocks, case, tmp_path, small_blocks, monkeypatch):
     """Rank 0's disk, in the middle of a file: all ranks fail, and no file of any rank is left."""
     opened = gathering.open_row_file
@@ -369,15 +352,13 @@ def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path, monk
     def full(file, block):
         raise OSError(28, "No space left on device")
 
-    graph = plancc.read_graph(case.folder / "graph.txt")
-    data = plancc.VertexData(features=case.features, labels=case.labels)
-    plancc.compile(graph, "rp", 2, data=data).save(tmp_path / "plan.h5")
+    plan = case.folder / "row.h5"
     names = {name: tmp_path / name for name in ("run.json", "weights.npz", "out.csv")}
     chosen = [] if ranks is None else ["--ranks", ranks]
     with monkeypatch.context() as patched:
         patched.setattr(rowfiles.CsvFile, "_write", full)
         done = alone(
-            *(tmp_path / "plan.h5", "--epochs", 3, *chosen, "--json", names["run.json"]),
+            *(plan, "--epochs", 3, *chosen, "--json", names["run.json"]),
             *("--save", names["weights.npz"], "--predict", names["out.csv"]),
         )
     assert done.returncode == 1
@@ -387,8 +368,8 @@ def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path, monk
     assert len(found["epochs"]) == 3
     assert found["predicted"] is None
     assert not names["out.csv"].exists()
-    saved = tmp_path / "plan.h5", names["weights.npz"], names["out.csv"]
-    header, counts = predict(*saved, SingleTransport(), threads=1)
+    saved = names["weights.npz"], names["out.csv"]
+    header, counts = predict(plan, *saved, SingleTransport(), threads=1)
     assert sum(counts) == header.num_vertices == N
 
 

@@ -416,9 +416,13 @@ class TestVirtual(TransportTests):
         run_virtual_ranks(links(ranks, 2, overlap=0.5), work)
 
 
-@pytest.mark.parametrize(("ranks", "overlap"), [pytest.param(2, 1.0, marks=long), (4, 0.0)])
-def test_everything_that_transports_do(ranks, overlap):
-    run_virtual_ranks(links(ranks, 2, overlap=overlap), transport_checks.check_all)
+@pytest.mark.parametrize(("ranks", "overlap"), [pytest.param(4, 1.0, marks=long), (3, 0.0)])
+def test_groups_and_products(ranks, overlap):
+    def work(transport):
+        transport_checks.check_all_groups(transport)
+        transport_checks.check_products(transport)
+
+    run_virtual_ranks(links(ranks, 2, overlap=overlap), work)
 
 
 # -- timelines ---------------------------------------------------------------------------------
