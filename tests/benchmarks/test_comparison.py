@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from benchmark_helpers import write_mtx
 from cases import long
+from worlds import write_mtx
 
 from benchmarks import methods, quality
 from benchmarks.comparison import Comparison, Row, mean_over_method, over_best, ratio

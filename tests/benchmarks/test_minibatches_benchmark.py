@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from benchmark_helpers import write_mtx
 from cases import long
+from worlds import write_mtx
 
 from benchmarks import minibatches
 from benchmarks.minibatch_methods import OURS, RIVALS, WAYS, Bench, Found, Options

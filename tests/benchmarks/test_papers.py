@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmark_helpers import write_mtx
+from worlds import write_mtx
 
 from benchmarks.inputs import name_of
 from benchmarks.papers import ITEMS, PAGE, PAPERS, ROWS, main

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmark_helpers import write_mtx
+import worlds
 from cases import long
 from scipy.sparse import csr_array
 
@@ -71,8 +71,7 @@ def dense_losses(a, x, labels, train, dims):
 
 
 def problem_of(pattern, folder, width, fraction):
-    graph = plancc.read_graph(write_mtx(folder / "graph.mtx", pattern))
-    write_problem(folder / "problem.npz", graph, width, 4, fraction, seed=2)
+    write_problem(folder / "problem.npz", worlds.graph_of(pattern), width, 4, fraction, seed=2)
     with np.load(folder / "problem.npz") as file:
         return dict(file)
 
@@ -108,9 +107,8 @@ def test_losses_of_torch_csr_are_those_of_dense_numpy(pattern, tmp_path, width, 
 
 def test_problems_are_symmetric_patterns(pattern, tmp_path):
     pattern[0, 1], pattern[1, 0] = True, False
-    graph = plancc.read_graph(write_mtx(tmp_path / "graph.mtx", pattern))
     with pytest.raises(InputError, match="not symmetric"):
-        write_problem(tmp_path / "problem.npz", graph, 3)
+        write_problem(tmp_path / "problem.npz", worlds.graph_of(pattern), 3)
 
 
 def test_a_rival_that_fails_says_why(tmp_path):
@@ -136,7 +134,7 @@ def test_what_cannot_be_installed_is_one_sentence(tmp_path, monkeypatch):
 def test_the_bare_exchange_moves_the_bytes_of_the_plan(pattern, tmp_path):
     if MPIRUN is None:
         pytest.skip("no mpirun")
-    plan = plancc.compile(write_mtx(tmp_path / "g.mtx", pattern), model="rp", num_parts=3)
+    plan = plancc.compile(worlds.graph_of(pattern), model="rp", num_parts=3)
     plan.save(tmp_path / "plan.h5")
     owner = np.empty(N, int)
     for part in map(plan.part, range(3)):

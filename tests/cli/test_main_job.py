@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
+import worlds
 from cases import long, turns
 from cli_helpers import SLOWER, ok, plancc
 from scipy.io import mmread
@@ -237,9 +238,7 @@ def test_export_metis(graph: Path, tmp_path: Path) -> None:
     np.fill_diagonal(loops_removed, False)
     expected = loops_removed | loops_removed.T
     mtx, out = tmp_path / "plain.mtx", tmp_path / "out.graph"
-    i, j = np.nonzero(loops_removed)
-    pairs = "".join(f"{a + 1} {b + 1}\n" for a, b in zip(i, j, strict=True))
-    mtx.write_text(f"%%MatrixMarket matrix coordinate pattern general\n90 90 {len(i)}\n{pairs}")
+    worlds.write_mtx(mtx, loops_removed)
     ok("export", mtx, "--symmetrize", "--pattern", "-o", out)
     head, *lines = [line for line in out.read_text().split("\n") if not line.startswith("%")]
     n, m, *fmt = head.split()

@@ -239,7 +239,7 @@ def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(page, "write_piece", full)
     with pytest.raises(OutputError, match="rank 1: the disk is full"):
-        on_ranks(3, folder, tmp_path / "p.h5", 4)
+        on_ranks(3, folder, tmp_path / "p.h5", 4, model="block")
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
 
 
