@@ -16,6 +16,7 @@ from plancc.errors import InputError, PlanccError, PlanError
 from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
+from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.layouts import halo, row
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks
@@ -41,7 +42,7 @@ def trained(transport, plan, options):
 
 
 def looped(transport, header, parts, options, epochs):
-    """Losses, weights, outputs of all rows, and traffic, of a plain loop of its own."""
+    """Losses, weights, outputs of all rows, and traffic counted and told, of a plain loop."""
     options = TrainOptions(dtype="float64", threads=1, **options)
     part = in_order(parts[transport.rank], options.row_order, options.pipeline, transport)
     data = load_data(part, transport, torch.float64, options)
@@ -58,9 +59,11 @@ def looped(transport, header, parts, options, epochs):
     data = execution.prepare(network)
     traffic.append(transport.traffic.as_array())
     train = data.splits["train"].numpy()
-    losses = []
+    losses, told = [], []
     for epoch in range(epochs):
         view = execution.view(epoch)
+        fixed = view.fixed is not None
+        told.append(int(words_of_pass(network, view.graphs, fixed=fixed).sum()))
         network.train()
         z = network(view.graphs, view.rows_of(data.features), view.fixed, epoch)
         outputs = np.arange(part.num_rows) if view.outputs is None else view.outputs.numpy()
@@ -93,6 +96,7 @@ def looped(transport, header, parts, options, epochs):
         "vertices": part.global_id,
         "outputs": z.numpy(),
         "traffic": np.diff(traffic, axis=0),
+        "told": told,
         "evaluation": evaluation,
         "figures": execution.figures(network),
         "off": execution.off,

@@ -9,22 +9,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import rank_tasks
 import reference
-import torch
 from cases import long
 
 from plancc.graph.vertexdata import VertexData
-from plancc_runtime.clock import Clock
-from plancc_runtime.data import load_data
-from plancc_runtime.execution.choice import execution_of
-from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import draw, ready_to_draw
 from plancc_runtime.layouts.live import live_blocks
-from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.learner import Learner
 from plancc_runtime.options import PASSES, TrainOptions
-from plancc_runtime.run import make_network
 from plancc_runtime.transport.local import run_ranks
 
 N, WIDTH, CLASSES = 60, 9, 3
@@ -126,46 +119,18 @@ def expected_rows(a: np.ndarray, owner: np.ndarray, rates, live) -> float:
     return rows * rates.get("boundary_sampling", 1)
 
 
-def trained(p: int, directed: bool, **chosen):
-    """Losses, final weights, outputs of an evaluation; words counted and told before, by epoch."""
-    a, owner = graph(directed), owners(p)
-    header, parts = reference.make_parts(a, owner, p, data())
-    common = {"layers": LAYERS, "hidden": HIDDEN, "activation": "tanh", "lr": RATE, "seed": 3}
-    common |= {"optimizer": "sgd", "kernel": "numba", "dtype": "float64", "epochs": EPOCHS}
-    options = TrainOptions(**(common | chosen))
-
-    def work(transport):
-        clock = Clock()
-        resources = Resources(
-            transport, torch.float64, clock, kernel="numba", overlap="overlap" in options.passes
-        )
-        part = parts[transport.rank]
-        given = load_data(part, transport, torch.float64, options)
-        network = make_network(options, given, transport, torch.float64)
-        execution = execution_of(header, part, given, options, resources)
-        given = execution.prepare(network)
-        learner = Learner(network, options, transport, clock)
-        losses, counted, told = [], [], []
-        for epoch in range(EPOCHS):
-            view = execution.view(epoch)
-            fixed = view.fixed is not None
-            told.append(int(words_of_pass(network, view.graphs, fixed=fixed).sum()))
-            before = transport.traffic.words_sent
-            loss, _ = learner.gradients(view, given, epoch, "")
-            counted.append(transport.traffic.words_sent - before)
-            learner.update(RATE)
-            losses.append(loss)
-        weights = {k: w.detach().numpy() for k, w in network.state_dict().items()}
-        outputs = learner.outputs(execution.whole(), given).numpy()
-        figures = execution.figures(network)
-        return losses, weights, (part.global_id, outputs), counted, told, figures, execution
-
-    ranks = run_ranks(p, work, timeout=180)
-    outputs = np.empty((N, CLASSES))
-    for _, _, (vertices, z), *_ in ranks:
-        outputs[vertices] = z
-    counted, told = (np.array([rank[k] for rank in ranks]) for k in (3, 4))
-    return ranks[0][0], ranks[0][1], outputs, counted, told, *ranks[0][5:]
+def trained(p: int, directed: bool, **chosen) -> tuple[dict, np.ndarray, np.ndarray]:
+    """What rank 0 says of a loop, the outputs of all rows, and the words of all ranks by epoch."""
+    header, parts = reference.make_parts(graph(directed), owners(p), p, data())
+    options = {"layers": LAYERS, "hidden": HIDDEN, "activation": "tanh", "seed": 3}
+    options |= {"kernel": "numba", "row_order": "none", **chosen}
+    ranks = run_ranks(p, lambda t: rank_tasks.looped(t, header, parts, options, EPOCHS), 180)
+    outputs, counted = np.empty((N, CLASSES)), []
+    for rank in ranks:
+        outputs[rank["vertices"]] = rank["outputs"]
+        counted.append(rank["traffic"][1:, 1])
+        assert counted[-1].tolist() == rank["told"]
+    return ranks[0], outputs, np.sum(counted, axis=0)
 
 
 @pytest.mark.parametrize(
@@ -193,14 +158,11 @@ def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
     sent = [sampled_matrix(a, owner, 3, epoch, crossing) for epoch in range(EPOCHS)]
     train = np.flatnonzero(vertices.train_mask).tolist()
     for passes in ((), ("constant",), ("order", "dead-rows"), PASSES):
-        found, found_weights, _, counted, told, figures, execution = trained(
-            p, directed, parametrization="paper", passes=passes, **rates
-        )
-        assert execution.off == {}
-        np.testing.assert_allclose(found, losses, rtol=1e-12)
-        for expected, w in zip(weights, found_weights.values(), strict=True):
+        found, _, counted = trained(p, directed, parametrization="paper", passes=passes, **rates)
+        assert found["off"] == {}
+        np.testing.assert_allclose(found["losses"], losses, rtol=1e-12)
+        for expected, w in zip(weights, found["weights"].values(), strict=True):
             np.testing.assert_allclose(w, expected, rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(counted, told)
         sets = (
             reference.live_sets(a, train, LAYERS)
             if "dead-rows" in passes
@@ -209,10 +171,10 @@ def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
         columns = [2 * min(two) if "order" in passes else sum(two) for two in pairwise(dims)]
         if "constant" in passes:
             columns[0] = 0
-        for matrix, words in zip(sent, counted.sum(axis=0), strict=True):
+        for matrix, words in zip(sent, counted, strict=True):
             assert words == np.dot([travelling(matrix, owner, live) for live in sets[1:]], columns)
         rows = [expected_rows(a, owner, rates, live) for live in sets[1:]]
-        assert figures.planned == round(float(np.dot(rows, columns)))
+        assert found["figures"].planned == round(float(np.dot(rows, columns)))
 
 
 @pytest.mark.parametrize(
@@ -224,18 +186,17 @@ def test_epochs_are_those_of_the_sampled_matrices(p, directed, name):
     ],
 )
 def test_passes_of_sampled_epochs_change_nothing_but_words(name, rates):
-    plain, (losses, weights, outputs, counted, told, _, execution) = (
+    (plain, expected, most), (found, outputs, counted) = (
         trained(3, True, passes=passes, **MODELS[name], **RATES[rates])
         for passes in (("order",), PASSES)
     )
-    assert set(execution.off) == ({"dead-rows"} if "batch" in name else set())
-    np.testing.assert_allclose(losses, plain[0], rtol=1e-12)
-    for key, w in weights.items():
-        np.testing.assert_allclose(w, plain[1][key], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(outputs, plain[2], rtol=0, atol=1e-11)
-    np.testing.assert_array_equal(counted, told)
-    assert counted.sum() < plain[3].sum()
-    assert execution.view(0).graphs[0].num_inputs > execution.view(0).graphs[0].num_outputs
+    assert set(found["off"]) == ({"dead-rows"} if "batch" in name else set())
+    np.testing.assert_allclose(found["losses"], plain["losses"], rtol=1e-12)
+    for key, w in found["weights"].items():
+        np.testing.assert_allclose(w, plain["weights"][key], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(outputs, expected, rtol=0, atol=1e-11)
+    assert counted.sum() < most.sum()
+    assert (found["rows"][-1] < plain["rows"][-1]) == (not found["off"])
 
 
 @pytest.mark.parametrize("name", RATES)
