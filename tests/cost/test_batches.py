@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -13,9 +12,6 @@ from cases import long
 
 from plancc.cost.batches import batch_figures, difference, estimate, expected_volume, ratio
 from plancc.errors import InputError
-from plancc.graph.vertexdata import VertexData
-from plancc.plan.population import population_of, read_population
-from plancc.plan.reader import PlanFile
 from plancc.sampling import FITTED, SHOWN, Inclusion, Population, make_sampler
 
 N = 48
@@ -216,32 +212,6 @@ def test_expected_volume_agrees_with_simulation(name, options):
     shown = estimate(figures.volume)
     assert shown.low - 1e-6 <= expected <= shown.high + 1e-6
     assert shown.high - shown.low < 0.25 * expected  # or else it would say little
-
-
-def test_a_plan_and_its_file_are_drawn_from_alike(array, tmp_path):
-    """The compiler has the plan in memory, the runtime reads what it needs from the file."""
-    rng = np.random.default_rng(7)
-    owner = rng.integers(0, 5, N).astype(np.int32)
-    train, clusters = rng.random(N) < 0.5, rng.integers(0, 6, N).astype(np.int32)
-    plan = plan_helpers.lowered(plan_helpers.graph_of(array), owner, 5)
-    data = VertexData(train_mask=train, clusters=clusters).take(plan.global_id)
-    plan = replace(plan, vertex_data=data)
-    plan.save(tmp_path / "plan.h5")
-    whole = population_of(plan)
-    assert whole.indptr.dtype == np.int64
-    assert whole.indices.dtype == np.int32
-    rows, columns = np.nonzero(array)
-    assert np.repeat(np.arange(N), np.diff(whole.indptr)).tolist() == rows.tolist()
-    assert whole.indices.tolist() == columns.tolist()
-    assert whole.train_mask.tolist() == train.tolist()
-    assert whole.clusters.tolist() == clusters.tolist()
-    with PlanFile(tmp_path / "plan.h5") as file:
-        for name in SAMPLERS:
-            sampler = make_sampler(name, N, **SAMPLERS[name])
-            read = read_population(file, sampler)
-            for k in range(3):
-                members = [sampler.batch(p, 2, k).members(np.arange(N)) for p in (whole, read)]
-                np.testing.assert_array_equal(*members)
 
 
 def test_intervals():

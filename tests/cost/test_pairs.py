@@ -87,25 +87,10 @@ def test_inside_and_between_nodes(nodes, size, seed):
     assert list(messages_by_node(pairs, Topology.even(nodes, size))) == messages
 
 
-def test_topologies():
-    topology = Topology.parse("4x8")
-    assert topology == Topology.even(4, 8)
-    assert topology.num_ranks == 32
-    assert str(topology) == "4x8"
+def test_numbers_of_ranks():
+    topology = Topology.even(4, 8)
     topology.check(32)
     with pytest.raises(InputError, match=r"4x8 has 32 ranks.*31 parts"):
         topology.check(31)
     with pytest.raises(InputError, match="3 parts"):
         volumes_by_node(sp.csr_array((3, 3), dtype=np.int64), topology)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "4", "x8", "4x", "4x8x2", "0x8", "4x0", "-4x8", "4 x 8", "4X8", "4x8\n"),
-        *("\N{ARABIC-INDIC DIGIT FOUR}x8", "9" * 5000 + "x1"),
-    ],
-)
-def test_no_topologies(text):
-    with pytest.raises(InputError, match="such as 4x8"):
-        Topology.parse(text)

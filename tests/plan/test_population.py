@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import h5py
 import numpy as np
@@ -12,7 +13,8 @@ import sealing
 
 from plancc.errors import InputError, PlanError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.population import read_population
+from plancc.plan.plan import Plan
+from plancc.plan.population import population_of, read_population
 from plancc.plan.reader import PlanFile
 from plancc.sampling import Population, Sampler, make_sampler
 
@@ -25,9 +27,11 @@ NEEDS = {
 }
 
 
-def save(path, dense, owner, data) -> None:
+def save(path, dense, owner, data) -> Plan:
     plan = plan_helpers.lowered(plan_helpers.graph_of(dense), owner, int(owner.max()) + 1)
-    replace(plan, vertex_data=data.take(plan.global_id)).save(path)
+    plan = replace(plan, vertex_data=data.take(plan.global_id))
+    plan.save(path)
+    return plan
 
 
 def read(path, sampler: Sampler) -> Population:
@@ -48,14 +52,16 @@ def test_the_same_population_whatever_the_owners(num_parts, data, tmp_path):
     random = np.random.default_rng(num_parts)
     dense = np.where(random.random((N, N)) < 0.1, 1.0, 0.0)
     dense[::6], dense[:, ::6] = 0, 0
-    save(tmp_path / "plan.h5", dense, random.integers(0, num_parts, N).astype(np.int32), data)
-    found = read(tmp_path / "plan.h5", NEEDS["walk"])
-    rows = [
-        found.indices[a:b].tolist() for a, b in zip(found.indptr, found.indptr[1:], strict=False)
-    ]
-    assert rows == [np.flatnonzero(row).tolist() for row in dense]  # ascending
-    assert found.num_vertices == N
-    np.testing.assert_array_equal(found.train_mask, data.train_mask)  # it may prefer them
+    owner = random.integers(0, num_parts, N).astype(np.int32)
+    plan = save(tmp_path / "plan.h5", dense, owner, data)
+    found, whole = read(tmp_path / "plan.h5", NEEDS["walk"]), population_of(plan)
+    for each in (found, whole):
+        assert (each.indptr.dtype, each.indices.dtype) == (np.int64, np.int32)
+        rows = [each.indices[a:b].tolist() for a, b in pairwise(each.indptr)]
+        assert rows == [np.flatnonzero(row).tolist() for row in dense]  # ascending
+        assert each.num_vertices == N
+        np.testing.assert_array_equal(each.train_mask, data.train_mask)  # it may prefer them
+    np.testing.assert_array_equal(whole.clusters, data.clusters)
     assert found.clusters is None
     found = read(tmp_path / "plan.h5", NEEDS["cluster"])
     np.testing.assert_array_equal(found.clusters, data.clusters)

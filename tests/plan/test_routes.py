@@ -137,13 +137,13 @@ def product_of_slices(parts, x):
     return found
 
 
-@pytest.mark.parametrize("shape", shapes("2x4+1x3+1x1"))
+@pytest.mark.parametrize("shape", shapes("3x4"))
 def test_slices_of_ranks_bring_the_rows_of_the_product(shape, tmp_path):
     plan, array = plan_for(shape, n=80)
     plan.save(tmp_path / "plan.h5")
     x = np.random.default_rng(1).standard_normal(80)
     first = np.concatenate([[0], np.cumsum(plan.header.topology.ranks())])
-    for ranks in (12, 6, 4, 3, 2, 1):
+    for ranks in (12, 6, 4, 3):
         parts = [read_rank_slice(tmp_path / "plan.h5", k, ranks)[1] for k in range(ranks)]
         blocks = np.arange(ranks + 1) * PARTS // ranks
         if not np.isin(first, blocks).all():  # a rank has parts of several nodes
@@ -169,12 +169,13 @@ def test_any_plan_and_topology(case, seed):
     np.testing.assert_allclose(product_of_slices(parts, x), matrix @ x, atol=1e-4)
 
 
-@pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
+@pytest.mark.parametrize("edges", [True, pytest.param(False, marks=long)], ids=["edges", "rows"])
 def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
     plan, _ = plan_for("3x4", edges=edges)
     content = plan.save(tmp_path / "plan.h5")
     assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 5, 6, 12]) == content
-    assert content != replace_topology(plan, None).content_sha256()
+    straight = replace(plan, header=replace(plan.header, topology=None), route=None)
+    assert content != replace(straight, fold_route=None).content_sha256()
     for name in ("plan.h5", "pieces.h5"):
         found = plancc.load(tmp_path / name)
         plancc.verify_file(tmp_path / name)
@@ -183,11 +184,6 @@ def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
             np.testing.assert_array_equal(found.arrays()[key], array)
     hops = [name for name in plan.arrays() if name.startswith(("expand_", "fold_"))]
     assert len(hops) == 3 * 8 * (2 if edges else 1)
-
-
-def replace_topology(plan, topology):
-    header = replace(plan.header, topology=topology)
-    return replace(plan, header=header, route=None, fold_route=None)
 
 
 def test_the_carriers_of_a_node_differ():
@@ -215,7 +211,11 @@ def test_topologies(text, groups, shown):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "4", "4x", "x4", "0x4", "4x0", "4x8+", "-1x4", "4x8x2", "4*8"]
+    "text",
+    [
+        *("", "4", "4x", "x4", "0x4", "4x0", "4x8+", "-1x4", "4x8x2", "4*8", "4 x 8", "4X8"),
+        *("4x8\n", "\N{ARABIC-INDIC DIGIT FOUR}x8", "9" * 5000 + "x1"),
+    ],
 )
 def test_what_is_no_topology(text):
     with pytest.raises(InputError, match="give nodes x ranks per node"):
@@ -226,10 +226,6 @@ def test_a_topology_of_other_ranks_is_refused():
     plan, _ = plan_for("3x4")
     with pytest.raises(InputError, match="topology 3x5 has 15 ranks"):
         with_routes(plan, Topology.parse("3x5"))
-
-
-def table_of(plan, hop, end="send"):
-    return getattr(getattr(plan.route, hop), end)
 
 
 def changed(plan, hop, **fields):
@@ -283,7 +279,7 @@ def test_a_row_that_is_missing_is_found(hop, tmp_path):
 @pytest.mark.parametrize("hop", HOPS)
 def test_a_row_that_one_end_has_otherwise_is_found(hop):
     plan, _ = plan_for("3x4", n=200)
-    table = table_of(plan, hop)
+    table = getattr(plan.route, hop).send
     row, last = table.row.copy(), table.row_ptr[1:] - 1
     row[last[np.flatnonzero(row[last] < plan.num_vertices - 1)[0]]] = plan.num_vertices - 1
     broken = changed(plan, hop, send={"row": row})
