@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import figures
@@ -264,11 +263,3 @@ def test_balance_batch_elsewhere(graph: Path, plan: Path, tmp_path: Path) -> Non
     better = tmp_path / "better.h5"
     error = fails(tmp_path, "refine", plan, "--balance", "batch", "-o", better)
     assert "which a plan does not keep" in error
-
-
-def test_an_old_plan_is_kept_if_nothing_is_written(
-    graph: Path, exact: Path, tmp_path: Path
-) -> None:
-    old = Path(shutil.copy(exact, tmp_path / "plan.h5"))
-    fails(tmp_path, "compile", graph, *STOCHASTIC, "--batch-size", 91, "-o", old)
-    assert old.read_bytes() == exact.read_bytes()

@@ -286,18 +286,6 @@ def test_export_hgr(balance: str, graph: Path, tmp_path: Path) -> None:
     assert said == f"{out}: 90 vertices, {len(nets)} nets\n"
 
 
-def test_the_cut_of_the_exported_hypergraph_is_the_volume(graph: Path, tmp_path: Path) -> None:
-    ok("export", graph, "--self-loops", "-o", tmp_path / "graph.hgr")
-    nets, _ = read_hgr(tmp_path / "graph.hgr")
-    owner = [vertex * (vertex + 1) // 2 % 4 for vertex in range(90)]
-    (tmp_path / "graph.part.4").write_text("".join(f"{part}\n" for part in owner))
-    metrics = json.loads(
-        ok("compile", graph, "-p", 4, "--model", "file", "--part", tmp_path / "graph.part.4",
-           "-o", tmp_path / "plan.h5", "--json")
-    )["metrics"]  # fmt: skip
-    assert metrics["volume"] == sum(len({owner[pin] for pin in net}) - 1 for net in nets)
-
-
 def test_a_folder_named_part_is_no_part_vector(graph: Path, tmp_path: Path) -> None:
     folder = tmp_path / "my.partition"
     folder.mkdir()
