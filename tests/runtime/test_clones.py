@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 import rank_tasks
 import reference
+import runs
 import torch
-from cases import long, turns
-from scipy.sparse import csr_matrix
+import worlds
+from cases import turns
 
 from plancc.errors import InputError, PlanccError
-from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
+from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
+from plancc.plan.values import Header
 from plancc.sampling.counter import key_of
 from plancc_runtime.layouts.clones import bin_of
 from plancc_runtime.nn.dropout import dropout
@@ -30,14 +32,8 @@ from plancc_runtime.transport.local import run_ranks
 
 N, FEATURES, CLASSES, LR = 40, 5, 3, 0.3
 COMMON = {
-    "hidden": 4,
-    "activation": "tanh",
-    "optimizer": "sgd",
-    "lr": LR,
-    "dtype": "float64",
-    "eval_every": 0,
-    "kernel": "numba",
-    "threads": 1,
+    **{"hidden": 4, "activation": "tanh", "optimizer": "sgd", "lr": LR, "dtype": "float64"},
+    **{"eval_every": 0, "kernel": "numba", "threads": 1},
 }
 MODELS = {
     "gcn": {},
@@ -52,12 +48,7 @@ CASES = [
     ("mean", 2, False),
     ("closed-mean", 3, False),
 ]
-# without passes and with them in turn; the others are long
-ALTERNATING = [
-    pytest.param(passes, case, marks=() if (k + len(passes) // 2) % 2 else long)
-    for k, case in enumerate(CASES)
-    for passes in ((), ("order", "constant"))
-]
+PASSES = [(), ("order", "constant")]
 
 
 @dataclass
@@ -75,19 +66,14 @@ class Case:
         return int(self.owner.max()) + 1
 
     def plan(self) -> Plan:
-        matrix = csr_matrix(self.a)
-        graph = Graph(matrix.indptr.astype(np.int64), matrix.indices, matrix.data)
-        owners = self.nonzero_owner[self.a != 0].astype(np.int32)
-        plan = lower(
-            graph,
-            Owners(self.owner.astype(np.int32), owners),
-            self.num_parts,
-            normalization="none",
-            self_loops=self.self_loops,
+        owners = Owners(
+            self.owner.astype(np.int32), self.nonzero_owner[self.a != 0].astype(np.int32)
         )
-        rows = {k: None if v is None else v[plan.global_id] for k, v in vars(self.data).items()}
-        object.__setattr__(plan, "vertex_data", VertexData(**rows))
-        return plan
+        plan = lower(
+            *(worlds.graph_of(self.a, directed=True), owners, self.num_parts),
+            **{"normalization": "none", "self_loops": self.self_loops},
+        )
+        return replace(plan, vertex_data=self.data.take(plan.global_id))
 
     def clones(self, part: int) -> np.ndarray:
         """Vertices of which a part has a row: bool[N]."""
@@ -115,14 +101,13 @@ def case(num_parts: int, self_loops: bool = True, seed: int = 0) -> Case:
     return Case(a, owner, nonzero_owner, self_loops, data)
 
 
+def slices(plan: Plan) -> tuple[Header, list[Part]]:
+    return plan.header, [plan.part(m) for m in range(plan.num_parts)]
+
+
 def trained(this: Case, epochs: int, **options) -> TrainResult:
-    plan = this.plan()
     chosen = TrainOptions(epochs=epochs, **{**COMMON, **options})
-    return run_ranks(
-        this.num_parts,
-        lambda transport: train((plan.header, plan.part(transport.rank)), chosen, transport),
-        timeout=180,
-    )[0]
+    return runs.trained(slices(this.plan()), chosen)[0]
 
 
 def coefficients(this: Case, name: str, part: int, at_hand: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -244,13 +229,13 @@ def check(this: Case, name: str, layers: int, epochs: int, delay: int | None, **
     assert len(set(losses)) == epochs
 
 
-@pytest.mark.parametrize(("passes", "chosen"), ALTERNATING)
+@turns(passes=PASSES, chosen=CASES)
 def test_none_is_the_simulation_of_copies_that_ignore_each_other(passes, chosen):
     name, layers, self_loops = chosen
     check(case(4, self_loops), name, layers, 3, None, passes=passes)
 
 
-@pytest.mark.parametrize(("passes", "chosen"), ALTERNATING)
+@turns(passes=PASSES, chosen=CASES)
 def test_delayed_is_the_simulation_of_late_sums(passes, chosen):
     name, layers, self_loops = chosen
     check(case(3, self_loops), name, layers, 7, 2, passes=passes)
@@ -356,14 +341,10 @@ def test_options_that_do_not_fit(options, sentence):
 
 
 def test_what_a_plan_does_not_have():
-    header, parts = reference.make_parts(case(2).a, case(2).owner, 2)
+    plan = reference.make_parts(case(2).a, case(2).owner, 2)
     for fold in ("none", "delayed"):
         with pytest.raises(InputError, match=f"^`fold` {fold}: needs an edge plan"):
-            run_ranks(
-                2,
-                lambda t, fold=fold: train((header, parts[t.rank]), TrainOptions(fold=fold), t),
-                timeout=180,
-            )
+            runs.trained(plan, TrainOptions(fold=fold))
     with pytest.raises(InputError, match=r"^`model` gat: needs a plan of layout row"):
         trained(case(2), 1, fold="none", model="gat")
 
@@ -423,9 +404,7 @@ def test_messages_of_mpi_may_be_late(ranks):
     this, epochs = case(2), 9
     options = {**COMMON, "layers": 3, "epochs": epochs, "fold": "delayed", "delay": 2}
     options["eval_every"] = 2
-    plan = this.plan()
-    both = plan.header, [plan.part(m) for m in range(2)]
-    result, _ = ranks.call(2, rank_tasks.trained, both, options)[0]
+    result, _ = ranks.call(2, rank_tasks.trained, slices(this.plan()), options)[0]
     losses = [epoch.loss for epoch in result.epochs]
     expected = trained(this, epochs, layers=3, fold="delayed", delay=2)
     np.testing.assert_allclose(losses, [epoch.loss for epoch in expected.epochs], rtol=1e-12)

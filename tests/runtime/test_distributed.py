@@ -10,6 +10,7 @@ import pytest
 import rank_tasks
 import reference
 import torch
+import worlds
 from cases import long
 
 from plancc.graph.vertexdata import VertexData
@@ -57,18 +58,6 @@ def graphs(num_parts: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def data() -> VertexData:
-    random = np.random.default_rng(99)
-    train = random.random(40) < 0.6
-    return VertexData(
-        features=random.standard_normal((40, 12)).astype(np.float32),
-        labels=random.integers(-1, 5, 40).astype(np.int32),
-        train_mask=train,
-        val_mask=~train & (np.arange(40) % 2 == 0),
-        test_mask=~train & (np.arange(40) % 2 == 1),
-    )
-
-
 COMMON = {
     "epochs": EPOCHS,
     "optimizer": "sgd",
@@ -97,10 +86,10 @@ def train_cases(num_parts: int):
     """(name, matrix, owners, data, options); every graph, every variant, both dtypes."""
     for k, (name, (a, owner)) in enumerate(graphs(num_parts).items()):
         variant = VARIANTS[k % len(VARIANTS)] | {"dtype": ("float32", "float64")[k % 2]}
-        yield name, a, owner, data(), {**COMMON, **variant}
+        yield name, a, owner, worlds.data(40, 12), {**COMMON, **variant}
     a, owner = graphs(num_parts)["directed"]
     for variant in VARIANTS:
-        yield "directed", a, owner, data(), {**COMMON, **variant}
+        yield "directed", a, owner, worlds.data(40, 12), {**COMMON, **variant}
     yield "random data", a, owner, None, {**COMMON, "features": 9, "classes": 4, "seed": 3}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import worlds
 from cases import long
 from launcher import run
 from rank_tasks import script
@@ -33,18 +34,6 @@ def matrix() -> np.ndarray:
     return a
 
 
-def vertex_data(num_vertices: int = N, width: int = 5) -> plancc.VertexData:
-    random = np.random.default_rng(2)
-    split = random.integers(0, 3, num_vertices)
-    return plancc.VertexData(
-        features=random.standard_normal((num_vertices, width)).astype(np.float32),
-        labels=random.integers(-1, 4, num_vertices).astype(np.int32),
-        train_mask=split == 0,
-        val_mask=split == 1,
-        test_mask=split == 2,
-    )
-
-
 def on_graphs(work, dtype=torch.float64, **data):
     """`work(graph)` on every rank of a graph of three parts."""
     owner = np.random.default_rng(1).integers(0, P, N)
@@ -63,7 +52,7 @@ def plan_file(tmp_path_factory) -> Path:
     random = np.random.default_rng(7)
     groups = random.integers(0, 3, 120)
     a = random.random((120, 120)) < np.where(groups[:, None] == groups, 0.12, 0.01)
-    data = vertex_data(120, 8)
+    data = worlds.data(120, 8)
     data = replace(
         data,
         labels=groups.astype(np.int32),
@@ -85,7 +74,7 @@ def test_import_is_light():
 
 
 def test_vertex_data_of_a_rank():
-    data = vertex_data()
+    data = worlds.data(N, 5, 4)
     for graph in on_graphs(lambda graph: graph, torch.float32, **vars(data)):
         vertices = graph.vertices.numpy()
         assert (graph.num_rows, graph.num_vertices) == (len(vertices), N)
