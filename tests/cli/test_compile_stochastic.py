@@ -52,7 +52,8 @@ def expected_volume(path: Path, size: int, train: np.ndarray | None = None) -> f
 
 
 def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -> None:
-    text = ok("compile", graph, *STOCHASTIC, "--batch-size", SIZE, "-o", tmp_path / "plan.h5")
+    words = ["--batch-size", SIZE, "--effort", "fast", "-o", tmp_path / "plan.h5"]
+    text = ok("compile", graph, *STOCHASTIC, *words)
     assert ok("verify", tmp_path / "plan.h5", "--against", graph).endswith("valid\n")
     value = expected_volume(tmp_path / "plan.h5", SIZE)
     bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
@@ -165,7 +166,7 @@ def test_refined_it_is_a_plan_for_whole_batches(exact: Path, graph: Path, tmp_pa
     assert not {"theta", "delta", "batches", "nets_per_batch"} & found.keys()
     assert "was made for mini-batches" in found["warnings"]
     assert found["sampler"] == f"uniform batch_size={SIZE}"
-    text = ok("refine", exact, "--cycles", 3, "-o", plan, warned=True)
+    text = ok("refine", exact, "--cycles", 0, "-o", plan, warned=True)
     assert "rows expected" not in text
     text = ok("inspect", plan, "--batches", 20)
     assert f"uniform batch_size={SIZE}" in text
