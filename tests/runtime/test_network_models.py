@@ -456,8 +456,8 @@ def test_attention_is_dropped_in_training_only():
     assert torch.equal(dropped[0], dropped[1])
     assert not torch.allclose(dropped[0], dropped[2])
     assert torch.equal(conv.eval()(graph, x), plain(graph, x))
-    mean = sum(conv.train()(graph, x, key=key) for key in range(1000)) / 1000
-    torch.testing.assert_close(mean, plain(graph, x), rtol=0, atol=0.1)
+    mean = sum(conv.train()(graph, x, key=key) for key in range(300)) / 300
+    torch.testing.assert_close(mean, plain(graph, x), rtol=0, atol=0.2)
 
 
 def test_options_of_a_layer():

@@ -119,53 +119,22 @@ def fails(result, code: int, *words: str, begun: bool = False) -> None:
 
 
 @pytest.fixture(scope="module")
-def damaged(case, tmp_path_factory):
-    """Plans of another layout, with a damaged slice, and no plan at all."""
-    folder = tmp_path_factory.mktemp("damaged")
-    shutil.copy(case[0] / "plan.h5", folder / "edge.h5")
+def damaged(case):
+    """The folder with plans of another layout, with a damaged slice, and no plan; other weights."""
+    folder, weights = case
+    shutil.copy(folder / "plan.h5", folder / "edge.h5")
     with h5py.File(folder / "edge.h5", "r+") as file:
         sealing.note(file, layout="edge")
-    content = bytearray((case[0] / "plan.h5").read_bytes())
-    with h5py.File(case[0] / "plan.h5") as file:
+    content = bytearray((folder / "plan.h5").read_bytes())
+    with h5py.File(folder / "plan.h5") as file:
         values = file["matrix/value"].id
         start, size = values.get_offset(), values.get_storage_size()
     for byte in range(start, start + size):
         content[byte] ^= 0x55
     (folder / "torn.h5").write_bytes(content)
     (folder / "bad.h5").write_bytes(b"not HDF5 at all")
+    np.savez(folder / "other.npz", **{k: w + 1 for k, w in zip(NAMES, weights, strict=True)})
     return folder
-
-
-@pytest.fixture(scope="module")
-def disagreeing(case, damaged, tmp_path_factory):
-    """Command lines of two ranks, by name."""
-    folder = tmp_path_factory.mktemp("two")
-    plan, bare, one = (case[0] / name for name in ("plan.h5", "bare.h5", "one.h5"))
-    both = {
-        "more ranks than parts": [one],
-        "not a plan": [damaged / "bad.h5"],
-        "another layout": [damaged / "edge.h5"],
-        "a damaged slice": [damaged / "torn.h5"],
-        "no folder": [plan, "--epochs", 10**9, "--json", "/no/such/folder/x"],
-        "no folder to save in": [plan, "--epochs", 10**9, "--save", "/no/such/folder/x"],
-        "diverging": [plan, "--lr", "1e38"],
-    }
-    each = {name: [arguments, arguments] for name, arguments in both.items()}
-    each["rank 1 finds no plan"] = [[plan], [case[0] / "gone.h5"]]
-    each["different plans"] = [[plan], [bare]]
-    each["other epochs"] = [[plan, "--epochs", 2], [plan, "--epochs", 3]]
-    each["other options"] = [
-        [plan, "--threads", 1, "--predict", folder / "a.npz", "--lr", 0.5],
-        [plan, "--threads", 2, "--no-bias", "--passes", "none"],
-    ]
-    each["one has a log"] = [[plan, "--log", folder / "log"], [plan]]
-    each["other weights"] = [
-        [plan, "--hidden", 5, "--no-bias", "--init", case[0] / "init.npz"],
-        [plan, "--hidden", 5, "--no-bias", "--init", folder / "init.npz"],
-    ]
-    with np.load(case[0] / "init.npz") as weights:
-        np.savez(folder / "init.npz", **{name: weights[name] + 1 for name in weights})
-    return each
 
 
 def test_torchrun_takes_no_option_of_plancc_run_for_its_own():
@@ -193,21 +162,26 @@ def test_missing_file(tmp_path, ranks):
         assert "rank" not in sentences(result)[0]  # no rank is special
 
 
+MANY, NOWHERE = "plan.h5 --epochs 1000000000", "/no/such/folder"
+INIT = "plan.h5 --hidden 5 --no-bias --init"
+
+
 @pytest.mark.parametrize(
-    ("which", "code", "words"),
+    ("first", "second", "code", "words"),
     [
-        ("more ranks than parts", 2, ["2 ranks", "1 part"]),
-        ("not a plan", 1, ["bad.h5"]),
-        ("another layout", 1, ["edge.h5", "fold"]),
-        ("a damaged slice", 1, ["torn.h5"]),
-        ("no folder", 1, ["/no/such/folder"]),
-        ("no folder to save in", 1, ["/no/such/folder"]),
-        ("diverging", 1, ["loss of epoch", "--lr"]),
-        ("rank 1 finds no plan", 2, ["rank 1", "gone.h5"]),
-        ("different plans", 1, ["different plans", "rank 0: ", "rank 1: "]),
-        ("other epochs", 2, ["--epochs is 2 on rank 0, 3 on rank 1"]),
+        ("one.h5", "", 2, ["2 ranks", "1 part"]),
+        ("bad.h5", "", 1, ["bad.h5"]),
+        ("edge.h5", "", 1, ["edge.h5", "fold"]),
+        ("torn.h5", "", 1, ["torn.h5"]),
+        (f"{MANY} --json {NOWHERE}/x", "", 1, [NOWHERE]),
+        (f"{MANY} --save {NOWHERE}/x", "", 1, [NOWHERE]),
+        ("plan.h5 --lr 1e38", "", 1, ["loss of epoch", "--lr"]),
+        ("plan.h5", "gone.h5", 2, ["rank 1", "gone.h5"]),
+        ("plan.h5", "bare.h5", 1, ["different plans", "rank 0: ", "rank 1: "]),
+        ("plan.h5 --epochs 2", "plan.h5 --epochs 3", 2, ["--epochs is 2 on rank 0, 3 on rank 1"]),
         (
-            "other options",
+            "plan.h5 --threads 1 --predict a.npz --lr 0.5",
+            "plan.h5 --threads 2 --no-bias --passes none",
             2,
             [
                 "--lr is 0.5 on rank 0, 0.01 on rank 1",
@@ -215,12 +189,19 @@ def test_missing_file(tmp_path, ranks):
                 "and 1 more differ",
             ],
         ),
-        ("one has a log", 2, ["--log is given on rank 0, not given on rank 1"]),
-        ("other weights", 2, ["init.npz: the initial weights (--init)", "rank 0", "rank 1"]),
+        ("plan.h5 --log log", "plan.h5", 2, ["--log is given on rank 0, not given on rank 1"]),
+        (
+            f"{INIT} init.npz",
+            f"{INIT} other.npz",
+            2,
+            ["init.npz: the initial weights (--init)", "rank 0", "rank 1"],
+        ),
     ],
 )
-def test_two_ranks_refuse_in_one_sentence(disagreeing, which, code, words, ranks):
-    fails(ranks.run(2, each=disagreeing[which]), code, *words, begun=which == "diverging")
+def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, ranks, monkeypatch):
+    monkeypatch.chdir(damaged)
+    done = ranks.run(2, each=[first.split(), (second or first).split()])
+    fails(done, code, *words, begun="loss of epoch" in words)
 
 
 @pytest.mark.parametrize(
