@@ -12,10 +12,9 @@ import worlds
 from cases import long
 from launcher import alone
 from reference import make_parts
-from runs import trained
+from runs import file_of, trained
 from worlds import N
 
-import plancc
 from plancc.errors import InputError
 from plancc_runtime.execution.choice import check_layout
 from plancc_runtime.kernels.dense import linear
@@ -139,16 +138,14 @@ def test_sums_are_made_in_float32():
     assert weight.grad.unique().tolist() == bias.grad.unique().tolist() == [4097.0]
 
 
-@pytest.mark.parametrize("model", ["libra", "cagnet-1d", "mop"])
-def test_other_layouts_refuse(model):
-    plan = plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), model, 2)
+@pytest.mark.parametrize("layout", ["edge", "1d 2", "feature 1x2"])
+def test_other_layouts_refuse(layout):
     with pytest.raises(InputError, match=r"^`dtype` bfloat16: needs a plan of layout row, and"):
-        check_layout(plan.header, OPTIONS)
+        check_layout(worlds.plan("tiny", layout, 2).header, OPTIONS)
 
 
-def test_other_layers_refuse(plans, tmp_path):
-    plan = tmp_path / "plan.h5"
-    plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "rp", 1).save(plan)
+def test_other_layers_refuse():
+    plan = file_of("tiny", "row", 1)
     for words, named in (
         (("--model", "gat"), "--dtype bfloat16: model gat "),
         (("--model", "sage", "--aggregator", "max"), "--dtype bfloat16: aggregator max "),

@@ -391,15 +391,11 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        *({"boundary_sampling": 0.5}, {"boundary_edge_sampling": 0.4}, {"drop_edge": 0.5}),
-        *({"batch_size": 8}, {"sampler": "edges", "keep": 0.4}),
-        *({"fold": "none"}, {"passes": ()}),
-    ],
+    [{"batch_size": 8}, {"sampler": "edges", "keep": 0.4}, {"fold": "none"}],
     ids=str,
 )
 def test_words_of_a_pass_are_counted_before_it_is_made(options):
-    """What `figures` cannot say for all epochs alike, for every one of them."""
+    """What `figures` cannot say for all epochs alike; of samples, `test_sampled_passes` does."""
     p, owner, a = 3, owners(3), graph(True)
     header, parts = reference.make_parts(a, owner, p, data(4))
     if "fold" in options:
@@ -494,10 +490,6 @@ def test_wire_errors_are_within_their_bounds(name, dtype):
     assert not again[5].isfinite().all()
     assert not again[6].isfinite().all()
     assert again[7].isfinite().all()
-
-
-def test_fp32_is_no_wire_at_all():
-    assert WIRES["fp32"] is None
 
 
 def test_symmetry_is_exact():
