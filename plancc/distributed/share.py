@@ -10,10 +10,11 @@ import numpy.typing as npt
 from plancc.distributed.kernels import joined, transposed
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, is_canonical
+from plancc.graph.canonical import is_canonical
 from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
 from plancc.graph.normalize import Rows
+from plancc.graph.symmetry import mirror_sum
 from plancc.passes.kernels.label_propagation import Links
 
 Int32Array = npt.NDArray[np.int32]
@@ -91,7 +92,7 @@ def read_share(
     ------
     InputError
         On all ranks: an index out of range, columns that do not ascend, zeros, values that cannot
-        be normalised.
+        be normalised, a pattern that is said to be symmetric and is not.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -104,15 +105,21 @@ def read_share(
         files.check_range(start, stop)
         own_ptr = indptr[first : last + 1].astype(np.int64) - start
         columns = files.indices[start:stop].astype(np.int32, copy=False)
-        values = files.values
-        values = None if values is None else as_values(values[start:stop], name)
+        values = files.numbers(start, stop)
         if not is_canonical(own_ptr, columns, values):
             raise InputError(
                 f"{files.folder}: columns that do not ascend in a row, or zeros among the values; "
                 "make another folder of it: plancc convert"
             )
+        mirrored = np.zeros(1, np.uint64)
+        if files.directed is False:
+            mirrored[0] = mirror_sum(first, own_ptr, columns)
         rows = Rows(own_ptr, columns, values, first, name, normalization, self_loops)
         own_scale = rows.scale()
+    ranks.sums(mirrored.view(np.int64))
+    with ranks.agreement():
+        if mirrored.any():
+            raise files.not_symmetric()
     scale = ranks.concatenated(own_scale) if normalization == "sym" else own_scale
     with ranks.agreement():
         own_ptr, columns, made = rows.scaled(own_scale, scale, dtype)

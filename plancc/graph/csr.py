@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.canonical import detect_direction, graph_of_rows
+from plancc.graph.canonical import as_values, detect_direction, graph_of_rows
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.text import shown
@@ -65,11 +65,14 @@ def read_csr(
     source = Source(os.path.basename(os.path.abspath(files.folder)), format="csr")
     reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     n = len(files.indptr) - 1
-    graph = graph_of_rows(n, files.indptr, files.indices, files.values, **reading)
-    if files.directed is not None and not symmetrize:
-        graph = replace(graph, directed=files.directed)
+    values = files.numbers(0, len(files.indices))
+    graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
+    if files.directed and not symmetrize:
+        graph = replace(graph, directed=True)
     else:
         graph = detect_direction(graph)
+    if graph.directed and files.directed is False:
+        raise files.not_symmetric()
     return replace(graph, original_ids=files.original_ids)
 
 
@@ -80,8 +83,10 @@ class MappedGraph:
     Attributes
     ----------
     folder : str
-    indptr, indices : int[n + 1], int[entries]
-        Offsets ascend and fit the indices; these are not yet looked at.
+    indptr : int64[n + 1]
+        Offsets that fit the indices.
+    indices : int[entries]
+        Not yet looked at.
     values : number[entries], or None
     original_ids : int64[n], or None
     directed : bool, or None
@@ -89,7 +94,7 @@ class MappedGraph:
     """
 
     folder: str
-    indptr: npt.NDArray[np.integer]
+    indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer]
     values: npt.NDArray[Any] | None
     original_ids: npt.NDArray[np.int64] | None
@@ -115,20 +120,16 @@ class MappedGraph:
                 )
         n = len(indptr) - 1
         check_num_vertices(n, ptr_name)
-        if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-            raise InputError(
-                f"{ptr_name}: does not ascend from 0 to {len(indices)}, the number of indices in "
-                f"{column_name}"
-            )
+        of = f", the number of indices in {column_name}"
+        indptr = as_offsets(indptr, len(indices), f"{ptr_name}:", of)
         values = None if pattern else _others(folder, "values.npy", len(indices))
         ids = _others(folder, "original_ids.npy", n)
-        ids = None if ids is None else ids.astype(np.int64, copy=False)
         return cls(folder, indptr, indices, values, ids, _head(folder).get("directed"))
 
     def graph(self, source: Source) -> Graph:
         """The arrays as a graph, unchecked: for its sizes and ids."""
         return Graph(
-            self.indptr.astype(np.int64, copy=False),
+            self.indptr,
             self.indices.astype(np.int32, copy=False),
             directed=self.directed is not False,
             original_ids=self.original_ids,
@@ -147,6 +148,19 @@ class MappedGraph:
                     f"out of range 0..{n - 1}"
                 )
 
+    def not_symmetric(self) -> InputError:
+        """What to raise if a pattern that is said to be symmetric is not."""
+        return InputError(
+            f"{os.path.join(self.folder, HEAD)}: 'directed' is false, and entries (i, j) are "
+            "without (j, i): write true, or read with `symmetrize`"
+        )
+
+    def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
+        """The values of entries ``first..last-1``; InputError unless they are finite numbers."""
+        if self.values is None:
+            return None
+        return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
+
 
 def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
     """An array that need not be there."""
@@ -156,9 +170,13 @@ def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
     array = map_array(path)
     if array.ndim != 1 or len(array) != length:
         raise InputError(f"{path}: must have {length} entries, not shape {array.shape}")
-    if name == "original_ids.npy" and array.dtype.kind not in "iu":
+    if name != "original_ids.npy":
+        return array
+    if array.dtype.kind not in "iu":
         raise InputError(f"{path}: ids of type '{array.dtype}' are not whole numbers")
-    return array
+    if len(array) and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: id '{array.max()}' does not fit into 63 bits")
+    return array.astype(np.int64, copy=False)
 
 
 def _head(folder: str) -> dict[str, Any]:
@@ -170,7 +188,7 @@ def _head(folder: str) -> dict[str, Any]:
         text = Path(path).read_bytes()
     try:
         head = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({shown(error)})") from error
     if not isinstance(head, dict) or not isinstance(head.get("directed", False), bool):
         raise InputError(f"{path}: 'directed' must be true or false")

@@ -85,7 +85,7 @@ def _ranges(held: Any, where: str) -> npt.NDArray[np.int64]:
         right = False
     if right:
         right = ranges[0, 0] == 0 and np.array_equal(ranges[1:, 0], ranges[:-1, 1])
-    if not right or (np.diff(ranges) < 0).any() or ranges[-1, 1] >= 2**31:
+    if not right or (ranges[:, 1] < ranges[:, 0]).any() or ranges[-1, 1] >= 2**31:
         raise InputError(f"{where}: 'node_map' holds no ranges of vertices, one after the other")
     return ranges.astype(np.int64)
 

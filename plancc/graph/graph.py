@@ -117,3 +117,30 @@ def check_range(vertices: npt.NDArray[np.integer], num_vertices: int, where: str
     if vertices.size and (vertices.min() < 0 or vertices.max() >= num_vertices):
         bad = vertices[(vertices < 0) | (vertices >= num_vertices)][0]
         raise InputError(f"{where}: vertex '{bad}' is out of range 0..{num_vertices - 1}")
+
+
+def as_offsets(
+    array: npt.NDArray[np.integer], end: int, what: str, of: str = ""
+) -> npt.NDArray[np.int64]:
+    """Where compressed rows begin, as int64; InputError unless they ascend from 0 to `end`.
+
+    Neighbours are compared: a difference may overflow, and of unsigned numbers is never below 0.
+
+    Parameters
+    ----------
+    array : int[rows + 1]
+    end : int
+        The number of entries.
+    what : str
+        Names the array in messages.
+    of : str
+        Says what `end` counts.
+    """
+    falls = np.flatnonzero(array[1:] < array[:-1])
+    bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1
+    if bad < 0 and array[-1] != end:
+        bad = len(array) - 1
+    if bad >= 0:
+        value = array[bad] if len(array) else "missing"
+        raise InputError(f"{what} does not ascend from 0 to {end}{of}: entry {bad} is '{value}'")
+    return array.astype(np.int64, copy=False)

@@ -21,7 +21,7 @@ from plancc.files import scratch_folder
 from plancc.graph.bounds import check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.vertexdata import ALIASES, KEYS, dense
 from plancc.guarded_child import ask
@@ -114,9 +114,12 @@ def _matrix(file: Any, name: str) -> Any:
     for key, array in (("indices", indices), ("indptr", ptr)):
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise InputError(f"{where}: '{name}/{key}' must be a list of integers")
-    right = len(ptr) == major + 1 and ptr[0] == 0 and ptr[-1] == len(indices) == len(data)
-    if not right or (np.diff(ptr.astype(np.int64)) < 0).any() or data.ndim != 1:
-        raise InputError(f"{where}: '{name}' is damaged: its offsets do not fit its values")
+    if len(ptr) != major + 1 or data.shape != indices.shape:
+        raise InputError(
+            f"{where}: '{name}' is damaged: {len(ptr)} offsets, {len(indices)} indices and values "
+            f"of shape {data.shape} are no matrix of shape {tuple(shape.tolist())}"
+        )
+    ptr = as_offsets(ptr, len(indices), f"{where}: '{name}/indptr'")
     if len(indices) and (indices.min() < 0 or indices.max() >= minor):
         raise InputError(f"{where}: '{name}/indices' is out of range 0..{minor - 1}")
     values = as_values(data, f"{where}: '{name}'")

@@ -23,7 +23,7 @@ from plancc.files import PARSING, open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction, graph_of_rows
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_square
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.text import shown
 
@@ -132,12 +132,9 @@ class Archive(Mapping[str, Array]):
             )
         return value
 
-    def pointers(self, key: str, count: int, end: int) -> npt.NDArray[np.integer]:
-        """CSR offsets: `count` + 1 integers from 0 to `end`, never decreasing."""
-        value = self.integers(key, count + 1).astype(np.int64, copy=False)
-        if value[0] != 0 or value[-1] != end or (np.diff(value) < 0).any():
-            raise InputError(f"{self.name}: key '{key}' does not ascend from 0 to {end}")
-        return value
+    def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
+        """Where `count` compressed rows of `end` entries begin."""
+        return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
         """Integers in 0..bound-1."""
@@ -254,7 +251,7 @@ def read_npz(
 def _compressed(archive: Archive, n: int) -> tuple[Array, Array]:
     """Offsets and indices."""
     minor = archive.indices("indices", n)
-    return archive.pointers("indptr", n, len(minor)), minor
+    return archive.offsets("indptr", n, len(minor)), minor
 
 
 def _row_of(ptr: Array) -> Array:

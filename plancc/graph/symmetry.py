@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from plancc.jit import njit
 
 
@@ -22,3 +24,26 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
                 return False
             following[j] += 1
     return True
+
+
+@njit(cache=True, nogil=True)
+def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
+    """Hashes (splitmix64) of entries above the diagonal less those of the mirrored ones below it.
+
+    ``base`` is the first of the rows. Over all rows of a symmetric pattern, which several ranks may
+    have, the sums add up to 0; over those of another to some number of 64 bits.
+    """
+    total = np.uint64(0)
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            u, v = base + i, np.int64(indices[k])
+            x = np.uint64(min(u, v)) << np.uint64(32) | np.uint64(max(u, v))
+            x += np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+            if u < v:
+                total += x
+            elif u > v:
+                total -= x
+    return total

@@ -149,6 +149,8 @@ def _check_stored(held: Any, name: str) -> None:
         elif isinstance(each, list | tuple | set):
             found += each
         elif hasattr(each, "untyped_storage"):
+            if each.is_meta:
+                raise InputError(f"{name}: a tensor of shape {tuple(each.shape)} has no data: meta")
             for part in _stored_parts(each):
                 claimed = part.numel() * part.element_size()
                 if claimed > part.untyped_storage().nbytes():

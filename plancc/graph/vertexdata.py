@@ -416,10 +416,8 @@ def _warn_of_unused(
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     """A numpy array of what may be a tensor."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
     try:
-        return np.asarray(value)
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"{what} cannot be read as an array ({error})") from error
 
@@ -855,7 +853,7 @@ def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.floa
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
-    ptr = archive.pointers("feat_indptr", num_vertices, len(indices))
+    ptr = archive.offsets("feat_indptr", num_vertices, len(indices))
     data = archive["feat_data"]
     if data.shape != indices.shape:
         raise InputError(

@@ -185,7 +185,7 @@ def save_in_pieces(
     """
     arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
     ends = len(parts) > 1 and parts[0] == 0 and parts[-1] == plan.num_parts
-    if not ends or (np.diff(parts) < 1).any():
+    if not ends or (parts[1:] <= parts[:-1]).any():
         raise InputError(
             f"pieces that begin with parts {list(first_part)}: give parts that rise from 0 to "
             f"{plan.num_parts}"

@@ -221,6 +221,13 @@ def test_what_is_wrong_with_a_folder_is_said_by_all(name, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
 
 
+def test_a_pattern_that_is_not_as_symmetric_as_its_head_says(tmp_path):
+    folder = folder_of(communities(directed=True), tmp_path / "graph")
+    (folder / "graph.json").write_text('{"directed": false}')
+    with pytest.raises(InputError, match=r"graph\.json: .*\(i, j\) are without \(j, i\)"):
+        on_ranks(2, folder, tmp_path / "p.h5", 4)
+
+
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 0\n")
     with pytest.raises(InputError, match="make one of it with: plancc convert"):

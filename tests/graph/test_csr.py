@@ -200,6 +200,8 @@ def damaged(tmp_path, name, array):
         write_csr(read_graph(mtx_file(tmp_path / "a.mtx", "real", "general", 1)), folder)
     if array is None:
         (folder / name).unlink()
+    elif callable(array):
+        np.save(folder / name, array(len(np.load(folder / "indices.npy"))))
     elif isinstance(array, bytes):
         (folder / name).write_bytes(array)
     else:
@@ -219,7 +221,14 @@ def damaged(tmp_path, name, array):
         ("indptr.npy", np.zeros(1, int), "indptr.npy: the graph has no vertices"),
         ("values.npy", np.zeros(3), "values.npy: must have"),
         ("original_ids.npy", np.zeros(N), "original_ids.npy: ids of type 'float64'"),
+        ("indptr.npy", np.array([0, 3, 1], np.uint8), "indptr.npy: does not .*: entry 2 is '1'"),
+        ("indptr.npy", np.array([0, 3, 1], np.uint64), "indptr.npy: does not .*: entry 2 is '1'"),
+        ("indptr.npy", np.array([0, 2**63 - 1, -(2**63)]), f"entry 2 is '-{2**63}'"),
+        ("values.npy", lambda k: np.full(k, np.nan), "folder/values.npy: value 'nan' is not"),
+        ("original_ids.npy", np.full(N, 2**63, np.uint64), f"id '{2**63}' does not fit"),
         ("graph.json", b"[", "graph.json: not JSON"),
+        ("graph.json", b"[" * 200_000, "graph.json: not JSON"),
+        ("graph.json", b'{"directed": false}', r"entries \(i, j\) are without \(j, i\)"),
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),

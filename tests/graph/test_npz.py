@@ -50,6 +50,10 @@ BAD = {
     "no keys": ({"x": [1]}, "'x'"),
     "pointers short": (GOOD | {"indptr": [0, 1]}, "'indptr' must have 3 entries, not '2'"),
     "pointers descend": (GOOD | {"indptr": [0, 3, 2]}, "'indptr' does not ascend"),
+    "unsigned pointers": (
+        GOOD | {"indptr": np.array([0, 3, 2], np.uint8)},
+        "ascend from 0 to 2: entry 2 is '2'",
+    ),
     "pointers end": (GOOD | {"indptr": [0, 1, 5]}, "'indptr' does not ascend"),
     "index": (GOOD | {"indices": [1, 2]}, "'indices' holds '2'"),
     "negative index": (GOOD | {"indices": [1, -4]}, "'indices' holds '-4'"),

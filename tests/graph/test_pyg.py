@@ -244,6 +244,14 @@ def test_claims_of_what_is_not_stored(path, held):
             read(path)
 
 
+def test_a_tensor_without_data(tmp_path):
+    torch.save(
+        {"edge_index": torch.empty(2, 4, dtype=torch.int64, device="meta")}, tmp_path / "a.pt"
+    )
+    with pytest.raises(InputError, match=r"a\.pt: a tensor of shape \(2, 4\) has no data: meta"):
+        read_graph(tmp_path / "a.pt")
+
+
 def test_a_matrix_with_wrong_offsets(path):
     good = torch.tensor([0, 1, 2]), torch.tensor([0, 1]), torch.ones(2)
     matrix = torch.sparse_csr_tensor(*good, (2, 2))

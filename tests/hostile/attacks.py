@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .attack import Attack
+from .compressed_rows import CompressedRows
 from .faults import Jobs
 from .fuzz_inputs import Inputs
 from .killed_runs import KilledRuns
@@ -22,6 +23,7 @@ ATTACKS: dict[str, type[Attack]] = {
         PlanStructure,
         PlanTables,
         Inputs,
+        CompressedRows,
         *NEIGHBOURS,
         Lines,
         Places,
