@@ -64,9 +64,8 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
     with pytest.raises(Stopped) as caught:
         run_ranks(ranks, work)
     assert caught.value.exit_code == 75
-    assert stopped == [
-        f"stopped by SIGTERM after {ENOUGH} of {EPOCHS} epochs; resume with `resume`"
-    ] * (ranks)
+    said = f"stopped by SIGTERM after {ENOUGH} of {EPOCHS} epochs; resume with `resume`"
+    assert stopped == [said] * ranks
     chosen = replace(chosen, resume=True)
     resumed = run_ranks(ranks, lambda t: train(PLAN, chosen, t))[0]
     assert [e.epoch for e in resumed.epochs] == list(range(ENOUGH, EPOCHS))
@@ -95,10 +94,19 @@ def endless(folder, *words) -> list:
 def epochs_of(folder) -> list[int]:
     """The epochs that the log of a job has."""
     log = folder / "log"
-    text = log.read_text() if log.exists() else ""
-    return [
-        json.loads(line)["epoch"] for line in text.splitlines(keepends=True) if line[-1] == "\n"
-    ]
+    *whole, _ = log.read_text().split("\n") if log.exists() else [""]
+    return [json.loads(line)["epoch"] for line in whole]
+
+
+def begun(folder):
+    """Whether a job has trained some epochs, as a question."""
+    return lambda: len(epochs_of(folder)) > 2
+
+
+def wait_for(happened) -> None:
+    deadline = time.monotonic() + 200
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +118,7 @@ def epochs_of(folder) -> list[int]:
     ],
 )
 def test_a_signal_saves_and_ends_with_75(number, words, tmp_path):
-    begun = lambda: len(epochs_of(tmp_path)) > 2  # noqa: E731
-    done = interrupted(getattr(signal, number), begun, *endless(tmp_path, *words))
+    done = interrupted(getattr(signal, number), begun(tmp_path), *endless(tmp_path, *words))
     assert done.returncode == 75, done.stderr
     epochs = epochs_when_stopped(done.stderr, number)
     assert sorted(os.listdir(tmp_path / "run")) == ["best.safetensors", "last.safetensors"]
@@ -137,7 +144,7 @@ def epochs_when_stopped(err: str, number: str) -> int:
 
 def test_without_a_checkpoint_a_signal_interrupts(tmp_path):
     words = (PLAN, *WORDS, "--epochs", 10**6, "--log", tmp_path / "log")
-    done = interrupted(signal.SIGTERM, lambda: len(epochs_of(tmp_path)) > 2, *words)
+    done = interrupted(signal.SIGTERM, begun(tmp_path), *words)
     assert done.returncode == 1
     assert "interrupted" in done.stderr
     assert "Traceback" not in done.stderr
@@ -157,9 +164,7 @@ def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path, ranks):
         env=ENVIRONMENT,
     )
     try:
-        deadline = time.monotonic() + 200
-        while len(epochs_of(tmp_path)) <= 2 and job.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: begun(tmp_path)() or job.poll() is not None)
         job.send_signal(signal.SIGUSR1)
         out, err = job.communicate(timeout=200)
     except subprocess.TimeoutExpired:
@@ -177,12 +182,6 @@ def test_mpirun_passes_the_signal_on_and_the_code_back(tmp_path, ranks):
     resumed = ranks.run(2, *endless(tmp_path, *split, *more))
     assert resumed.returncode == 0, resumed.stderr
     assert epochs_of(tmp_path) == list(range(epochs + 5))
-
-
-def wait_for(happened) -> None:
-    deadline = time.monotonic() + 100
-    while not happened() and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first(monkeypatch):

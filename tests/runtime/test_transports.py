@@ -54,7 +54,7 @@ def test_ranks_of_a_launcher(name, launcher):
     all_done(run(3, CHECKS, name, launcher=launcher), 3)
 
 
-@pytest.mark.parametrize("ranks", [1, 3, *(pytest.param(size, marks=long) for size in (2, 5))])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(size, marks=long) for size in (1, 2, 5))])
 def test_threads(ranks):
     run_ranks(ranks, transport_checks.check_all, timeout=200)
 
