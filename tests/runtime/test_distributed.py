@@ -232,7 +232,7 @@ def test_an_error_of_one_rank_is_raised_by_all(p, kind, on_ranks):
     else:
         assert seen[1][0] == ("InputError", first + "no such file", True)
         assert seen[2][0] == ("PlanError", last + "broken slice", True)
-        same = "same" if p == 2 else "ranks 0, 2: same"
+        same = "same" if p == 2 else f"ranks 0, {p - 1}: same"
         assert seen[3][0] == ("InputError", same, True)
         assert seen[4][0] == ("PlanError", f"{first}one; {last}another", True)
 
