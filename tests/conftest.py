@@ -1,5 +1,6 @@
 """What every test relies on."""
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -10,6 +11,8 @@ from cases import CHOSEN
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["durations"]
+
+gc.disable()  # until all is imported, and what is there then is never looked at again
 
 # A shell ignores Ctrl-C in its background jobs, and programs inherit that: under `make test &` the
 # tests that interrupt a program would wait in vain. Programs started from here get the default.
@@ -57,6 +60,11 @@ def pytest_collection_modifyitems(config, items):
         left |= set(items) - set(files.values())
         items[:] = files.values()
         config.hook.pytest_deselected(items=list(left))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter):
