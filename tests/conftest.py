@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -60,6 +61,27 @@ def pytest_collection_modifyitems(config, items):
         left |= set(items) - set(files.values())
         items[:] = files.values()
         config.hook.pytest_deselected(items=list(left))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Whole files go to a worker, and those that use the pool of ranks to one, which starts it."""
+    from xdist.scheduler import LoadFileScheduling
+
+    root = config.rootpath
+    uses = re.compile(r"\branks\.(call|run)\(")
+    of_pool = {
+        str(path.relative_to(root))
+        for path in Path(__file__).parent.rglob("test_*.py")
+        if uses.search(path.read_text())
+    }
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "pool of ranks" if file in of_pool else file
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_finish():
