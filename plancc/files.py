@@ -20,7 +20,7 @@ import tempfile
 import threading
 import tomllib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from io import BufferedReader
 from itertools import pairwise
@@ -241,7 +241,7 @@ def remove_leftovers(
             if not (alone if others else not _may_live(match[1])):
                 continue
             if is_folder and entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                _remove_unless_held(entry.path)
             elif not is_folder and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
@@ -334,7 +334,9 @@ class FolderLock:
 
 @contextlib.contextmanager
 def atomic_write(
-    path: str | os.PathLike[str], former: Sequence[str | os.PathLike[str]] = ()
+    path: str | os.PathLike[str],
+    former: Sequence[str | os.PathLike[str]] = (),
+    first: Callable[[], None] = lambda: None,
 ) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
@@ -353,6 +355,8 @@ def atomic_write(
         Names under which earlier files are kept, the newest first: the file that is replaced takes
         the first of them, whose file takes the second. `path` is there all the time, unless the
         file system has no hard links: then it is missing between two renames.
+    first : callable
+        Called when the new file is on the disk, right before it gets its name.
 
     Yields
     ------
@@ -382,6 +386,7 @@ def atomic_write(
                 os.replace(newer, older)
         if former:
             _keep(target, former[0])
+        first()
         os.replace(temporary, target)
         tell(WRITTEN, shown)
     except BaseException as error:
@@ -413,16 +418,74 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
         tell(GONE, extra)
 
 
+def hold_folder(folder: str | os.PathLike[str], *, alone: bool = False) -> int:
+    """Keep a folder from being removed, or from being read, until the handle is closed.
+
+    Parameters
+    ----------
+    folder : str or PathLike
+    alone : bool
+        Whether nobody else may hold it.
+
+    Returns
+    -------
+    int
+        A handle; -1 where the system, the file system or the rights do not allow to hold it.
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError
+        If it is not there.
+    BlockingIOError
+        If another holds it in a way that excludes this.
+    """
+    handle = -1
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), os.stat(folder)):
+            return handle
+        raise FileNotFoundError(f"{folder} was replaced")
+    except OSError as error:
+        if handle >= 0:
+            os.close(handle)
+        if isinstance(error, FileNotFoundError | NotADirectoryError | BlockingIOError):
+            raise
+        return -1
+
+
+def discard_folder(folder: str | os.PathLike[str], of: str | os.PathLike[str]) -> None:
+    """Take the name from a folder, and remove it if nobody holds it.
+
+    Who holds it reads on by its handle. The next writer of `of` removes what is left then, or after
+    a kill (`remove_leftovers`).
+    """
+    away = _temporary(os.path.realpath(of), is_folder=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(folder, away)
+        _remove_unless_held(away)
+
+
+def _remove_unless_held(folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError, BlockingIOError):
+        handle = hold_folder(folder, alone=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        if handle >= 0:
+            os.close(handle)
+
+
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str], *, replace: bool = False) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> Iterator[Path]:
     """Write a folder of files under a temporary name beside it; rename it when it is complete.
+
+    What killed writers of the same `path` left behind is removed first (`remove_leftovers`).
 
     Parameters
     ----------
     path : str or PathLike
         The folder to make. It must not exist yet, or be empty.
-    replace : bool
-        Whether it may exist: then it is removed when the new one is complete.
+    name : str, optional
+        The name that it gets in place of its own, which all writers share.
 
     Yields
     ------
@@ -436,11 +499,10 @@ def atomic_folder(path: str | os.PathLike[str], *, replace: bool = False) -> Ite
         raises, the temporary folder is removed with all that is in it.
     """
     shown = os.fspath(path)
-    target = os.path.realpath(shown)
-    if not (replace and os.path.isdir(target)):
-        target = check_folder_target(shown)
-    remove_leftovers(target, is_folder=True)
-    temporary = _temporary(target, is_folder=True)
+    of_all = os.path.realpath(shown)
+    target = check_folder_target(os.path.join(os.path.dirname(of_all), name) if name else shown)
+    remove_leftovers(of_all, is_folder=True)
+    temporary = _temporary(of_all, is_folder=True)
     tell(BEGUN, temporary)
     try:
         os.mkdir(temporary)
@@ -448,8 +510,6 @@ def atomic_folder(path: str | os.PathLike[str], *, replace: bool = False) -> Ite
         for folder, _, names in os.walk(temporary):
             for each in names:
                 _sync(os.path.join(folder, each), os.O_RDWR)
-        if replace:
-            _clear(target)
         os.replace(temporary, target)
         tell(WRITTEN, shown)
     except BaseException as error:
@@ -461,16 +521,6 @@ def atomic_folder(path: str | os.PathLike[str], *, replace: bool = False) -> Ite
     tell(GONE, temporary)
     with contextlib.suppress(OSError):
         _sync(os.path.dirname(target), os.O_RDONLY)
-
-
-def _clear(folder: str) -> None:
-    """Remove a folder if it is there, under another name."""
-    away = _temporary(folder, is_folder=True)
-    with contextlib.suppress(FileNotFoundError):
-        os.replace(folder, away)
-        tell(BEGUN, away)
-        shutil.rmtree(away, ignore_errors=True)
-        tell(GONE, away)
 
 
 @contextlib.contextmanager

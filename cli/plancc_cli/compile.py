@@ -31,6 +31,7 @@ from plancc_cli.generated import (
 from plancc_cli.progress import command_line, progress, verbosity
 from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
+from plancc_runtime.launch import TIMEOUT
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
 TAKEN = options.taken()
@@ -161,6 +162,14 @@ def _of_single_models() -> str:
     help="Memory for all processes (16G): searches that need more are made smaller, or refused; of "
     "several ranks that of each.  [default: what is left, less a tenth]",
 )
+@click.option(
+    "--timeout",
+    default=TIMEOUT,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Of several ranks: seconds that they wait for one that is stopped or gone, or while all "
+    "wait; 0: no limit.",
+)
 @options.time_limit
 @options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
@@ -187,6 +196,7 @@ def command(
     keep_best: bool,
     no_data: bool,
     split_name: str | None,
+    timeout: float,
     **settings: Any,
 ) -> None:
     """Compile GRAPH into a communication plan.

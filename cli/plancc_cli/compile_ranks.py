@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ from plancc_cli.ranks import Job
 from plancc_cli.render import moved_words, origin, sizes_of
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
-from plancc_runtime.transport.base import TIMEOUT
 
 if TYPE_CHECKING:
     from plancc.distributed.compile import Compiled
@@ -39,7 +37,7 @@ PASSED_ON = (*("balance", "normalize", "value_dtype", "keys", "allow_large", "me
 TAKEN = {
     *("graph", "output", "parts", "model", "balance", "normalize", "no_self_loops", "value_dtype"),
     *("data", "no_data", "split_name", "keys", "allow_large", "format", "compress"),
-    *("part", "memory", "as_json", "as_csv"),
+    *("part", "memory", "timeout", "as_json", "as_csv"),
     *SEARCH,
 }
 """Parameters of the command that several ranks take."""
@@ -57,7 +55,7 @@ def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
     """
     context = click.get_current_context()
     job, work = Job("plancc", context.command), partial(_work, context, of_models)
-    code = job.run(None, "auto", TIMEOUT, work)
+    code = job.run(None, "auto", context.params["timeout"], work)
     if code:
         sys.exit(code)
 
@@ -66,7 +64,7 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import Order, compile_folder
 
-    transport.timeout = math.inf  # a partition may take hours, for which the others wait
+    transport.patient = True  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():

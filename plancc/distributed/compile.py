@@ -9,11 +9,11 @@ nonzeros: first consecutive rows, then those of its parts.
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,12 @@ from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Ranks, Transport
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
-from plancc.files import atomic_folder
 from plancc.graph.convert import own_data
-from plancc.graph.csr import MappedGraph
+from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import find_format, source_of
 from plancc.graph.graph import Graph, Source
 from plancc.graph.mapped import MappedRows
+from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
@@ -53,10 +53,11 @@ from plancc.plan.piece_writer import (
     write_piece,
     write_plan_head,
 )
-from plancc.plan.pieces import folder_name
+from plancc.plan.pieces import folder_name, new_folder
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header, Int64Array
 from plancc.search.footprint import Sizes, shown, work_of_rank
+from plancc.text import shown as shortened
 from plancc.version import __version__
 
 FORMAT = "csr"
@@ -126,6 +127,16 @@ class Order:
     memory: int | None = None
     compress: bool = False
     command: str = "plancc.distributed.compile_folder(...)"
+
+    def words(self) -> dict[str, str]:
+        """What all ranks must agree on, by parameter; where the graph is may differ."""
+        every = [(each, field.name) for each in (self, self.options) for field in fields(each)]
+        said = {name: getattr(each, name) for each, name in every}
+        return {
+            name: str(value.tolist() if isinstance(value, np.ndarray) else value)
+            for name, value in said.items()
+            if name not in ("folder", "options", "command")
+        }
 
     def asked(self, num_ranks: int) -> tuple[Task, Balance]:
         """What is to be done; InputError for what several ranks cannot do."""
@@ -204,10 +215,14 @@ def compile_folder(
     """
     ranks = Ranks(transport)
     give_back_at_once()
+    _check_same_order(ranks, order.words() | {"output": os.path.realpath(output)})
     allowed = order.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         task, wanted = order.asked(ranks.size)
-        files, source = _opened(order.folder, ranks.rank == 0)
+        files, source = _opened(order.folder)
+    sha256 = _same_source(ranks, files.folder)
+    source = replace(source, sha256=sha256)
+    with ranks.agreement():
         n = len(files.indptr) - 1
         check_num_parts(n, order.num_parts)
         predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
@@ -295,8 +310,52 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
     return peak
 
 
-def _opened(folder: str | PathLike[str], hashed: bool) -> tuple[MappedGraph, Source]:
-    """The graph's files, and where they come from; the hash of their bytes if it is asked for."""
+def _check_same_order(ranks: Ranks, words: dict[str, str]) -> None:
+    """InputError, on all ranks, unless they are to do the same. Collective."""
+    every = ranks.gathered(words)
+    with ranks.agreement():
+        for name in words:
+            said: dict[str, list[int]] = {}
+            for rank, each in enumerate(every):
+                said.setdefault(each.get(name, ""), []).append(rank)
+            if len(said) > 1:
+                listed = ", ".join(f"'{shortened(v)}' on {_of(r)}" for v, r in said.items())
+                raise InputError(f"`{name}` is {listed}: give all ranks the same")
+
+
+def _same_source(ranks: Ranks, folder: str) -> str:
+    """The hash of the graph's bytes; InputError, on all ranks, if some have others. Collective.
+
+    Ranks of one computer that have the same files leave it to the first of them to read them.
+    """
+    with ranks.agreement():
+        with input_errors(folder):
+            stats = [os.stat(os.path.join(folder, name)) for name in graph_files(folder)]
+        which = [platform.node()]
+        which += [f"{s.st_dev} {s.st_ino} {s.st_size} {s.st_mtime_ns}" for s in stats]
+    every = ranks.gathered(which)
+    own = ""
+    with ranks.agreement():
+        if every.index(which) == ranks.rank:
+            own = source_of(folder, FORMAT, {}).sha256
+    hashes = ranks.gathered(own)
+    read = [hashes[every.index(each)] for each in every]
+    with ranks.agreement():
+        others = [rank for rank, each in enumerate(read) if each != read[0]]
+        if others:
+            raise InputError(
+                f"{_of(others)} read{'s' * (len(others) == 1)} another graph than rank 0: their "
+                "files differ in content; give all ranks the same"
+            )
+    return read[0]
+
+
+def _of(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _opened(folder: str | PathLike[str]) -> tuple[MappedGraph, Source]:
+    """The graph's files, and where they come from."""
     path = os.fspath(folder)
     if not os.path.isdir(path) or find_format(path) != FORMAT:
         raise InputError(
@@ -304,8 +363,6 @@ def _opened(folder: str | PathLike[str], hashed: bool) -> tuple[MappedGraph, Sou
             f"{path} -o FOLDER"
         )
     files = MappedGraph.open(path)
-    if hashed:
-        return files, source_of(path, FORMAT, {})
     return files, Source(os.path.basename(os.path.abspath(path)), format=FORMAT)
 
 
@@ -348,16 +405,14 @@ def _write(
         temporary = ""
         with ranks.agreement():
             if ranks.rank == 0:
-                beside = Path(os.path.realpath(output)).parent
-                made = stack.enter_context(atomic_folder(beside / folder, replace=True))
-                temporary = str(made)
+                temporary = str(stack.enter_context(new_folder(output, folder)))
         temporary = ranks.told(temporary)
         with ranks.agreement():
             write_piece(temporary, ranks.rank, slices, content, compress=compress)
-    with ranks.agreement():
-        if ranks.rank == 0:
-            pieces = Pieces(folder, parts.bounds, starts, kinds)
-            write_plan_head(output, header, whole, pieces, leaves, attributes)
+        with ranks.agreement():
+            if ranks.rank == 0:
+                pieces = Pieces(folder, parts.bounds, starts, kinds)
+                write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
     return content
 
 

@@ -67,6 +67,10 @@ class Ranks:
         """What rank 0 brings: a small plain value."""
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
+    def gathered(self, value: Any) -> list[Any]:
+        """All ranks' small plain values."""
+        return self._transport.gather(value)
+
     def total(self, number: int) -> int:
         """The sum of all ranks' numbers."""
         return int(self.sums(np.array([number], np.int64))[0])

@@ -1,13 +1,14 @@
 """Writing a plan in pieces: one file for consecutive parts, by several processes, and the head.
 
-The pieces are written into a folder with a temporary name, which one process makes and, when all
-pieces are there, renames; then it writes the head. So the plan appears complete or not at all.
+The pieces are written into a folder with a temporary name, which one process makes; when all pieces
+and the head are there, it renames both. So the plan appears complete or not at all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,7 +18,7 @@ import h5py
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import atomic_folder, output_error
+from plancc.files import output_error
 from plancc.plan.attributes import write_attributes
 from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
 from plancc.plan.format import (
@@ -28,7 +29,7 @@ from plancc.plan.format import (
     Arrays,
     header_attributes,
 )
-from plancc.plan.pieces import FIRST_PART, folder_name, former_pieces, remove_pieces
+from plancc.plan.pieces import FIRST_PART, folder_name, new_folder, remove_pieces
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header, Int64Array
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
@@ -120,10 +121,9 @@ def write_plan_head(
     pieces: Pieces,
     digests: Mapping[str, Digests],
     attributes: Mapping[str, Mapping[str, Any]],
+    first: Callable[[], None],
 ) -> str:
-    """Write the head of a plan whose pieces are there, and return the content hash.
-
-    If that fails, the pieces are removed.
+    """Write the head of a plan whose pieces are written, and return the content hash.
 
     Parameters
     ----------
@@ -136,6 +136,9 @@ def write_plan_head(
         Of all datasets.
     attributes : mapping
         As of `plancc.plan.writer.write_file`.
+    first : callable
+        Gives the folder of the pieces its name. If the head cannot get its own then, the pieces are
+        removed, and a plan that was there before stays.
     """
     kinds = pieces.kinds
     empty = {name: np.empty((0, *kind.shape[1:]), kind.dtype) for name, kind in kinds.items()}
@@ -153,11 +156,10 @@ def write_plan_head(
             compress=False,
             known=(digests, content),
             more={PIECES: pieces.folder},
+            first=first,
         )
     except BaseException:
-        folder = Path(os.path.realpath(path)).with_name(pieces.folder)
-        if former_pieces(path) != folder:
-            remove_pieces(folder)
+        remove_pieces(path, Path(os.path.realpath(path)).with_name(pieces.folder))
         raise
     return content
 
@@ -195,8 +197,9 @@ def save_in_pieces(
     digests = digests_of_plan(arrays)
     content = root_of(header_attributes(plan.header), digests, arrays)
     folder = folder_name(path, content)
-    target = os.path.realpath(os.fspath(path))
-    with atomic_folder(os.path.join(os.path.dirname(target), folder), replace=True) as temporary:
+    kinds = {name: Kind(arrays[name].dtype, arrays[name].shape) for name in cut}
+    with ExitStack() as stack:
+        temporary = stack.enter_context(new_folder(path, folder))
         for i in range(len(parts) - 1):
             slices = {
                 name: arrays[name][starts[name][i] : starts[name][i + 1] + NODES[name].shared]
@@ -204,12 +207,12 @@ def save_in_pieces(
                 if name in cut
             }
             write_piece(temporary, i, slices, content, compress=compress)
-    kinds = {name: Kind(arrays[name].dtype, arrays[name].shape) for name in cut}
-    return write_plan_head(
-        path,
-        plan.header,
-        {name: arrays[name] for name in arrays if name not in cut},
-        Pieces(folder, parts, starts, kinds),
-        digests,
-        plan.attributes(),
-    )
+        return write_plan_head(
+            path,
+            plan.header,
+            {name: arrays[name] for name in arrays if name not in cut},
+            Pieces(folder, parts, starts, kinds),
+            digests,
+            plan.attributes(),
+            stack.close,
+        )

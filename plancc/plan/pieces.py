@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from contextlib import suppress
+import secrets
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanError
+from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.format import PIECE_FORMAT, PIECES, Node
@@ -29,8 +30,9 @@ from plancc.plan.values import Int64Array
 MOST_OPEN = 64
 """Pieces that are open at a time."""
 FIRST_PART = f"{PIECES}/first_part"
-HASH_DIGITS = 12
-"""Digits of the content hash in the name of a folder."""
+HASH_DIGITS, OWN_DIGITS = 12, 8
+"""Digits of the content hash in the name of a folder, and random ones, of every writing its own."""
+HANDLES = "/proc/self/fd"
 PIECE_NAME = re.compile(r"\d+\.h5")
 MAX_NAME = 255
 """Longest name of a folder, in bytes."""
@@ -53,11 +55,29 @@ def is_folder_name(text: Any) -> bool:
     )
 
 
+def _stem(path: str | PathLike[str]) -> str:
+    """How the names of all folders of pieces begin that are made for a head."""
+    name = f"{Path(os.path.realpath(path)).stem.lstrip('.')[:100]}.pieces"
+    return name if is_folder_name(name) else "plan.pieces"
+
+
 def folder_name(path: str | PathLike[str], content: str) -> str:
-    """The folder of a plan's pieces, for the head's path and the content hash."""
-    stem = Path(os.path.realpath(path)).stem.lstrip(".")[:100]
-    name = f"{stem}.pieces-{content[:HASH_DIGITS]}"
-    return name if is_folder_name(name) else f"plan.pieces-{content[:HASH_DIGITS]}"
+    """A name for the folder of a plan's pieces, for the head's path and the content hash.
+
+    It is another one every time, so that neither a second writer of the plan nor a reader of the
+    former one meets what is written.
+    """
+    return f"{_stem(path)}-{content[:HASH_DIGITS]}-{secrets.token_hex(OWN_DIGITS // 2)}"
+
+
+def new_folder(path: str | PathLike[str], name: str) -> AbstractContextManager[Path]:
+    """The folder of that name for the pieces of a plan; see `plancc.files.atomic_folder`."""
+    return atomic_folder(_common(path), name=name)
+
+
+def _common(path: str | PathLike[str]) -> Path:
+    """What all folders of pieces for a head are written and removed as."""
+    return Path(os.path.realpath(path)).with_name(_stem(path))
 
 
 def former_pieces(path: str | PathLike[str]) -> Path | None:
@@ -73,17 +93,22 @@ def former_pieces(path: str | PathLike[str]) -> Path | None:
             )
     except (InputError, OSError, RuntimeError, KeyError, ValueError):  # whatever stands there
         return None
-    own = is_folder_name(name) and name == folder_name(target, content)
+    form = rf"{re.escape(f'{_stem(target)}-{content[:HASH_DIGITS]}')}(-[0-9a-f]{{{OWN_DIGITS}}})?"
+    own = is_folder_name(name) and re.fullmatch(form, name)
     return Path(target).parent / name if own else None
 
 
-def remove_pieces(folder: Path) -> None:
-    """Remove a folder that holds pieces, and nothing else."""
+def remove_pieces(path: str | PathLike[str], folder: Path) -> None:
+    """Remove a folder that holds pieces of a head and nothing else, when nobody reads them."""
     with suppress(OSError):
         found = list(folder.iterdir())
         pieces = all(PIECE_NAME.fullmatch(p.name) and p.is_file() for p in found)
         if pieces and not any(p.is_symlink() for p in (folder, *found)):
-            shutil.rmtree(folder)
+            discard_folder(folder, _common(path))
+
+
+class PiecesGone(PlanError):
+    """The folder is not there: it never was, or the plan was replaced after its head was opened."""
 
 
 class Pieces:
@@ -105,9 +130,13 @@ class Pieces:
 
     Raises
     ------
+    PiecesGone
+        If the folder is not there.
     PlanError
         If the name is no folder's, or the parts of the pieces are not those of the plan.
     """
+
+    _held = -1
 
     def __init__(self, head: Container, folder: Any, num_parts: int, content: str) -> None:
         if not is_folder_name(folder):
@@ -119,8 +148,23 @@ class Pieces:
         if (np.diff(first) < 1).any():
             raise head.error(f"/{FIRST_PART} is damaged: a piece without parts")
         self.count = len(first) - 1
+        path = piece_path(head.path, self.folder, 0)
+        try:
+            self._held = hold_folder(os.path.dirname(path))
+        except OSError as error:
+            raise PiecesGone(f"{head.path}: piece 0 of {self.count} is missing: {path}") from error
+
+    def __del__(self) -> None:
+        """Who forgets a plan lets go of its folder."""
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+            self._held = -1
 
     def close(self) -> None:
+        self._let_go()
         for container in self._open.values():
             container.close()
         self._open.clear()
@@ -202,12 +246,14 @@ class Pieces:
 
     def _opened(self, index: int) -> Container:
         head = self._head
-        path = piece_path(head.path, self.folder, index)
+        shown = path = piece_path(head.path, self.folder, index)
+        if self._held >= 0 and os.path.isdir(HANDLES):  # the name may be another's by now, or gone
+            path = f"{HANDLES}/{self._held}/{index}.h5"
         if not os.path.exists(path):
-            raise head.error(f"piece {index} of {self.count} is missing: {path}")
+            raise head.error(f"piece {index} of {self.count} is missing: {shown}")
         if needs_guard(path):
-            raise head.error(f"piece {index} is in a container without checksums: {path}")
-        piece = Container(path)
+            raise head.error(f"piece {index} is in a container without checksums: {shown}")
+        piece = Container(path, shown)
         try:
             with piece.reading("the header"):
                 said = {

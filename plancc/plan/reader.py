@@ -60,7 +60,7 @@ from plancc.plan.format import (
 from plancc.plan.grid import Grid
 from plancc.plan.guard import WITH_CHECKSUMS, Attributes, needs_guard, read_guarded
 from plancc.plan.metrics import Metrics
-from plancc.plan.pieces import FIRST_PART, Pieced, Pieces
+from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
@@ -69,6 +69,8 @@ from plancc.text import shown
 
 PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
+TRIES = 10
+"""How often a plan is opened that is replaced while it is."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
 MAX_TOPOLOGY_TEXT = 60_000
@@ -111,13 +113,22 @@ class PlanFile:
         self.path = os.fspath(path)
         check_input(self.path)
         self._guarded, self._checked = guarded, False
+        for left in reversed(range(TRIES)):
+            before = _which_file(self.path)
+            try:
+                return self._open()
+            except PiecesGone:
+                if not left or _which_file(self.path) == before:
+                    raise
+
+    def _open(self) -> None:
         self._attributes: Attributes = {}
         self._digests: dict[str, Digests] = {}
         self._opened: dict[str, h5py.Dataset | Pieced] = {}
         self._pieces: Pieces | None = None
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
         try:
-            if not guarded and needs_guard(self.path):
+            if not self._guarded and needs_guard(self.path):
                 self._ask_guard()
         except PermissionError as error:
             raise InputError(f"{self.path}: not readable (permission denied)") from error
@@ -693,6 +704,15 @@ class PlanFile:
                     unknown.append(f"node /{shown(at)}")
         if unknown:
             raise self._error(f"unknown {unknown[0]} in a plan of version {MAJOR}.{self.minor}")
+
+
+def _which_file(path: str) -> tuple[int, int] | None:
+    """The file that is at a path now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:

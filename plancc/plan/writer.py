@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -42,6 +43,7 @@ def write_file(
     compress: bool,
     known: tuple[Mapping[str, Digests], str] | None = None,
     more: Mapping[str, Any] | None = None,
+    first: Callable[[], None] = lambda: None,
 ) -> str:
     """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
 
@@ -60,9 +62,17 @@ def write_file(
         Digests and content hash; None: those of the arrays.
     more : mapping, optional
         Attributes of the root that do not enter the content hash.
+    first : callable
+        Called when the file is complete, right before it gets its name.
     """
-    former = former_pieces(path)
-    with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
+    former: list[Path | None] = []
+
+    def last_moment() -> None:
+        """Another writer of the plan may have come first; so this is as late as can be."""
+        first()
+        former.append(former_pieces(path))
+
+    with atomic_write(path, first=last_moment) as temporary, ThreadPoolExecutor(2) as pool:
 
         def hashes() -> tuple[Mapping[str, Digests], str]:
             leaves = digests_of_plan(arrays)
@@ -82,8 +92,9 @@ def write_file(
         except BaseException as error:  # Ctrl-C, which Python raises in the main thread only
             stream.stop(error)
             raise
-    if former is not None and former.name != (more or {}).get(PIECES):
-        remove_pieces(former)
+    for folder in former:
+        if folder is not None and folder.name != (more or {}).get(PIECES):
+            remove_pieces(path, folder)
     return written.result()
 
 

@@ -154,6 +154,8 @@ def open_transport(
 class _Opening:
     """A rank that has no transport yet."""
 
+    patient = False
+
     def __init__(self, timeout: float, say: Callable[[str], None]) -> None:
         self.rank, self.size = announced()
         self.timeout, self.say = timeout, say

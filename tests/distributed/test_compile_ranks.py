@@ -6,6 +6,8 @@ random partition, the volume of a search.
 
 import json
 import operator
+import shutil
+from dataclasses import replace
 from functools import partial, reduce
 
 import numpy as np
@@ -226,6 +228,53 @@ def test_a_pattern_that_is_not_as_symmetric_as_its_head_says(tmp_path):
     (folder / "graph.json").write_text('{"directed": false}')
     with pytest.raises(InputError, match=r"graph\.json: .*\(i, j\) are without \(j, i\)"):
         on_ranks(2, folder, tmp_path / "p.h5", 4)
+
+
+def column_changed(folder):
+    other = shutil.copytree(folder, folder.with_name("other"))
+    indptr, indices = (np.load(other / f"{name}.npy") for name in ("indptr", "indices"))
+    row = np.flatnonzero(np.diff(indptr) > 0)[5]
+    at = indptr[row + 1] - 1  # the last of its row
+    indices[at] += 1 if indices[at] < N - 1 else -1
+    np.save(other / "indices.npy", indices)
+    return other
+
+
+DIFFERENT = {
+    "parts": ({"num_parts": 5}, "`num_parts` is '4' on ranks 0, 2, '5' on rank 1: give all"),
+    "model": ({"model": "rp"}, "`model` is 'hp' on ranks 0, 2, 'rp' on rank 1"),
+    "seed": ({"options": SearchOptions(seed=7)}, "`seed` is '1' on ranks 0, 2, '7' on rank 1"),
+    "output": ({"output": "other.h5"}, r"`output` is '.*p\.h5' on ranks 0, 2, '.*other\.h5' on"),
+    "graph": ({"folder": column_changed}, "rank 1 reads another graph than rank 0"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_ranks_that_are_told_different_things(name, tmp_path):
+    """No rank waits for ever, or takes what another was told."""
+    told, sentence = DIFFERENT[name]
+    folder = folder_of(communities(), tmp_path / "graph")
+    order, output = Order(folder, 4), tmp_path / "p.h5"
+    other = {key: value(folder) if callable(value) else value for key, value in told.items()}
+    other_output = tmp_path / other.pop("output", output)
+
+    def work(transport):
+        if transport.rank == 1:
+            return compile_folder(transport, replace(order, **other), other_output)
+        return compile_folder(transport, order, output)
+
+    with pytest.raises(InputError, match=sentence):
+        run_ranks(3, work, 180)
+    assert not [*tmp_path.glob("*.h5"), *tmp_path.glob("*pieces*")]
+
+
+def test_folders_of_the_same_content_are_the_same(tmp_path):
+    folder = folder_of(communities(), tmp_path / "graph")
+    folders = folder, shutil.copytree(folder, tmp_path / "copy")
+    found = run_ranks(
+        2, lambda t: compile_folder(t, Order(folders[t.rank], 4), tmp_path / "p.h5"), 180
+    )
+    assert found[0].provenance["source_sha256"] == plancc.read_graph(folder).source.sha256
 
 
 def test_a_file_is_no_folder(tmp_path):

@@ -1,6 +1,9 @@
 """Plans in pieces: the same plan for every reader, and one sentence for whatever is wrong."""
 
+import os
 import shutil
+import signal
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +17,7 @@ from cases import long
 
 import plancc
 from plancc.errors import InputError, PlanError
+from plancc.plan.container import Container
 from plancc.plan.format import NODES
 from plancc.plan.join import join
 from plancc.plan.piece_writer import save_in_pieces
@@ -184,18 +188,76 @@ def test_version_1_5_has_no_pieces(pieces):
 
 def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
     head, folder = pieces
-    old = folder.name
-    content = save_in_pieces(plan_of("edge"), head, [0, 4, PARTS])
-    assert sorted(path.name for path in head.parent.iterdir()) == [
-        "plan.h5",
-        f"plan.pieces-{content[:12]}",
-    ]
-    assert old != f"plan.pieces-{content[:12]}"
-    assert load(head).content_sha256() == content
-    save_in_pieces(plan_of("edge"), head, [0, PARTS])  # the same content, one piece
-    assert [path.name for path in (head.parent / f"plan.pieces-{content[:12]}").iterdir()] == [
-        "0.h5"
-    ]
+    for plan, first in (plan_of("edge"), [0, 4, PARTS]), (plan_of("edge"), [0, PARTS]):
+        content = save_in_pieces(plan, head, first)
+        with PlanFile(head) as file:
+            before, folder = folder, head.parent / file.folder
+        assert folder.name.startswith(f"plan.pieces-{content[:12]}-")
+        assert not before.exists()
+        assert sorted(head.parent.iterdir()) == [head, folder]
+        assert len([*folder.iterdir()]) == len(first) - 1
+        assert load(head).content_sha256() == content
+
+
+def test_who_reads_a_plan_reads_it_to_the_end(pieces):
+    head, folder = pieces
+    with PlanFile(head) as file:
+        save_in_pieces(plan_of("edge"), head, [0, 4, PARTS])
+        assert not folder.exists()
+        assert file.read_plan().content_sha256() == plan_of().content_sha256()
+    assert load(head).content_sha256() == plan_of("edge").content_sha256()
+
+
+def test_a_plan_that_is_replaced_while_it_is_opened(pieces, monkeypatch):
+    """Its head is the former one, and its pieces are gone."""
+    head, folder = pieces
+    saved = []
+
+    class Slow(Container):
+        def __init__(self, path):
+            super().__init__(path)
+            if len(saved) < 3:
+                saved.append(save_in_pieces(plan_of("edge"), head, [0, 4, PARTS]))
+
+    monkeypatch.setattr("plancc.plan.reader.Container", Slow)
+    assert load(head).content_sha256() == saved[-1] == plan_of("edge").content_sha256()
+    assert len(saved) == 3
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(60, marks=long)])
+def test_two_writers_that_are_killed(kills, tmp_path):
+    """At every moment there is a plan, of one or of the other, and every reading is whole."""
+    head, rng = tmp_path / "plan.h5", np.random.default_rng(kills)
+    plans = {plan.content_sha256(): plan for plan in (plan_of(), plan_of("edge"))}
+    cuts = [0, 1, 3, PARTS], [0, 4, PARTS], [0, PARTS], [*range(PARTS + 1)]
+    save_in_pieces(plan_of(), head, cuts[0])
+    writers = []
+    for k in range(kills):
+        for which, plan in enumerate(plans.values()):
+            if len(writers) <= which:
+                writers.append(None)
+            if writers[which] is None:
+                writers[which] = os.fork()
+                if not writers[which]:
+                    try:
+                        while True:
+                            save_in_pieces(plan, head, cuts[rng.integers(len(cuts))])
+                    finally:
+                        os._exit(1)
+        time.sleep(rng.uniform(0, 0.1))
+        assert load(head).content_sha256() in plans
+        which = k % 2
+        os.kill(writers[which], signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(writers[which], 0)[1]) == -signal.SIGKILL
+        writers[which] = None
+        assert load(head).content_sha256() in plans
+        assert plancc.verify_file(head)
+    os.kill(writers[1 - which], signal.SIGKILL)
+    os.waitpid(writers[1 - which], 0)
+    save_in_pieces(plan_of(), head, cuts[0])
+    assert len([*tmp_path.glob("*")]) <= 2 + kills // 4  # between two renames
+    assert not [*tmp_path.glob(".*")]  # what was left is removed by the next
 
 
 def test_one_file_replaces_the_pieces(pieces):

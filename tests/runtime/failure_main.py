@@ -25,6 +25,8 @@ LONG = 4_000_000  # words: no network keeps so many for later
 def fail(fault):
     if fault == "sleeps":
         time.sleep(600)
+    if fault == "computes":
+        time.sleep(3)
     if fault == "dies":
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "stops":
@@ -43,7 +45,7 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     # on a loaded machine ranks start late
     transport = launch.open_transport(name, timeout=seconds if fault == "stops early" else 200)
-    transport.timeout = seconds
+    transport.timeout, transport.patient = seconds, fault == "computes"
     if fault == "device":
         watchdog = Watchdog(transport)
         watchdog.later(lambda: True, lambda: "nothing")
@@ -52,6 +54,12 @@ def main() -> None:
     last = transport.size - 1
     if fault == "nothing":
         main.exchange = transport.exchange([(last - transport.rank, np.ones(1))], [])
+        sys.stdout.write(f"rank {transport.rank} of {transport.size} is done\n")
+        return
+    if fault == "computes":
+        if transport.rank == last:
+            fail(fault)
+        transport.gather(None)
         sys.stdout.write(f"rank {transport.rank} of {transport.size} is done\n")
         return
     group = transport.subgroup([3, last] if last > 3 and transport.rank >= 3 else [transport.rank])

@@ -79,13 +79,15 @@ def test_what_is_wrong_is_said_once(folder, tmp_path, ranks):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("delay", [0.0, pytest.param(1.2, marks=long)])
-def test_nothing_is_left_where_a_rank_is_killed(folder, tmp_path, delay):
-    """Once its process is there, and a while later: the others end, and no file stays."""
+def test_nothing_is_left_where_a_rank_is_killed(folder, tmp_path, delay, fault):
+    """Or stopped; once its process is there, and a while later: all end, and no file stays."""
     if MPIRUN is None:
         pytest.skip("no mpirun on this machine")
     head = tmp_path / "p.h5"
     words = ["-m", "plancc_cli.main", "compile", folder, "-p", "4", "-o", head, "-q"]
+    words += ["--timeout", "5"]
     job = subprocess.Popen(
         [MPIRUN, "-n", "2", "--oversubscribe", sys.executable, *map(str, words)],
         stdout=subprocess.DEVNULL,
@@ -95,8 +97,8 @@ def test_nothing_is_left_where_a_rank_is_killed(folder, tmp_path, delay):
     try:
         victim = rank_of(job.pid, time.monotonic() + 120)
         time.sleep(delay)
-        os.kill(victim, signal.SIGKILL)
-        job.communicate(timeout=120)
+        os.kill(victim, fault)
+        said = job.communicate(timeout=120)[1].decode()
     except subprocess.TimeoutExpired:
         for pid in (*descendants(job.pid), job.pid):
             os.kill(pid, signal.SIGKILL)
@@ -106,6 +108,7 @@ def test_nothing_is_left_where_a_rank_is_killed(folder, tmp_path, delay):
         if job.poll() is None:
             job.kill()
     assert job.returncode != 0
+    assert fault == signal.SIGKILL or "; late: rank" in said
     deadline = time.monotonic() + 60  # the supervisors of the others still tidy up
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.05)

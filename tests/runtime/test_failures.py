@@ -52,6 +52,13 @@ def test_mpi_a_rank_that_sleeps():
 
 
 @pytest.mark.mpi
+def test_patient_ranks_wait_for_one_that_computes():
+    result = run(2, MAIN, "mpi", "computes", 0.5, timeout=250)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [f"rank {k} of 2 is done" for k in range(2)]
+
+
+@pytest.mark.mpi
 def test_mpi_a_rank_that_dies():
     result = job(3, "mpi", "dies")
     assert result.returncode != 0

@@ -243,6 +243,8 @@ class Transport(ABC):
         The messages of a round count when it starts.
     timeout : float
         Longest wait in seconds; infinity for no limit.
+    patient : bool
+        Whether longer waits are right as long as another rank computes (`transport.watchdog`).
     max_words : int
         Longest message in words; a longer buffer travels as several.
     say : callable of str
@@ -261,6 +263,7 @@ class Transport(ABC):
     size: int
     traffic: Traffic
     timeout: float
+    patient: bool = False
     max_words: int = MAX_WORDS_PER_MESSAGE
     say: Callable[[str], None]
     thread: int | None = None

@@ -33,7 +33,8 @@ MOST_TEXT = 300
 MOST_WAITS = 4
 """What other ranks wait for, in one sentence."""
 DATAGRAM = 65536
-ASK, HERE, OVER, STOP = "ask", "here", "over", "stop"
+ASK, LOOK, HERE, OVER, STOP = "ask", "look", "here", "over", "stop"
+NATIVE = "busy in native code"
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the sender, from the system
 
 
@@ -79,6 +80,13 @@ class Answers(NamedTuple):
     def late(self) -> list[int]:
         """Ranks for which others wait, as far as they are here."""
         return sorted([*self.missing, *(rank for rank, what in self.waiting.items() if not what)])
+
+    @property
+    def one_computes(self) -> bool:
+        """Whether nobody is stopped or gone, and somebody does not wait, or cannot be asked."""
+        if set(self.missing.values()) - {NATIVE}:
+            return False
+        return bool(self.missing or self.elsewhere) or "" in self.waiting.values()
 
     def sentence(self, own: str) -> str:
         """What others wait for, but for what this rank waits for itself, and who is late."""
@@ -144,8 +152,9 @@ class RollCall:
     def _answer(self) -> None:
         while True:
             kind, rank, back = _received(self._socket)
-            if kind == ASK:
-                self._asked.add(rank)
+            if kind in (ASK, LOOK):
+                if kind == ASK:
+                    self._asked.add(rank)
                 what = self.waits()[:MOST_TEXT]
                 with suppress(OSError):
                     self._socket.sendto(_datagram(HERE, self.place.rank, what), back)
@@ -166,6 +175,13 @@ class RollCall:
         """Ask all ranks what they do; None if another rank has begun to ask, and speaks."""
         if self._asked:
             return None
+        answers = self.look(ASK)
+        if any(rank < self.place.rank for rank in self._asked):  # both began at once
+            return None
+        return answers
+
+    def look(self, kind: str = LOOK) -> Answers:
+        """Ask all ranks what they do, for which nobody has to end."""
         own = self.place.rank
         left = set(range(self.place.size)) - {own}
         unsent, refused, waiting = set(left), set[int](), {}
@@ -175,22 +191,20 @@ class RollCall:
             while left - refused and time.monotonic() < deadline:
                 for rank in sorted(unsent):
                     try:
-                        asking.sendto(_datagram(ASK, own), self._address(rank))
+                        asking.sendto(_datagram(kind, own), self._address(rank))
                     except BlockingIOError:  # its queue is full
                         continue
                     except OSError:
                         refused.add(rank)
                     unsent.discard(rank)
                 try:
-                    kind, rank, what = _received(asking)
+                    reply, rank, what = _received(asking)
                 except BlockingIOError:
                     time.sleep(0.01)
                     continue
-                if kind == HERE and rank in left:
+                if reply == HERE and rank in left:
                     waiting[rank] = what
                     left.discard(rank)
-        if any(rank < own for rank in self._asked):  # both began at once
-            return None
         return self._answers(waiting, left, refused)
 
     def _answers(self, waiting: dict[int, str], left: set[int], refused: set[int]) -> Answers:
@@ -202,7 +216,7 @@ class RollCall:
             if any(each.state in siblings.STOPPED for each in found):
                 missing[rank] = "stopped"
             elif found:
-                missing[rank] = "not started" if rank in refused else "busy in native code"
+                missing[rank] = "not started" if rank in refused else NATIVE
             elif all_here or rank not in refused:
                 missing[rank] = "has ended"
             else:
@@ -242,4 +256,4 @@ def _received(end: socket.socket) -> tuple[str, int, Any]:
         with suppress(ValueError):
             kind, rank, what = json.loads(data)
             if users == [os.getuid()] and isinstance(rank, int) and isinstance(what, str):
-                return kind, rank, address if kind == ASK else what
+                return kind, rank, address if kind in (ASK, LOOK) else what

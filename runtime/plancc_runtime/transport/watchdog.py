@@ -49,6 +49,7 @@ class Waiter(Protocol):
     rank: int
     size: int
     timeout: float
+    patient: bool
     say: Callable[[str], None]
 
 
@@ -58,12 +59,14 @@ class Watchdog:
     ``what()`` says what the wait is for. When the wait has lasted `Waiter.timeout` seconds, the
     rank says so (`Waiter.say`) and which ranks are late, and the process ends with code 1 a moment
     later; the launcher then ends the other ranks. Of several ranks that have waited too long, one
-    speaks. Waits do not nest.
+    speaks. A waiter that is `patient` waits on as long as nobody is stopped or gone and one rank
+    computes, or is on another machine. Waits do not nest.
     """
 
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
         self._deadline = math.inf
+        self._patience = -math.inf
         self._what: Callable[[], str] = str
         self._device: tuple[Callable[[], bool], Callable[[], str], float] | None = None
         self._thread: threading.Thread | None = None
@@ -131,10 +134,18 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(min(0.5, self._waiter.timeout / 10)):
             deadline, what, device, now = self._deadline, self._what, self._device, time.monotonic()
-            if now > deadline and deadline == self._deadline:
-                self._end(what)
+            if now > max(deadline, self._patience) and deadline == self._deadline:
+                if self._one_computes():
+                    self._patience = time.monotonic() + self._waiter.timeout
+                elif deadline == self._deadline:
+                    self._end(what)
             if device is not None and now > device[2] and not device[0]():
                 self._end(device[1])
+
+    def _one_computes(self) -> bool:
+        """Whether there is a reason to be patient."""
+        roll = self._own_roll() if self._waiter.patient else None
+        return roll is not None and roll.look().one_computes
 
     def _end(self, what: Callable[[], str]) -> None:
         waiter, roll, said = self._waiter, self._own_roll(), what()
