@@ -40,14 +40,22 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import event, sigutils
-from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.ccallback import CFunc
 
 from plancc.clock import compilation
-from plancc.errors import PlanccWarning
+from plancc.errors import InputError, PlanccWarning
+from plancc.text import shown
+
+try:
+    import numba
+    from numba.core import event, sigutils
+    from numba.core.caching import FunctionCache, IndexDataCacheFile
+    from numba.core.ccallback import CFunc
+except ValueError as error:
+    raise InputError(
+        f"the environment variable NUMBA_NUM_THREADS is "
+        f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}': give a number from 1 on, or none"
+    ) from error
 
 try:
     import fcntl

@@ -212,3 +212,10 @@ def test_a_kernel_that_does_not_compile_gives_its_lock_back(place, called, monke
         called(place / "kept")
     assert taken == [True]
     assert jit._lock._owner is None
+
+
+def test_no_threads() -> None:
+    words = [sys.executable, "-c", "import plancc.jit"]
+    environment = os.environ | {"NUMBA_NUM_THREADS": "0"}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert "InputError: the environment variable NUMBA_NUM_THREADS is '0': give" in done.stderr
