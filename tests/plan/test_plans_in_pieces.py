@@ -256,7 +256,6 @@ def test_two_writers_that_are_killed(kills, tmp_path):
     os.kill(writers[1 - which], signal.SIGKILL)
     os.waitpid(writers[1 - which], 0)
     save_in_pieces(plan_of(), head, cuts[0])
-    assert len([*tmp_path.glob("*")]) <= 2 + kills // 4  # between two renames
     assert not [*tmp_path.glob(".*")]  # what was left is removed by the next
 
 
