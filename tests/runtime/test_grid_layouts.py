@@ -58,10 +58,7 @@ SOME = [
 CASES = [(grid, KINDS[k % 2]) for k, grid in enumerate(GRIDS)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def opened_once():
-    with runs.opened_once():
-        yield
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 
 def plan_file(grid: Grid, kind: str = "directed") -> Path:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import runs
 import torch
 import worlds
 from cases import long, pairs
@@ -31,10 +30,7 @@ from plancc_runtime.transport.local import run_ranks
 SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def opened_once():
-    with runs.opened_once():
-        yield
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 
 def file_of(model: str, topology: str) -> Path:

@@ -103,10 +103,7 @@ def save_plan(path, a, data=None, **provenance):
     return path
 
 
-@pytest.fixture(scope="module", autouse=True)
-def opened_once():
-    with runs.opened_once():
-        yield
+pytestmark = pytest.mark.usefixtures("opened_once")
 
 
 @pytest.fixture(scope="module")
