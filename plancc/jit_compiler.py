@@ -52,6 +52,15 @@ class Kernel(CPUDispatcher):
         self._compiler._customize_flags = _of_entry
         self._inner: dict[Any, Any] = {}
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it. Raises what a signal's handler raised, such as KeyboardInterrupt, as it is: where
+        the signal comes while numba makes Python objects of the results, it goes on, and the
+        interpreter says SystemError."""
+        try:
+            return super().__call__(*args, **kwargs)
+        except SystemError as error:
+            raise _first_cause(error) from None
+
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """What numba asks for to type a call in another kernel; compiles what is called."""
         pysig, args = self._compiler.fold_argument_types(args, kws)
@@ -93,6 +102,12 @@ class Kernel(CPUDispatcher):
             self.locals,
             pipeline_class=pipeline,
         )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 class _Overload(Kernel):

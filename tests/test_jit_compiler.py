@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba.core import event
+from numba.core import event, serialize
 
 from plancc import jit
 from plancc.jit import njit
@@ -106,3 +107,23 @@ def test_other_versions_of_numba_compile_in_their_own_way(monkeypatch, rows: Row
     plain = njit(total.py_func)
     assert not isinstance(plain, Kernel)
     assert plain(rows, 1, 1) == total(rows, 1, 1) == 18
+
+
+@njit(nogil=True)
+def several(n: int) -> Any:
+    return np.zeros(n), np.ones(n), np.ones(n)
+
+
+def test_ctrl_c_while_numba_makes_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Memo(dict[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            if not called:
+                called.append(key)
+                signal.raise_signal(signal.SIGINT)
+            return super().__getitem__(key)
+
+    called: list[Any] = []
+    several(2)
+    monkeypatch.setattr(serialize, "_unpickled_memo", Memo(serialize._unpickled_memo))
+    with pytest.raises(KeyboardInterrupt):
+        several(2)
