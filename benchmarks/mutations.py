@@ -47,8 +47,11 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Or: ast.And,
 }
 DELETABLE = (ast.AugAssign, ast.Expr, ast.Raise)
-MOST_TESTS = 60
+MOST_TESTS = 100
 """Tests of a change at most, the quickest of those that run its line."""
+HANG = 20
+"""Seconds after which a test counts as failed."""
+TIME_OVER = "no time"
 
 
 @dataclass(frozen=True)
@@ -204,8 +207,8 @@ class Tree:
         subprocess.run(words, cwd=folder, env=self.environment, check=True)
 
     def first_failure(self, tests: list[str], seconds: float) -> str:
-        """The first test that fails; "" if none does, or none has until the time is over."""
-        words = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", "--timeout=60"]
+        """The first test that fails or hangs; "" if none does, `TIME_OVER` if time was too short."""
+        words = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", f"--timeout={HANG}"]
         try:
             done = subprocess.run(
                 [*words, *tests],
@@ -216,7 +219,7 @@ class Tree:
                 timeout=seconds,
             )
         except subprocess.TimeoutExpired:
-            return ""
+            return TIME_OVER
         failed = re.findall(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
         unknown = set(re.findall(rf"^ERROR: .*{re.escape(str(self.folder))}/(tests/.+)$",
                                  done.stderr + done.stdout, re.MULTILINE))  # fmt: skip
@@ -226,7 +229,8 @@ class Tree:
         return "" if done.returncode in (0, 5) else (failed or ["all of them"])[0]
 
     def notices(self, mutation: Mutation, tests: list[str], seconds: float) -> str:
-        """The test that fails with the change and passes without it; "" if there is none."""
+        """The test that fails with the change and passes without it; "" if there is none,
+        `TIME_OVER` if none has failed when the time was over."""
         path = self.folder / mutation.file
         source = path.read_text()
         lines = source.splitlines(keepends=True)
@@ -244,7 +248,7 @@ class Tree:
             if not self.first_failure([failed], seconds):
                 return failed
             tests = tests[tests.index(failed) + 1 :]
-        return ""
+        return TIME_OVER if tests else ""
 
 
 def main(words: list[str]) -> int:
@@ -278,12 +282,16 @@ def main(words: list[str]) -> int:
         row = asdict(mutation) | {"noticed": rows[key], "tests": len(tests)}
         with given.rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        ended = "noticed" if rows[key] else "not noticed" if tests else "no test"
+        kinds = {TIME_OVER: TIME_OVER, "": "not noticed" if tests else "no test"}
+        ended = kinds.get(rows[key], "noticed")
         spent = time.monotonic() - start
         print(f"{ended:11} {spent:5.0f} s  {mutation.file}:{mutation.line}", flush=True)
 
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(tried, todo))
     ends = [rows[m.file, m.line, m.new] for m in todo]
-    print(f"{sum(map(bool, ends))} of {len(ends)} noticed")
+    decided = [end for end in ends if end != TIME_OVER]
+    print(
+        f"{sum(map(bool, decided))} of {len(decided)} noticed, {ends.count(TIME_OVER)} without time"
+    )
     return 0

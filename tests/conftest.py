@@ -11,7 +11,7 @@ import pytest
 from cases import CHOSEN
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["durations"]
+pytest_plugins = ["durations", "plan_files"]
 
 gc.disable()  # until all is imported, and what is there then is never looked at again
 

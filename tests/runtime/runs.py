@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pytest
 import torch
 import worlds
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan import reader, slices
 from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header
-from plancc_runtime.execution import mini_batches
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import TrainResult
 from plancc_runtime.train import train
@@ -77,27 +71,3 @@ def with_data(plan: Plan, data: VertexData, path: Path) -> Path:
     """A file of the plan with other data, given in vertex order."""
     replace(plan, vertex_data=data.take(plan.global_id)).save(path)
     return path
-
-
-@contextmanager
-def opened_once() -> Iterator[None]:
-    """Ranks of this process share a plan file that is open, as long as nobody has changed it.
-
-    To open one costs more than most runs on a small graph.
-    """
-    opened: dict[tuple[str, ...], reader.PlanFile] = {}
-    lock, original = threading.RLock(), reader.PlanFile
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
-
-        @contextmanager
-        def shared(path: str | Path) -> Iterator[reader.PlanFile]:
-            with lock:
-                found = os.stat(path) if os.path.exists(path) else None
-                key = (os.path.abspath(path), str(found))
-                if key not in opened:
-                    opened[key] = stack.enter_context(original(path))
-                yield opened[key]
-
-        for module in (reader, slices, mini_batches):
-            patched.setattr(module, "PlanFile", shared)
-        yield
