@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from plancc import guarded_child
 from plancc.errors import PlanccError
 
 from .attack import Attack, Case, Finding
@@ -41,6 +42,7 @@ def main(folder: str) -> None:
     for each in ("case", "tmp"):
         (home / each).mkdir(parents=True, exist_ok=True)
     tempfile.tempdir = os.environ["TMPDIR"] = str(home / "tmp")
+    guarded_child.CPU_SECONDS = 2  # a whole file needs 0.4; those that never end use up all
     for line in sys.stdin:
         order = json.loads(line)
         name = order["attack"]
