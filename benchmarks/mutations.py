@@ -207,7 +207,7 @@ class Tree:
         subprocess.run(words, cwd=folder, env=self.environment, check=True)
 
     def first_failure(self, tests: list[str], seconds: float) -> str:
-        """The first test that fails or hangs; "" if none does, `TIME_OVER` if time was too short."""
+        """The first test that fails or hangs; "" if none does, `TIME_OVER` for too little time."""
         words = [sys.executable, "-m", "pytest", "-x", "-p", "no:xdist", f"--timeout={HANG}"]
         try:
             done = subprocess.run(

@@ -119,18 +119,37 @@ def _machines() -> Entries:
     from plancc.predict.machine_files import find_machine, shipped_machines
     from plancc.predict.predictor import DEFAULT_MACHINE
 
-    found = {name: find_machine(name) for name in shipped_machines()}
     return {
         name: {
-            "what": f"{machine.latency:g} s, {machine.bandwidth:g} bytes/s, "
-            f"{machine.multiply_adds:g} multiply-adds/s"
-            + "; the default"
-            * (name == DEFAULT_MACHINE),
-            "source": machine.source,
+            "what": "the default: " * (name == DEFAULT_MACHINE) + machine.source,
             **machine.as_dict(),
         }
-        for name, machine in found.items()
+        for name, machine in ((name, find_machine(name)) for name in shipped_machines())
     }
+
+
+def _print_machines(found: Entries) -> None:
+    from plancc_cli.tables import digits, duration, print_table, table_of
+
+    columns = ("machine", "ranks per node", "latency", "GB/s", "multiply-adds/s", "what it is")
+    table = table_of(columns, caption="`plancc machines NAME` prints the file, to be edited.")
+    table.columns[-1].justify = "left"
+    for name, machine in found.items():
+        table.add_row(
+            name,
+            str(machine.get("node", {}).get("ranks", 1)),
+            duration(machine["latency"]),
+            digits(machine["bandwidth"] / 1e9),
+            f"{machine['multiply_adds']:.2g}",
+            machine["what"],
+        )
+    print_table(table)
+
+
+def _print_machine(name: str, _: dict[str, Any]) -> None:
+    from plancc.predict.machine_files import SHIPPED
+
+    click.echo(SHIPPED.joinpath(f"{name}.toml").read_text(), nl=False)
 
 
 def _objectives() -> Entries:
@@ -143,8 +162,15 @@ def _objectives() -> Entries:
     return found
 
 
-def _listing(kind: str, plural: str, entries: Callable[[], Entries]) -> click.Command:
-    @click.command(plural, help=f"List the {plural}, or explain one of them (NAME).")
+def _listing(
+    kind: str,
+    plural: str,
+    entries: Callable[[], Entries],
+    print_all: Callable[[Entries], None] | None = None,
+    print_one: Callable[[str, dict[str, Any]], None] | None = None,
+    explain: str = "explain one of them (NAME)",
+) -> click.Command:
+    @click.command(plural, help=f"List the {plural}, or {explain}.")
     @click.argument("name", required=False)
     @options.as_data
     def command(name: str | None) -> None:
@@ -162,9 +188,9 @@ def _listing(kind: str, plural: str, entries: Callable[[], Entries]) -> click.Co
                 row.pop("options", None)
             print_data(form, found if name is None else found[name], rows)
         elif name is None:
-            _print_all(found)
+            (print_all or _print_all)(found)
         else:
-            _print_one(name, found[name])
+            (print_one or _print_one)(name, found[name])
 
     return command
 
@@ -200,5 +226,8 @@ models = _listing("model", "models", _models)
 partitioners = _listing("partitioner", "partitioners", _partitioners)
 samplers = _listing("sampler", "samplers", _samplers)
 formats = _listing("format", "formats", _formats)
-machines = _listing("machine", "machines", _machines)
+machines = _listing(
+    "machine", "machines", _machines, _print_machines, _print_machine,
+    "print the TOML file of one of them (NAME)",
+)  # fmt: skip
 objectives = _listing("objective", "objectives", _objectives)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.topology import Topology
-from plancc.registry import check_choice
+from plancc.registry import check_choice, nearest
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -430,13 +430,29 @@ TABLES: dict[str, type] = {
 """Tables of a machine file, by their names."""
 
 
+def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
+    """Where a key that is unknown here belongs, or which one it resembles; "" for no idea."""
+    kinds: dict[str, type] = {"": Machine, **TABLES}
+    others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
+    at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]
+    if at:
+        return (
+            " (it belongs "
+            + " or ".join(f"to [{n}]" if n else "above all tables" for n in at)
+            + ")"
+        )
+    near = nearest(key, known)
+    return f" (did you mean {near}?)" if near else ""
+
+
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
     """InputError for keys that `kind` has no attribute for, and for those that it lacks."""
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:
             raise InputError(
-                f"unknown key {prefix + key!r} = {values[key]!r}: choose from {', '.join(known)}"
+                f"unknown key {prefix + key!r} = {values[key]!r}{_meant(prefix, key, known)}: "
+                f"choose from {', '.join(known)}"
             )
     needed = [
         each.name

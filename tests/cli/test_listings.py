@@ -14,7 +14,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.formats import FORMATS
 from plancc.models import MODELS
 from plancc.partitioners import PARTITIONERS
-from plancc.predict.machine_files import shipped_machines
+from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc.sampling import SAMPLERS
 
 NAMES = {
@@ -22,7 +22,6 @@ NAMES = {
     "partitioners": PARTITIONERS,
     "samplers": SAMPLERS,
     "formats": FORMATS,
-    "machines": shipped_machines(),
     "objectives": [*OBJECTIVES, "cut"],
 }
 
@@ -40,6 +39,18 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
         assert json.loads(ok(plural, name, "--json")) == every[name]
     error = fails(tmp_path, plural, "bogus")
     assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
+
+
+def test_machines(tmp_path):
+    table = ok("machines")
+    assert table.split()[:4] == ["machine", "ranks", "per", "node"]
+    for name in shipped_machines():
+        assert f"\n{name} " in table
+        path = tmp_path / "mine.toml"
+        path.write_text(ok("machines", name))
+        assert read_machine(path) == find_machine(name)
+    assert json.loads(ok("machines", "h100", "--json"))["node"]["ranks"] == 8
+    assert fails(tmp_path, "machines", "bogus").startswith("unknown machine 'bogus': choose from")
 
 
 def test_what_a_line_says():

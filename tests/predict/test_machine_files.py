@@ -134,7 +134,15 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("[node]\nranks = 9999999999", "not a whole number from 1 to 2147483647"),
         ("[node]\ncores = true", "'node.cores' is True"),
         ("[node]\ninjection = -1", "'node.injection' is -1"),
-        ("[node]\nspeed = 2", "unknown key 'node.speed' = 2: choose from ranks, cores"),
+        (
+            "[node]\nspeed = 2",
+            r"'node.speed' = 2 \(it belongs above all tables\): choose from ranks",
+        ),
+        (
+            "[compute]\nlatency = 1",
+            r"'compute.latency' = 1 \(it belongs above all tables or to \[node",
+        ),
+        ("bandwith = 1", r"unknown key 'bandwith' = 1 \(did you mean bandwidth\?\): choose from"),
         ("[compute]\noverhead = -1", "'compute.overhead' is -1, not a finite number from 0"),
         ("[compute]\ndense = 'x'", "'compute.dense' is 'x'"),
         ("[spmm]\nwidth = [1]", "'spmm.nonzeros_per_row' is missing: table 'spmm' needs nonzeros"),
