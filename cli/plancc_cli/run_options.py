@@ -28,7 +28,7 @@ HELP = {
         "model": f"{', '.join(MODELS)}.",
         "layers": "Number of layers.",
         "hidden": "Width of the hidden layers.",
-        "heads": "For gat: attention heads.",
+        "heads": "For gat: attention heads, which share the width of a layer in equal parts.",
         "attention_dropout": "For gat: dropout of the weights of attention.",
         "aggregator": "For sage: aggregator.",
         "activation": "Activation between layers.",

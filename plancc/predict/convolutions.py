@@ -153,7 +153,10 @@ class GAT(Convolution):
         *widths, last = dims[1:]
         for width in widths:
             if width % self.heads:
-                raise InputError(f"`heads` {self.heads}: must divide the width {width}")
+                raise InputError(
+                    f"`heads` {self.heads}: must divide the width {width} of a layer, which they "
+                    f"share: for {width} columns in each, give the width {self.heads * width}"
+                )
         return [*widths, self.heads * last]
 
 

@@ -33,6 +33,8 @@ class Launcher(NamedTuple):
 
 _COMM_WORLD = ("SIZE", "RANK", "LOCAL_SIZE", "LOCAL_RANK")
 _TORCHRUN = Launcher("WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
+# srun, with PMIx for instance; it says how many ranks a node has in another form
+_SLURM = Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID")
 # The most specific launcher first: mpirun may itself run inside a Slurm step.
 _LAUNCHERS = (
     Launcher(*(f"OMPI_COMM_WORLD_{what}" for what in _COMM_WORLD)),  # Open MPI
@@ -40,8 +42,7 @@ _LAUNCHERS = (
     Launcher("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
     Launcher(*(f"MV2_COMM_WORLD_{what}" for what in _COMM_WORLD)),  # MVAPICH2
     Launcher("PALS_SIZE", "PALS_RANKID", "PALS_LOCAL_SIZE", "PALS_LOCAL_RANKID"),  # HPE Cray
-    # srun, with PMIx for instance; it says how many ranks a node has in another form
-    Launcher("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "", "SLURM_LOCALID"),
+    _SLURM,
     _TORCHRUN,
 )
 # Variables that differ between two jobs on one machine, and are the same on all ranks of one.
@@ -131,9 +132,14 @@ def open_transport(
         transport = MpiTransport(timeout=timeout)
         transport.say = say
         if transport.size != size:
+            why = (
+                "Slurm and the MPI library of mpi4py do not know each other: start with "
+                "`srun --mpi=pmix`, or with mpirun inside the job"
+                if launcher() is _SLURM
+                else "mpi4py uses the MPI library of another mpirun than the one of this job"
+            )
             raise BackendUnavailable(
-                f"the launcher started {size} ranks but MPI sees {transport.size}: mpi4py uses the "
-                "MPI library of another mpirun than the one that started this job"
+                f"the launcher started {size} ranks but MPI sees {transport.size}: {why}"
             )
         return transport
 

@@ -475,7 +475,10 @@ def test_options_of_a_layer():
     assert GINConv(4, 3, train_eps="true").eps.requires_grad
     assert LayerNorm(3)(torch.tensor([[1.0, 2, 3]])).sum().abs() < 1e-6
     for make, words in (
-        (lambda: GATConv(4, 5, heads=2), "heads 2: must divide the width 5"),
+        (
+            lambda: GATConv(4, 5, heads=2),
+            "heads 2: must divide the width 5 .* each, give the width 10",
+        ),
         (lambda: GATConv(4, 5, heads=0), "heads 0: must be at least 1"),
         (lambda: GATConv(4, 5, attention_dropout=1.0), "attention_dropout 1.0: must be at least 0"),
         (lambda: GCNConv(4, 5, heads=2), "unknown option of GCNConv 'heads'"),

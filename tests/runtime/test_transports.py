@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -239,6 +242,29 @@ def test_what_launchers_announce(environ, variables, expected, local):
     environ(variables)
     assert launch.announced() == expected
     assert launch.local_rank() == local
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("variables", "cure"),
+    [
+        (srun("4", "0"), "`srun --mpi=pmix`, or with mpirun inside"),
+        (open_mpi("4", "0"), "of another mpirun"),
+    ],
+)
+def test_ranks_that_mpi_does_not_see(variables, cure):
+    environ = {name: value for name, value in os.environ.items() if name not in CLEARED}
+    words = [
+        sys.executable,
+        "-c",
+        "from plancc_runtime.launch import open_transport as o; o('mpi')",
+    ]
+    done = subprocess.run(
+        words, env=environ | variables, capture_output=True, text=True, timeout=120
+    )
+    last = done.stderr.rpartition("BackendUnavailable: ")[2]
+    assert last.startswith("the launcher started 4 ranks but MPI sees 1: ")
+    assert cure in last
 
 
 SLURM, OPEN_MPI = srun("4", "1", SLURM_JOB_ID="77"), open_mpi("4", "1")
