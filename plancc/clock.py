@@ -27,12 +27,15 @@ class Compilation:
 
     Attributes
     ----------
+    count : int
+        Kernels so far, with the one at work.
     announce : callable or None
         Called once, without arguments, when kernels have been compiled for `ANNOUNCED_AFTER`; from
         a thread if that is in the middle of a kernel.
     """
 
     def __init__(self) -> None:
+        self.count = 0
         self.announce: Callable[[], None] | None = None
         self._seconds, self._depth, self._begin = 0.0, 0, 0.0
         self._timer: Timer | None = None
@@ -43,6 +46,7 @@ class Compilation:
     def on_start(self, event: Any) -> None:
         """A kernel begins to compile; numba's lock is held, and others may compile inside."""
         if self._depth == 0:
+            self.count += 1
             self._begin = time.perf_counter()
             self._outer_hook, sys.unraisablehook = sys.unraisablehook, self._hook
             if self.announce is not None:

@@ -72,7 +72,7 @@ def test_kernels_inside_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> N
     listener = Compilation()
     for each in ("start", "start", "end", "end"):
         getattr(listener, f"on_{each}")(None)
-    assert listener.seconds() == 5.0
+    assert (listener.seconds(), listener.count) == (5.0, 1)
 
 
 def test_long_compilation_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:

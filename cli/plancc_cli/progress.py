@@ -28,7 +28,8 @@ QUIET, USUAL, VERBOSE = -1, 0, 1
 VERBOSITY = "plancc.verbosity"
 """Key of the context's `meta`."""
 COMPILING = (
-    "compiling kernels, once after an installation (about half a minute; not counted in seconds)"
+    "compiling kernels, once after an installation (`plancc warm-up` does it ahead); "
+    "not counted in seconds"
 )
 
 Report = Callable[[str], None]
@@ -120,8 +121,10 @@ class Progress:
         """What is done at this moment; empty between stages."""
         if not self._stage:
             return ""
-        if compilation().at_work:
-            return f"{self._stage}: compiling kernels, {compilation().seconds():.0f} s"
+        compiler = compilation()
+        if compiler.at_work:
+            seconds = compiler.seconds()
+            return f"{self._stage}: compiling kernel {compiler.count}, {seconds:.0f} s so far"
         seconds = self.seconds()
         left = ""
         if self._budget is not None and self._found:
