@@ -92,7 +92,7 @@ def command(
     resumes = settings["checkpoint"] is not None and settings["fold"] != "delayed"
     if signals and not resumes:
         raise InputError(f"--signal {signals[0]}: a run with --fold delayed cannot resume")
-    with StopSignals(signals, end) if resumes else nullcontext(str) as stop:
+    with StopSignals(["INT", *signals], end) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
             _run(transport, plan, save, json_path, f1, level, settings, stop)

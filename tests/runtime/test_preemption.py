@@ -115,6 +115,7 @@ def wait_for(happened) -> None:
         ("SIGTERM", ()),
         pytest.param("SIGUSR1", ("--signal", "USR1"), marks=long),
         ("SIGHUP", ("--signal", "hup")),
+        ("SIGINT", ()),
     ],
 )
 def test_a_signal_saves_and_ends_with_75(number, words, tmp_path):
