@@ -164,7 +164,8 @@ class Cagnet15DModel(ProcessGridModel):
     Attributes
     ----------
     replication : int
-        c; its square must divide the number of ranks.
+        c; it must divide the number of ranks. Where its square does not, some ranks of a block
+        multiply with one part of H more than others.
     sparse : bool
         Only needed rows travel, in messages.
     """
@@ -177,13 +178,12 @@ class Cagnet15DModel(ProcessGridModel):
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
         c = self.replication
-        if num_ranks % (c * c):
-            fitting = [k for k in range(1, math.isqrt(num_ranks) + 1) if num_ranks % (k * k) == 0]
-            below = num_ranks // (c * c) * c * c
-            near = _near(num_ranks, below, below + c * c)
+        if num_ranks % c:
+            below = num_ranks // c * c
+            near = _near(num_ranks, below, below + c)
             raise InputError(
-                f"replication {c} of {num_ranks} ranks: its square must divide the number of "
-                f"ranks, as with replication {_or(fitting)}, or with {near} ranks"
+                f"replication {c} of {num_ranks} ranks: it must divide the number of ranks, as "
+                f"{_or(_divisors(num_ranks))} do; or take {near} ranks"
             )
         return Shape(num_ranks // c, c)
 

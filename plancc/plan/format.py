@@ -37,6 +37,8 @@ WITH_DIGESTS = 5
 """Minor version from which plans have `/digests`, and strings of fixed length."""
 GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
+WITH_UNEVEN_CHUNKS = 7
+"""Minor version from which c need not divide the blocks of rows of a grid "1.5d"."""
 TOPOLOGY_ATTRIBUTE = "topology"
 """Attribute of the root group of a plan that has routes: the text of a `Topology`."""
 WITH_ROUTES = 7

@@ -100,11 +100,6 @@ class Grid:
             raise InputError(f"grid '{self}': 1d has one process column")
         if self.scheme != "3d" and self.layers > 1:
             raise InputError(f"grid '{self}': only 3d has layers")
-        if self.scheme == "1.5d" and self.rows % self.columns:
-            raise InputError(
-                f"grid '{self}': the replication factor {self.columns} does not divide the "
-                f"{self.rows} blocks of rows"
-            )
         if self.sparse and self.scheme not in SPARSE_SCHEMES:
             raise InputError(f"grid '{self}': only 1d and 1.5d can send needed rows only")
 
@@ -131,6 +126,11 @@ class Grid:
     def layout(self) -> str:
         """Layout of plans with this grid: "grid" or "feature"."""
         return "feature" if self.scheme == "feature" else "grid"
+
+    @property
+    def has_uneven_chunks(self) -> bool:
+        """Whether the process columns of "1.5d" multiply with different numbers of blocks."""
+        return self.scheme == "1.5d" and self.rows % self.columns > 0
 
     @property
     def num_ranks(self) -> int:
@@ -184,7 +184,11 @@ class Grid:
         return [self.rank(row, column, layer) for layer in range(self.layers)]
 
     def chunk(self, part: int) -> int:
-        """Process column of "1.5d" that multiplies with these rows of H (Equation 3)."""
+        """Process column of "1.5d" that multiplies with these rows of H (Equation 3).
+
+        Every column has floor(rows / columns) parts or one more. Tripathy et al. 2020 give the last
+        column all that are left over, so that the others wait for it.
+        """
         return part * self.columns // self.rows
 
     def slice_of_columns(self, width: int, column: int) -> tuple[int, int]:

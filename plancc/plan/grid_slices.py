@@ -9,6 +9,7 @@ The file holds a row plan, so that every grid of as many parts reads the same ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.grid import Grid
+from plancc.plan.grid import Grid, Piece
 from plancc.plan.parts import GridShare, Part, PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header, Int64Array
@@ -146,6 +147,13 @@ def _in_process_column(
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)
     pieces = [p for p in grid.pieces(part_ptr, layer) if p.column == column]
-    first, last = np.array([(p.first, p.last) for p in pieces]).T
-    piece = np.searchsorted(first, place, side="right") - 1  # the last that begins there or before
-    return (piece >= 0) & (place < last[piece])
+    return column_in_pieces(place, pieces) >= 0
+
+
+def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
+    """The column of every place in plan order, among those of ascending pieces; -1: of none."""
+    nowhere = (0, 0)  # for places before the first piece
+    first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
+    start = np.cumsum(last - first) - (last - first)
+    at = np.searchsorted(first, place, side="right") - 1  # the last that begins there or before
+    return np.where(place < last[at], place - first[at] + start[at], -1)

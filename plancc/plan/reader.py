@@ -55,6 +55,7 @@ from plancc.plan.format import (
     WITH_DIGESTS,
     WITH_PIECES,
     WITH_ROUTES,
+    WITH_UNEVEN_CHUNKS,
     Node,
 )
 from plancc.plan.grid import Grid
@@ -643,9 +644,15 @@ class PlanFile:
         if len(text) > MAX_GRID_TEXT or not text.isprintable():
             raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text, 40)}")
         try:
-            return Grid.parse(text)
+            grid = Grid.parse(text)
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
+        if grid.has_uneven_chunks and self.minor < WITH_UNEVEN_CHUNKS:
+            raise self._error(
+                f"grid '{grid}' in a plan of version {MAJOR}.{self.minor}: {grid.columns} does not "
+                f"divide {grid.rows}, as it need not since {MAJOR}.{WITH_UNEVEN_CHUNKS}"
+            )
+        return grid
 
     def _read_topology(self, text: Any) -> Topology:
         name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"

@@ -68,7 +68,7 @@ def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
     Parameters
     ----------
     grid : Grid
-        1d, 1.5d, a square 2d, or a cubic 3d one.
+        1d, 1.5d of c that divides P / c, a square 2d, or a cubic 3d one.
     n, nnz : int
         Vertices, and nonzeros of A with its diagonal.
     dims : list of int
@@ -81,7 +81,7 @@ def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
     """
     known = {"1d": _one, "1.5d": _one_and_a_half, "2d": _two, "3d": _three}
     sides = {grid.rows, grid.columns, *([grid.layers] if grid.scheme == "3d" else [])}
-    if grid.sparse or grid.scheme not in known:
+    if grid.sparse or grid.has_uneven_chunks or grid.scheme not in known:
         raise InputError(f"grid '{grid}': Tripathy et al. 2020 have no formula for it")
     if grid.scheme in ("2d", "3d") and len(sides) > 1:
         raise InputError(

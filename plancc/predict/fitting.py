@@ -67,7 +67,7 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
             words += int(each.words.sum())
             operations += each.calls
         elif isinstance(each, SparseProduct):
-            operations += each.calls
+            operations += int(each.calls)
     return np.array([multiply_adds, WORD_BYTES * words, operations], np.float64)
 
 

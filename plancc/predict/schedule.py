@@ -170,7 +170,7 @@ class SparseProduct(Operation):
         Rows and nonzeros of the sparse matrices, in all calls together.
     width : int or int64[num_ranks]
         Columns of the dense ones.
-    calls : int
+    calls : int or int64[num_ranks]
         Products that the nonzeros are divided among, by columns of the sparse matrix.
     own : int64[num_ranks] or None
         Nonzeros of own rows, which may be multiplied while messages travel; None: all of them.
@@ -179,7 +179,7 @@ class SparseProduct(Operation):
     rows: Int64Array
     nonzeros: Int64Array
     width: int | Int64Array
-    calls: int = 1
+    calls: int | Int64Array = 1
     own: Int64Array | None = None
 
 

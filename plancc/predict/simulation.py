@@ -369,7 +369,7 @@ class _Clock:
         return self._of[type(operation)](operation)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:
-        per_row = of.nonzeros / np.maximum(of.rows, 1) / of.calls
+        per_row = of.nonzeros / np.maximum(of.rows, 1) / np.maximum(of.calls, 1)
         rate = self._machine.sparse_multiply_adds(per_row, of.width, of.rows)
         return self._slow * of.nonzeros * of.width / rate + self._call * of.calls
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.scaling import OF_TABLE_III, SUMMIT, summit_parts, summit_tables
+from plancc.errors import InputError
 
 
 @pytest.mark.parametrize("name", ["Amazon", "Protein"])
@@ -25,9 +26,12 @@ def test_more_ranks_hardly_shorten_broadcasts_of_1d():
     assert few["sbcast"] == few["reduce"] == 0
 
 
-def test_what_does_not_run_is_left_out():
-    assert summit_parts("Amazon", "summit", 16, 4) is None  # out of memory, as published
-    assert summit_parts("Amazon", "summit", 36, 4) is None  # 4^2 does not divide 36
+def test_what_has_no_memory_is_left_out_and_nothing_else():
+    assert summit_parts("Amazon", "summit", 16, 4) is None  # as published
+    for number in (36, 100):  # 4^2 does not divide them
+        assert summit_parts("Reddit", "summit", number, 4)["dbcast"] > 0
+    with pytest.raises(InputError, match="replication 3 of 16 ranks"):
+        summit_parts("Reddit", "summit", 16, 3)
     square, sparse = summit_parts("Reddit", "summit", 16, "cagnet-2d"), "sbcast"
     assert square[sparse] > 0
     for table in summit_tables():

@@ -114,7 +114,7 @@ OPTIONS = {
     "-p 2 --part x": ["'hp'", "part"],
     "-p 12 --model cagnet-2d": ["12 ranks: not a perfect square", "9 or 16", "4x3, 3x4, 6x2"],
     "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
-    "-p 12 --model cagnet-1.5d --replication 3": ["replication 1 or 2", "9 or 18 ranks"],
+    "-p 13 --model cagnet-1.5d --replication 3": ["as 1 or 13 do", "12 or 15 ranks"],
     "-p 6 --model mop --groups 4": ["4 groups of 6 ranks", "1, 2, 3 or 6 groups"],
     "-p 100 --model cagnet-2d": ["100 ranks for 90 vertices"],
     "-p 16 --model cagnet-2d --dims 9,3": ["'2d 4x4'", "3 wide", "at most 3 process columns"],

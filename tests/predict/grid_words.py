@@ -128,7 +128,8 @@ def _product(grid: Grid, layer: int, n: int, nnz: int, width: int, *, forward: b
     if grid.scheme in ("1d", "1.5d"):
         most = along.words / ranks
         if columns > 1:
-            most = n * width / columns if forward else (rows - 1) * n * width / rows
+            chunk = math.ceil(rows / columns) / rows  # the largest
+            most = chunk * n * width if forward else (rows - 1) * n * width / rows
         along = along._replace(messages=(rows - 1) * rows, most=most)
         if grid.scheme == "1d" or (columns == 1 and not forward):
             return [along]

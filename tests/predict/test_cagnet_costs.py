@@ -81,6 +81,7 @@ def test_equations_by_hand():
     [
         (published, Grid("2d", 2, 3)),
         (published, Grid("feature", 1, 4)),
+        (published, Grid("1.5d", 5, 2)),
         (total, Grid("3d", 2, 2, 3)),
         (published_memory, Grid("1d", 4, sparse=True)),
         (executed, Grid("1.5d", 4, 2, sparse=True)),
@@ -94,6 +95,7 @@ def test_what_has_no_formula(call, grid):
 
 GRIDS = [
     *(Grid("1d", 1), Grid("1d", 6), Grid("1.5d", 4, 1), Grid("1.5d", 4, 2), Grid("1.5d", 6, 2)),
+    *(Grid("1.5d", 5, 3), Grid("1.5d", 2, 3), Grid("1.5d", 9, 4)),
     *(Grid("1.5d", 3, 3), Grid("2d", 1, 1), Grid("2d", 2, 2), Grid("2d", 3, 3), Grid("2d", 2, 3)),
     *(Grid("2d", 3, 2), Grid("2d", 4, 2), Grid("2d", 1, 3), Grid("2d", 3, 1)),
     *(Grid("3d", 2, 2, 2), Grid("3d", 3, 2, 2), Grid("3d", 2, 3, 1), Grid("3d", 1, 2, 3)),

@@ -32,6 +32,8 @@ from plancc.predict.schedules import (
     tables_of,
     tables_of_owners,
 )
+from plancc.predict.schedules.grid import blocks_of
+from plancc.predict.sizes import even_tables
 from plancc.predict.training import epoch_traffic
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature import FeatureGraph
@@ -47,10 +49,19 @@ from plancc_runtime.transport.local import LocalTransport, run_ranks
 DIMS = [7, 6, 9, 5]  # wider, narrower and odd ones
 GRIDS = (
     *("1d 3", "1d 4 sparse", "1.5d 4x2", "1.5d 6x2", "1.5d 3x1", "1.5d 4x2 sparse"),
+    *("1.5d 5x3", "1.5d 2x3", "1.5d 9x4", "1.5d 5x2 sparse"),
     *("2d 2x2", "2d 2x3", "2d 3x1", "3d 2x2x2", "3d 1x2x2"),
     *("feature 1x3", "feature 2x2", "feature 2x6"),  # the last one wider than a layer
 )
-QUICK = ("1d 4 sparse", "1.5d 4x2", "1.5d 4x2 sparse", "2d 2x3", "3d 2x2x2", "feature 2x6")
+QUICK = (
+    "1d 4 sparse",
+    "1.5d 4x2",
+    "1.5d 5x3",
+    "1.5d 5x2 sparse",
+    "2d 2x3",
+    "3d 2x2x2",
+    "feature 2x6",
+)
 PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 
 
@@ -175,7 +186,7 @@ def test_every_nonzero_is_multiplied(text):
         assert int((each.rows * each.inner * each.columns).sum()) == copies * 41 * a * b
 
 
-@pytest.mark.parametrize("text", ["1.5d 4x2", "2d 2x3", "3d 2x2x2"])
+@pytest.mark.parametrize("text", ["1.5d 5x3", "2d 2x3", "3d 2x2x2"])
 def test_blocks_are_the_matrix_cut_at_the_pieces(text):
     grid, plan = Grid.parse(text), worlds.plan("directed", text)
     blocks = tables_of(plan).blocks
@@ -194,6 +205,17 @@ def test_blocks_are_the_matrix_cut_at_the_pieces(text):
             else:
                 count = len(pieces)
                 assert blocks[part, layer * count : (layer + 1) * count].tolist() == counts
+
+
+def test_uneven_chunks_have_uneven_shares_and_stages():
+    """Of 5 blocks, process column 0 multiplies with 3, and column 1 with 2."""
+    grid = Grid("1.5d", 5, 2)
+    tables = even_tables("sizes", 100, 1000, 5, grid)
+    assert blocks_of(tables).tolist() == [[120, 80]] * 5
+    operations = schedule_of(tables, [4, 3], passes=()).operations
+    multiplied = [each for each in operations if isinstance(each, SparseProduct)]
+    assert [each.calls.tolist() for each in multiplied] == [[3, 2] * 5] * 2
+    assert multiplied[0].nonzeros.tolist() == [120, 80] * 5
 
 
 def test_a_schedule_by_hand():

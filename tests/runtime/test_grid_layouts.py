@@ -46,7 +46,11 @@ GRIDS = [
     *(Grid("2d", *shape) for shape in ((2, 2), (3, 3), (2, 3), (3, 2), (1, 4), (4, 1), (2, 4))),
     *(Grid("3d", *shape) for shape in ((2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 2, 1))),
     *(Grid("1.5d", *shape, sparse=True) for shape in ((2, 2), (4, 2), (3, 3))),
+    # c does not divide the blocks; in 2x3 the last copies have no chunk
+    *(Grid("1.5d", *shape) for shape in ((3, 2), (5, 2), (5, 3), (9, 4), (2, 3))),
+    *(Grid("1.5d", *shape, sparse=True) for shape in ((3, 2), (5, 3), (9, 4), (2, 3))),
 ]
+UNEVEN = [Grid("1.5d", 5, 3), Grid("1.5d", 3, 2, sparse=True), Grid("1.5d", 2, 3)]
 SOME = [
     Grid("1d", 3),
     Grid("1d", 3, sparse=True),
@@ -76,7 +80,7 @@ def slices(grid: Grid, kind: str) -> list[tuple[Header, Part]]:
 # ---- products ----
 
 
-QUICK = [*SOME, Grid("1d", 1), Grid("2d", 3, 2), Grid("2d", 1, 4), Grid("3d", 1, 2, 2)]
+QUICK = [*SOME, *UNEVEN, Grid("1d", 1), Grid("2d", 3, 2), Grid("2d", 1, 4), Grid("3d", 1, 2, 2)]
 
 
 def some(cases, quick):
@@ -146,7 +150,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("grid", [Grid("1d", 4), Grid("2d", 3, 3), *SOME[2:]], ids=str)
+@pytest.mark.parametrize("grid", [Grid("1d", 4), Grid("2d", 3, 3), *SOME[2:], *UNEVEN], ids=str)
 def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
     """Where every size can be divided; of one operation at a time, over all ranks."""
     n, width, d_out = 72, 12, 24
@@ -231,6 +235,7 @@ TRAINED = [(grid, KINDS[k % 2], MODELS[k % 6]) for k, grid in enumerate([*GRIDS[
 TRAINED_QUICKLY = [
     *(Grid("1d", 3, sparse=True), Grid("1.5d", 2, 2), Grid("1.5d", 2, 2, sparse=True)),
     *(Grid("2d", 2, 2), Grid("2d", 2, 3), Grid("3d", 1, 2, 2), Grid("3d", 2, 2, 1)),
+    *UNEVEN,
 ]
 
 

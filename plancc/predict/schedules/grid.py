@@ -54,6 +54,8 @@ class BlockRowScheduler(Scheduler):
         self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
         self._pairs = _of_ranks(tables.expand, self._chunk, grid.columns) if grid.sparse else None
         self._rounds = _by_column(tables.rows, self._chunk, grid.columns)
+        stages = np.bincount(self._chunk, minlength=grid.columns)
+        self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
     def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         grid, back = self._grid, direction == "back"
@@ -63,7 +65,7 @@ class BlockRowScheduler(Scheduler):
             rows=self.rows,
             nonzeros=self._nonzeros,
             width=width,
-            calls=1 if grid.sparse else len(self._rounds[0]),
+            calls=self._calls,
         )
         yield from chain((multiply,), moved) if back else chain(moved, (multiply,))
         if grid.scheme == "1d" or (back and grid.columns == 1):
@@ -280,9 +282,14 @@ def blocks_of(tables: Tables) -> Int64Array:
     """Nonzeros of every part by pieces: int64[num_parts, pieces]; spread evenly if not known."""
     if tables.blocks is not None:
         return tables.blocks
-    count = pieces_of_grid(grid_of(tables))
-    ends = np.arange(count + 1) * tables.nonzeros[:, None] // count
-    return np.diff(ends, axis=1)
+    grid = grid_of(tables)
+    count = pieces_of_grid(grid)
+    # parts that a piece stands for: of a chunk of "1.5d" they differ
+    share = np.ones(count, np.int64)
+    if grid.scheme == "1.5d":
+        share = np.bincount([grid.chunk(part) for part in range(grid.num_parts)], minlength=count)
+    ends = np.concatenate([[0], np.cumsum(share)])
+    return np.diff(ends * tables.nonzeros[:, None] // ends[-1], axis=1)
 
 
 def _of_fibers(rows: Int64Array, grid: Grid) -> Int64Array:

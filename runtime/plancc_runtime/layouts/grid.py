@@ -301,6 +301,8 @@ class Summa:
         """
         graph, width = self._graph, h.shape[1]
         out = empty(graph.num_row_rows, width, h)
+        if not self.pieces:  # of a copy that has no chunk
+            out.zero_()
         buffers = [empty(self._largest, width, h) for _ in range(2)]
 
         def start(k: int) -> Callable[[], tuple[Multiplier, Tensor]]:
@@ -381,8 +383,8 @@ class Summa:
 
     def counts(self, columns: int, back: bool) -> Counts:
         group = self._graph.column
-        words = np.array([[size(piece) * columns] for piece in self.pieces])
-        root = np.array([[piece.row] for piece in self.pieces])
+        words = np.array([size(piece) * columns for piece in self.pieces], np.int64)[:, None]
+        root = np.array([piece.row for piece in self.pieces], np.int64)[:, None]
         found = counts_of(group, Broadcast(members(group), words, root, reduce=back))
         if self._of_row is not None:
             found.add(self._of_row.counts())

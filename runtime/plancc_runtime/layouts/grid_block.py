@@ -20,9 +20,8 @@ from dataclasses import replace
 import numpy as np
 
 from plancc.plan.grid import Piece
-from plancc.plan.grid_slices import parts_to_read
+from plancc.plan.grid_slices import column_in_pieces, parts_to_read
 from plancc.plan.parts import GridShare
-from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Group
 
@@ -60,13 +59,11 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
     pieces = held_pieces(share)
     ptr = np.concatenate([[0], np.cumsum([p.last - p.first for p in pieces], dtype=np.int64)])
     first_row, last_row = rows_of_process_row(share)
-    column, _ = _columns(share.place, pieces, ptr)
-    diagonal, inside = _columns(np.arange(first_row, last_row), pieces, ptr)
     return Block(
         inputs=NOTHING,
-        outputs=np.where(inside, diagonal, -1),
+        outputs=column_in_pieces(np.arange(first_row, last_row), pieces),
         row_ptr=share.row_ptr,
-        column=column.astype(np.int32),
+        column=column_in_pieces(share.place, pieces).astype(np.int32),
         value=share.value,
         send_peer=NOTHING,
         send_ptr=np.zeros(1, np.int64),
@@ -75,17 +72,6 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
         recv_ptr=ptr,
         self_loops=self_loops,
     )
-
-
-def _columns(
-    place: np.ndarray, pieces: Sequence[Piece], ptr: Int64Array
-) -> tuple[Int64Array, np.ndarray]:
-    """The local column of every place in plan order, and whether it is one of the pieces'."""
-    first = np.array([p.first for p in pieces], np.int64)
-    last = np.array([p.last for p in pieces], np.int64)
-    at = np.maximum(np.searchsorted(first, place, side="right") - 1, 0)
-    inside = (place >= first[at]) & (place < last[at])
-    return place - first[at] + ptr[at], inside
 
 
 def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
