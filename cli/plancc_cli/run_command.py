@@ -88,10 +88,7 @@ def command(
     def end() -> None:
         os._exit(job.say_alone("interrupted", 1))
 
-    # partial sums that are on their way are in no checkpoint
-    resumes = settings["checkpoint"] is not None and settings["fold"] != "delayed"
-    if signals and not resumes:
-        raise InputError(f"--signal {signals[0]}: a run with --fold delayed cannot resume")
+    resumes = settings["checkpoint"] is not None
     with StopSignals(["INT", *signals], end) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:

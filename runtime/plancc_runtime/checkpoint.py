@@ -8,6 +8,10 @@ JSON in its metadata under the key "plancc".
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
     DIR/last-1.safetensors  the last but one, of the same form, from which training resumes if the
                             last is damaged; `TrainOptions.keep_last` says how many there are
+    DIR/late-E/R.safetensors
+                            of a checkpoint after E epochs with the fold "delayed": what rank R has
+                            of partial sums that other epochs use, and what is on its way to it;
+                            the checkpoint has the digests, and is whole if all of them are there
     DIR/*.damaged           a damaged checkpoint that was passed over
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               while a run writes into the folder
@@ -27,6 +31,7 @@ import math
 import os
 import re
 import reprlib
+import shutil
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -86,6 +91,8 @@ class _Facts:
         Those of the run that made it, unchecked: they are only compared.
     best : Validation
         Without weights.
+    late : list of str
+        Digest of the file of every rank with partial sums under way; empty: there are none.
     """
 
     plan: str
@@ -93,6 +100,7 @@ class _Facts:
     kernels: list[str]
     options: dict[str, Any]
     best: Validation
+    late: list[str]
 
 
 class Checkpoints:
@@ -136,6 +144,7 @@ class Checkpoints:
         self._saved: int | None = None  # epoch of the last checkpoint
         self._damaged: list[str] = []  # names that were passed over
         self._lock: FolderLock | None = None
+        self._carried: dict[str, Tensor] = {}  # of the checkpoint that was loaded
         with transport.agreement():
             try:
                 import safetensors.torch  # noqa: F401
@@ -161,16 +170,14 @@ class Checkpoints:
 
     def _take_folder(self) -> None:
         """Make the folder and lock it; remove what killed runs left in it."""
+        _make_folder(self._folder)
         try:
-            os.makedirs(self._folder, exist_ok=True)
             self._lock = FolderLock(self._folder)
         except BlockingIOError as error:
             raise InputError(
                 f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); wait "
                 "until it has ended, or choose another folder"
             ) from error
-        except FileExistsError as error:
-            raise OutputError(f"`checkpoint` {self._folder}: is not a folder") from error
         except OSError as error:
             raise OutputError(f"cannot make {self._folder}: {error.strerror}") from error
         for name in (LAST, BEST):
@@ -181,20 +188,37 @@ class Checkpoints:
         if self._lock is not None:
             self._lock.release()
 
-    def save(self, learner: Learner, epoch: int, best: Validation) -> None:
+    def save(
+        self,
+        learner: Learner,
+        epoch: int,
+        best: Validation,
+        carried: Callable[[], dict[str, Tensor]],
+    ) -> None:
         """Write what `load` needs to go on after `epoch` epochs, if that is not there yet.
+
+        `carried` is that of the execution.
 
         Raises
         ------
         OutputError
             On all ranks, if it cannot be written; the checkpoint before it is still there.
         """
+        if epoch == self._saved:
+            return
+        late: list[str] = []
+        if self._options.fold == "delayed":
+            sums, path = carried(), self._late(epoch)
+            with self._transport.agreement():
+                _make_folder(path.parent)
+                digest = _write_file(path, sums, {"plan": self._content, "epoch": epoch})
+            late = self._transport.gather(digest)
         with self._transport.agreement():
-            if self._transport.rank == 0 and epoch != self._saved:
-                self._write(learner, epoch, best)
+            if self._transport.rank == 0:
+                self._write(learner, epoch, best, late)
         self._saved = epoch
 
-    def _write(self, learner: Learner, epoch: int, best: Validation) -> None:
+    def _write(self, learner: Learner, epoch: int, best: Validation, late: list[str]) -> None:
         facts = {
             "format": FORMAT,
             "plan": self._content,
@@ -204,6 +228,7 @@ class Checkpoints:
             "random": {"seed": self._options.seed, "epoch": epoch},
             "options": _plain(self._options),
             "best": {name: getattr(best, name) for name in BEST_FACTS},
+            "late": late,
         }
         weights = learner.network.state_dict()
         chosen = best.weights or {}
@@ -225,6 +250,13 @@ class Checkpoints:
         for number in _numbers(self._folder):
             if number > len(former):
                 _remove(self._folder / _name(number))
+        if late:
+            epochs = {_epoch_of(self._folder / name) for name in self._names()}
+            _remove_late(self._folder, epochs)
+
+    def _late(self, epoch: int) -> Path:
+        """The file with partial sums of this rank that are under way after so many epochs."""
+        return self._folder / f"late-{epoch}" / f"{self._transport.rank}.safetensors"
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Put the network and its optimiser where the newest whole checkpoint left them.
@@ -268,6 +300,22 @@ class Checkpoints:
         self._saved = None if self._damaged else facts.epoch
         return facts.epoch, best
 
+    def fill(self, carried: dict[str, Tensor], epoch: int) -> None:
+        """Put what the loaded checkpoint has of this rank into what an execution carries.
+
+        `epoch` is that of the checkpoint.
+
+        Raises
+        ------
+        InputError
+            On all ranks, if it has other tensors.
+        """
+        with self._transport.agreement():
+            there = _matching(self._late(epoch), self._carried, "", carried)
+            for name, value in carried.items():
+                value.copy_(there[name])
+        self._carried = {}
+
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
         """The newest checkpoint that is whole on all ranks; what was passed over is noted.
 
@@ -279,6 +327,7 @@ class Checkpoints:
             with transport.agreement():  # for memory
                 try:
                     found = _read_file(path)
+                    self._carried = self._read_late(path, found[0])
                 except _Damaged as error:
                     why = str(error)
                 except _Unfit as error:
@@ -304,6 +353,24 @@ class Checkpoints:
             self.remarks.append(f"{'; '.join(reasons)}; {after}")
         return path, *found
 
+    def _read_late(self, path: Path, facts: _Facts) -> dict[str, Tensor]:
+        """This rank's partial sums under way of a checkpoint; errors as of `_read_file`."""
+        if not facts.late:
+            return {}
+        if len(facts.late) != self._transport.size:
+            raise InputError(
+                f"{path}: has partial sums on their way between {len(facts.late)} ranks; resume on "
+                f"as many, not on {self._transport.size}"
+            )
+        late = self._late(facts.epoch)
+        try:
+            _, tensors, digest = _read_tensors(late)
+            if digest != facts.late[self._transport.rank]:
+                raise _Unfit("is of another checkpoint")
+        except (_Damaged, _Unfit) as error:
+            raise _Damaged(f"is not whole: {late} {error}") from None
+        return tensors
+
     def _check(self, path: Path, facts: _Facts) -> None:
         if facts.plan != self._content:
             raise InputError(
@@ -317,6 +384,14 @@ class Checkpoints:
             fixed.append("epochs")
         if self._options.schedule == "plateau":  # counts evaluations
             fixed.append("eval_every")
+        if self._options.fold == "delayed":
+            # they say which sums are on their way, and in which order
+            fixed += ["passes", "row_order"]
+            if facts.epoch and not facts.late:
+                raise InputError(
+                    f"{path}: has no partial sums on their way, as `fold` delayed needs them; an "
+                    "earlier version of plancc wrote it"
+                )
         for name in fixed:
             # an option that is newer than the file had its default
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
@@ -342,11 +417,42 @@ def _numbers(folder: Path) -> list[int]:
     return [0] * (LAST in names) + sorted(int(match[1]) for match in matches if match)
 
 
+def _make_folder(path: Path) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError as error:
+        raise OutputError(f"`checkpoint` {path}: is not a folder") from error
+    except OSError as error:
+        raise OutputError(f"cannot make {path}: {error.strerror}") from error
+
+
 def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _remove_late(folder: Path, kept: set[int]) -> None:
+    """Remove partial sums of checkpoints that are gone; `kept`: epochs of those that are there."""
+    for path in folder.glob("late-*"):
+        epoch = path.name.removeprefix("late-")
+        if epoch.isdecimal() and int(epoch) not in kept:
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                raise OutputError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _epoch_of(path: Path) -> int:
+    """The epochs that a checkpoint has seen; -1 if it does not say."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            return _facts_of(file.metadata()["plancc"]).epoch
+    except (OSError, KeyError, TypeError, SafetensorError, _Unfit):
+        return -1
 
 
 def _set_aside(path: Path) -> None:
@@ -367,18 +473,31 @@ def _plain(options: TrainOptions) -> dict[str, Any]:
 
 def _write_file(
     path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], former: Sequence[Path] = ()
-) -> None:
+) -> str:
+    """Write a file, and return its digest."""
     from safetensors.torch import save
 
     text = json.dumps(facts)
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    raw = save(tensors, {"plancc": text, "sha256": _digest(text, tensors)})
+    digest = _digest(text, tensors)
+    raw = save(tensors, {"plancc": text, "sha256": digest})
     with atomic_write(path, former) as temporary:
         temporary.write_bytes(raw)
+    return digest
 
 
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
-    """What `_write_file` wrote, and its digest.
+    """A checkpoint, and its digest; errors as of `_read_tensors`."""
+    text, tensors, digest = _read_tensors(path)
+    for name, value in tensors.items():
+        counts = name.startswith("optimizer/") and value.dtype == torch.int64
+        if counts and ((value < 0) | (value >= MOST_COUNT)).any():
+            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
+    return _facts_of(text), tensors, digest
+
+
+def _read_tensors(path: Path) -> tuple[str, dict[str, Tensor], str]:
+    """What `_write_file` wrote, its facts as text, and its digest.
 
     `_Damaged`: it is not as it was written. `_Unfit`: it is something else. OSError: the system
     cannot read it.
@@ -406,11 +525,7 @@ def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     digest = _digest(text, tensors)
     if digest != metadata.get("sha256"):
         raise _Damaged("is damaged: its checksum does not match its content")
-    for name, value in tensors.items():
-        counts = name.startswith("optimizer/") and value.dtype == torch.int64
-        if counts and ((value < 0) | (value >= MOST_COUNT)).any():
-            raise _Unfit(f"is damaged: {shown(name, 40)} counts no updates")
-    return _facts_of(text), tensors, digest
+    return text, tensors, digest
 
 
 def _facts_of(text: str) -> _Facts:
@@ -438,6 +553,10 @@ def _facts_of(text: str) -> _Facts:
     kernels = taken(found, "kernels", _are_names, "a list of names")
     if len(kernels) != ranks:
         raise _Unfit(f"is damaged: {len(kernels)} kernels of {ranks} ranks")
+    # checkpoints of earlier versions have none
+    late = taken({"late": [], **found}, "late", _are_names, "a list of digests")
+    if len(late) not in (0, ranks):
+        raise _Unfit(f"is damaged: partial sums of {len(late)} of {ranks} ranks")
     best = taken(found, "best", _is_object, "an object")
     loss = taken(best, "loss", lambda x: x is None or _is_finite(x), "null or a finite number")
     counts = {name: taken(best, name, _is_count, "a number") for name in BEST_FACTS[1:]}
@@ -449,6 +568,7 @@ def _facts_of(text: str) -> _Facts:
         kernels=kernels,
         options=taken(found, "options", _is_object, "an object"),
         best=Validation(loss=None if loss is None else float(loss), **counts),
+        late=late,
     )
 
 

@@ -401,9 +401,6 @@ class TrainOptions:
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
                 raise self._wrong("fold", f"does not go with {name} {choice}")
-        if self.fold == "delayed" and self.resume:
-            why = "cannot resume, since partial sums on their way are in no checkpoint"
-            raise self._wrong("fold", why)
 
     def _check_predictions(self) -> None:
         layer = self.embeddings

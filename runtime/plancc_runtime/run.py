@@ -170,6 +170,9 @@ class Run:
                 self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
             self._part = None
             self._data = self._execution.prepare(self._learner.network)
+            if self._checkpoints is not None and self._first:
+                self._execution.carry_on(self._first)
+                self._checkpoints.fill(self._execution.carried(), self._first)
         _release_free_memory()
         self._setup = self._learner.measure(before)
 
@@ -217,13 +220,13 @@ class Run:
                 self._checkpoints.close()
 
     def _loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str]) -> None:
-        options, checkpoints = self.options, self._checkpoints
+        options = self.options
         with self._execution.epochs():
             for epoch in range(self._first, options.epochs):
                 if options.patience is not None and self._best.since >= options.patience:
                     break
-                if checkpoints is not None:
-                    self._stop_if_asked(checkpoints, stop)
+                if self._checkpoints is not None:
+                    self._stop_if_asked(stop)
                 measure = self.epoch(epoch)
                 self._done = epoch + 1
                 self._measures.append(measure)
@@ -232,21 +235,25 @@ class Run:
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)
-                if checkpoints and options.every and self._done % options.every == 0:
-                    checkpoints.save(self._learner, self._done, self._best)
+                if options.every and self._done % options.every == 0:
+                    self._save()
                 if report is not None:
                     report(measure)
-        if checkpoints is not None:
-            checkpoints.save(self._learner, self._done, self._best)
+            self._save()
 
-    def _stop_if_asked(self, checkpoints: Checkpoints, stop: Callable[[], str]) -> None:
+    def _save(self) -> None:
+        """Write a checkpoint, if there are any."""
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._learner, self._done, self._best, self._execution.carried)
+
+    def _stop_if_asked(self, stop: Callable[[], str]) -> None:
         """Save a checkpoint and raise `Stopped` if any rank was asked to stop."""
         asked = np.array([bool(stop())], np.int8)
         self.transport.allreduce_max(asked)  # counts no words
         if not asked[0]:
             return
         reason = next(name for name in self.transport.gather(stop()) if name)
-        checkpoints.save(self._learner, self._done, self._best)
+        self._save()
         if self._log is not None:
             self._log.close()
         self.transport.agree(

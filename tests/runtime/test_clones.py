@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +26,7 @@ from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
 from plancc.plan.values import Header
 from plancc.sampling.counter import key_of
+from plancc_runtime.checkpoint import _read_tensors, _write_file
 from plancc_runtime.layouts.clones import bin_of
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.options import TrainOptions
@@ -105,8 +109,11 @@ def slices(plan: Plan) -> tuple[Header, list[Part]]:
     return plan.header, [plan.part(m) for m in range(plan.num_parts)]
 
 
-def trained(this: Case, epochs: int, **options) -> TrainResult:
+def trained(this: Case | Path, epochs: int, *, ranks: int = 3, **options) -> TrainResult:
+    """Of a case on as many ranks as it has parts, or of a plan file."""
     chosen = TrainOptions(epochs=epochs, **{**COMMON, **options})
+    if isinstance(this, Path):
+        return runs.trained(this, chosen, ranks)[0]
     return runs.trained(slices(this.plan()), chosen)[0]
 
 
@@ -332,7 +339,6 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
         ({"fold": "late"}, "`fold` 'late': choose one of sync, none, delayed"),
         ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
         ({"fold": "none", "model": "sage", "aggregator": "max"}, "with aggregator max"),
-        ({"fold": "delayed", "resume": True, "checkpoint": "x"}, "cannot resume"),
     ],
 )
 def test_options_that_do_not_fit(options, sentence):
@@ -347,6 +353,97 @@ def test_what_a_plan_does_not_have():
             runs.trained(plan, TrainOptions(fold=fold))
     with pytest.raises(InputError, match=r"^`model` gat: needs a plan of layout row"):
         trained(case(2), 1, fold="none", model="gat")
+
+
+@turns(cut=[1, 3, 4, 8], passes=[(), ("constant",)])
+def test_a_resumed_run_ends_with_the_same_bits(cut, passes, tmp_path):
+    """Whatever is on its way after `cut` epochs, of which a bin's cycle has 6."""
+    this = case(3)
+    options = {"layers": 3, "fold": "delayed", "delay": 2, "passes": passes, "optimizer": "adam"}
+    whole = trained(this, 11, **options)
+    options |= {"checkpoint": tmp_path, "every": 2, "keep_last": 2}
+    trained(this, cut, **options)
+    resumed = trained(this, 11, **options, resume=True)
+    assert [epoch.epoch for epoch in resumed.epochs] == list(range(cut, 11))
+    for here, there in zip(resumed.epochs, whole.epochs[cut:], strict=True):
+        assert (here.loss, here.words_sent) == (there.loss, there.words_sent)
+    for key, value in whole.weights.items():
+        np.testing.assert_array_equal(resumed.weights[key], value)
+    # those of checkpoints that are gone have gone with them
+    assert {path.name for path in tmp_path.glob("late-*")} == {"late-11", "late-10"}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A folder with a plan, and its checkpoints after 6 and 4 epochs."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    case(3).plan().save(folder / "plan.h5")
+    trained(folder / "plan.h5", 6, **LATE, checkpoint=folder)
+    return folder
+
+
+FOLD = {"fold": "delayed", "delay": 2}
+LATE = {**FOLD, "every": 2, "keep_last": 2}
+
+
+def cut_off(folder: Path) -> None:
+    path = folder / "late-6" / "1.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def of_another_rank(folder: Path) -> None:
+    shutil.copy(folder / "late-6" / "0.safetensors", folder / "late-6" / "1.safetensors")
+
+
+def missing(folder: Path) -> None:
+    (folder / "late-6" / "1.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (cut_off, "is damaged: cannot be read"),
+        (of_another_rank, "is of another checkpoint"),
+        (missing, "is missing"),
+    ],
+)
+def test_damaged_sums_are_passed_over_with_their_checkpoint(harm, words, kept, tmp_path):
+    folder = shutil.copytree(kept, tmp_path / "kept")
+    harm(folder)
+    options = {**LATE, "checkpoint": folder, "resume": True}
+    resumed = trained(folder / "plan.h5", 8, **options)
+    [said] = [each for each in resumed.remarks if "last.safetensors" in each]
+    assert f"is not whole: {folder / 'late-6' / '1.safetensors'} {words}" in said
+    assert said.endswith("last-1.safetensors, after 4 epochs")
+    whole = trained(folder / "plan.h5", 8, **FOLD)
+    assert [each.loss for each in resumed.epochs] == [each.loss for each in whole.epochs[4:]]
+
+
+def test_what_sums_do_not_fit(kept, tmp_path):
+    folder = shutil.copytree(kept, tmp_path / "kept")
+    this = folder / "plan.h5"
+    options = {**LATE, "checkpoint": folder, "resume": True}
+    for changed, words in (
+        ({"passes": ("constant",)}, "was made with passes .* which cannot become"),
+        ({"row_order": "rcm"}, "was made with row-order auto, which cannot become rcm"),
+        ({"delay": 3}, "was made with delay 2, which cannot become 3"),
+    ):
+        with pytest.raises(InputError, match=words):
+            trained(this, 8, **options | changed)
+    with pytest.raises(InputError, match="belongs to another plan"):
+        trained(case(3, seed=1), 8, **options)
+    with pytest.raises(InputError, match="between 3 ranks; resume on as many, not on 2"):
+        trained(this, 8, ranks=2, **options)
+    last = folder / "last.safetensors"
+    text, tensors, _ = _read_tensors(last)
+    _write_file(last, tensors, {**json.loads(text), "late": []})  # as earlier versions wrote it
+    with pytest.raises(InputError, match="has no partial sums on their way, as `fold` delayed"):
+        trained(this, 8, **options)
+    late = [folder / "late-6" / f"{rank}.safetensors" for rank in range(3)]
+    digests = [_write_file(path, {"0/0/sums": torch.zeros(2)}, {}) for path in late]
+    _write_file(last, tensors, {**json.loads(text), "late": digests})
+    with pytest.raises(InputError, match=r"late-6/0\.safetensors: belongs to another model: "):
+        trained(this, 8, **options)
 
 
 ENDINGS = {

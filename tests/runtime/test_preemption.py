@@ -213,10 +213,6 @@ def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first(monk
     ("words", "sentence"),
     [
         (("--signal", "USR1"), "--signal USR1: give --checkpoint, the folder, too"),
-        (
-            ("--signal", "USR1", "--checkpoint", "x", "--fold", "delayed"),
-            "--signal USR1: a run with --fold delayed cannot resume",
-        ),
         (("--signal", "KILL", "--checkpoint", "x"), "'KILL' is not one of"),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of
@@ -66,11 +67,34 @@ class Clones(FullBatch):
         """What the training pass of an epoch works on; epochs follow each other. Collective."""
         if self._delay is not None:
             self._delay.epoch = epoch
-            # a bin's turn is at most epoch r - 1, and 2 r epochs later its leaves have all
-            last = 3 * self._delay.epochs - 1
-            if "constant" in self._passes and epoch <= last:
-                self._fix(settled=epoch == last)
+            if "constant" in self._passes and epoch <= self._settled:
+                self._fix(settled=epoch == self._settled)
         return self._training
+
+    def carried(self) -> dict[str, Tensor]:
+        return {
+            f"{k}/{name}": value
+            for k, sums in enumerate(self._sums)
+            if not sums.constant  # made again of the features
+            for name, value in sums.state().items()
+        }
+
+    def carry_on(self, epoch: int) -> None:
+        for k, sums in enumerate(self._sums):
+            if not sums.constant:
+                sums.go_on(epoch, self._network.dims[k])
+            else:
+                for past in range(min(epoch, self._settled + 1)):
+                    self.view(past)
+
+    @property
+    def _settled(self) -> int:
+        """The epoch from which on constant features bring nothing new.
+
+        A bin's turn is at most epoch r - 1, and 2 r epochs later its leaves have all.
+        """
+        assert self._delay is not None
+        return 3 * self._delay.epochs - 1
 
     def finish(self) -> None:
         for sums in self._sums:

@@ -379,7 +379,7 @@ class Delay:
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
         self.num_own, self.epochs, self.epoch = clones.num_own, epochs, 0
-        self.clock = resources.clock
+        self.clock, self.resources = resources.clock, resources
         trees, vertices = clones.trees, clones.block.inputs
         sent = bin_of(vertices[trees.send_row], epochs)
         received = bin_of(vertices[self.num_own :], epochs)
@@ -410,6 +410,8 @@ class _Turns:
         What the roots add; None: nothing has arrived yet.
     totals : Tensor[leaves, width] or None
         What replaces the leaves' rows, likewise.
+    next_sums, next_totals : Tensor or None
+        What takes their places at the next turn, where it has been received.
     rising, falling : bool
         Whether a round of `up` and of `down` is under way.
     """
@@ -418,8 +420,17 @@ class _Turns:
     down: MessageBuffers | None = None
     sums: Tensor | None = None
     totals: Tensor | None = None
+    next_sums: Tensor | None = None
+    next_totals: Tensor | None = None
     rising: bool = False
     falling: bool = False
+
+    def take(self) -> None:
+        """Use what has been received for this turn."""
+        if self.next_sums is not None:
+            self.sums, self.next_sums = self.next_sums, None
+        if self.next_totals is not None:
+            self.totals, self.next_totals = self.next_totals, None
 
 
 class DelayedSums:
@@ -436,7 +447,7 @@ class DelayedSums:
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
-        self._delay, self._returns, self._constant = delay, returns, constant
+        self._delay, self._returns, self.constant = delay, returns, constant
         self._turns: list[_Turns] = []
         self._arrived = False
 
@@ -463,9 +474,10 @@ class DelayedSums:
         if not self._turns:
             self._turns = [_Turns() for _ in delay.bins]
         now, turn = delay.bins[number], self._turns[number]
-        self._arrived = turn.rising
         self._receive(now, turn)
-        if not self._constant or delay.epoch < delay.epochs:
+        self._arrived = turn.next_sums is not None
+        turn.take()
+        if not self.constant or delay.epoch < delay.epochs:
             turn.up = turn.up or now.halo.buffers(partial.shape[1])
             torch.index_select(partial, 0, now.leaves, out=turn.up.halo)
             now.halo.send_all_back(turn.up)
@@ -497,21 +509,60 @@ class DelayedSums:
 
     def finish(self) -> None:
         """Receive all that is under way, and forget it. Collective."""
-        if self._turns:
-            for each, turn in zip(self._delay.bins, self._turns, strict=True):
-                self._receive(each, turn)
+        self._receive_all()
         self._turns = []
+
+    def state(self) -> dict[str, Tensor]:
+        """What later epochs use of earlier ones; what is under way is received. Collective."""
+        self._receive_all()
+        return {
+            f"{number}/{name}": value
+            for number, turn in enumerate(self._turns)
+            for name in ("sums", "next_sums", "totals", "next_totals")
+            if (value := getattr(turn, name)) is not None
+        }
+
+    def go_on(self, epoch: int, width: int) -> None:
+        """Begin at a later epoch, with zeros for what `state` then has; not collective.
+
+        Parameters
+        ----------
+        epoch : int
+        width : int
+            Columns of the layer's input.
+        """
+        delay = self._delay
+        dtype, device = delay.resources.dtype, delay.resources.device
+
+        def zeros(rows: Tensor) -> Tensor:
+            return torch.zeros(len(rows), width, dtype=dtype, device=device)
+
+        self._turns = [_Turns() for _ in delay.bins]
+        for number, (each, turn) in enumerate(zip(delay.bins, self._turns, strict=True)):
+            past = len(range(number, epoch, delay.epochs))
+            if past > 0:
+                turn.next_sums = zeros(each.roots)
+            if past > 1:
+                turn.sums = zeros(each.roots)
+            if past > 1 and self._returns:
+                turn.next_totals = zeros(each.leaves)
+            if past > 2 and self._returns:
+                turn.totals = zeros(each.leaves)
+
+    def _receive_all(self) -> None:
+        for each, turn in zip(self._delay.bins, self._turns, strict=False):
+            self._receive(each, turn)
 
     def _receive(self, each: Bin, turn: _Turns) -> None:
         if turn.rising and turn.up is not None:
-            turn.sums = turn.up.halo.new_zeros(len(each.roots), turn.up.halo.shape[1])
-            each.halo.add_arrived(turn.sums, turn.up)
+            turn.next_sums = turn.up.halo.new_zeros(len(each.roots), turn.up.halo.shape[1])
+            each.halo.add_arrived(turn.next_sums, turn.up)
         if turn.falling and turn.down is not None:
             with self._delay.clock("wait"):
                 turn.down.expand.finish()
-            turn.totals = each.halo.received(slice(None), turn.down).clone()
+            turn.next_totals = each.halo.received(slice(None), turn.down).clone()
         turn.rising = turn.falling = False
-        if self._constant:  # as wide as the features, and not sent again
+        if self.constant:  # as wide as the features, and not sent again
             turn.up = turn.down = None
 
 
