@@ -447,10 +447,28 @@ S_SPMM = Item(
     ),
 )
 
+NOT_BUILT = Item(
+    name="not-built",
+    setting="*A in slices that ranks fetch in turn* (Section 5.2.1, beside groups) is not here; "
+    "`cagnet-2d --grid 1xP` stores and moves A so. A rank receives all of A in every product. In "
+    "the setting of constant-volume the slices of A are, over all words of `mop`, 0.25 to 2.7 at "
+    "P = 4, 1.7 to 11.7 at 16 and 19 to 59 at 64, and each is laid out for one product. At P = 64 "
+    "(soc-Slashdot0902, fb100-Cornell5, dblp-2010) `--groups 16 --blocks hp` moves 2.14, 4.33 and "
+    "0.91 of the words of `mop` in 0.55, 0.27 and 0.60 of its memory; slices would move 23.6, 59.9 "
+    "and 20.0 in at best 0.35, 0.09 and 0.53. Nor is *a pipeline across layers* (Figure 5). Were "
+    "batches free, it would take 0.80 to 0.89 of a forward pass where messages and computation "
+    "take equally long, 0.93 to 1.00 where messages take twice as long or more, and 0.89 to 0.98 "
+    "where computation does: a greedy schedule of three layers on one card and one core, with the "
+    "dependencies of soc-Slashdot0902 and dblp-2010 in RCM order, 3 to 16 stages. Batches within "
+    "layers cost up to 26% in shared memory ([feature parallelism](feature-parallel.md)), and what "
+    "stands between two layers would have to work by batches too.",
+    claims=(),
+)
+
 PAPER = Paper(
     "Wan et al. 2025",
     "Wan, Tao, Du, Zhao, Lin: *MixGCN: Scalable GCN Training by Mixture of Parallelism and "
     "Mixture of Accelerators*",
     "[feature-parallel plans](feature-parallel.md), [accelerators](accelerators.md)",
-    (FIGURES_9_11, FIGURE_7, TABLE_5, TABLE_4, FIGURE_12, S_SPMM),
+    (FIGURES_9_11, FIGURE_7, TABLE_5, TABLE_4, FIGURE_12, S_SPMM, NOT_BUILT),
 )
