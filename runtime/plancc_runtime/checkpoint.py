@@ -31,9 +31,9 @@ import math
 import os
 import re
 import reprlib
-import shutil
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -438,10 +438,10 @@ def _remove_late(folder: Path, kept: set[int]) -> None:
     for path in folder.glob("late-*"):
         epoch = path.name.removeprefix("late-")
         if epoch.isdecimal() and int(epoch) not in kept:
-            try:
-                shutil.rmtree(path)
-            except OSError as error:
-                raise OutputError(f"cannot remove {path}: {error.strerror}") from error
+            for file in path.glob("*.safetensors"):
+                _remove(file)
+            with suppress(OSError):  # something else is there
+                path.rmdir()
 
 
 def _epoch_of(path: Path) -> int:

@@ -496,12 +496,17 @@ def test_rounds_under_way_are_finished_at_the_end(ending, passes):
 
 
 @pytest.mark.mpi
-def test_messages_of_mpi_may_be_late(ranks):
-    """Several rounds of one pair of ranks are under way, evaluations between them."""
+def test_messages_of_mpi_may_be_late(ranks, tmp_path):
+    """Several rounds of one pair of ranks are under way, evaluations and checkpoints between."""
     this, epochs = case(2), 9
     options = {**COMMON, "layers": 3, "epochs": epochs, "fold": "delayed", "delay": 2}
     options["eval_every"] = 2
-    result, _ = ranks.call(2, rank_tasks.trained, slices(this.plan()), options)[0]
+    plan = slices(this.plan())
+    result, _ = ranks.call(2, rank_tasks.trained, plan, options)[0]
+    kept = {**options, "checkpoint": tmp_path}
+    ranks.call(2, rank_tasks.trained, plan, {**kept, "epochs": 5, "every": 1})
+    resumed, _ = ranks.call(2, rank_tasks.trained, plan, {**kept, "resume": True})[0]
+    assert [each.loss for each in resumed.epochs] == [each.loss for each in result.epochs[5:]]
     losses = [epoch.loss for epoch in result.epochs]
     expected = trained(this, epochs, layers=3, fold="delayed", delay=2)
     np.testing.assert_allclose(losses, [epoch.loss for epoch in expected.epochs], rtol=1e-12)
