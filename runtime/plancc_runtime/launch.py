@@ -133,8 +133,8 @@ def open_transport(
         transport.say = say
         if transport.size != size:
             why = (
-                "Slurm and the MPI library of mpi4py do not know each other: start with "
-                "`srun --mpi=pmix`, or with mpirun inside the job"
+                "Slurm and the MPI library of mpi4py do not know each other: start with PMIx "
+                "(SLURM_MPI_TYPE=pmix for srun), or with mpirun inside the job"
                 if launcher() is _SLURM
                 else "mpi4py uses the MPI library of another mpirun than the one of this job"
             )
