@@ -1,6 +1,6 @@
 """Claims of the five papers, checked: `python -m benchmarks papers [ITEM ...]`.
 
-items.py      claims, rows, and the file of rows
+items.py      claims, the rule that judges them, rows, and the file of rows
 page.py       docs/papers.md, made from the rows
 demirci.py    Demirci et al. 2022; and so on, a module per paper
 """
@@ -33,7 +33,7 @@ def run(inputs: Inputs) -> Report:
     """All items into rows of their own, as part of `make bench`."""
     store = Store.read(inputs.results("papers") / "papers-rows.json")
     for item in ITEMS.values():
-        measure(Bench(item, store, quick=inputs.quick))
+        measure(Bench(item, store, quick=inputs.quick, install=inputs.kept))
     report = Report()
     for paper in PAPERS:
         for item, claim, finding in findings(paper, store):
@@ -77,11 +77,21 @@ def main(arguments: Sequence[str]) -> int:
     except PlanccError as error:
         parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
     if options.page is None or options.items:
-        for item in chosen:
+        benches = [Bench(item, store, options.quick, graphs) for item in chosen]
+        missing = list(dict.fromkeys(path for bench in benches for path in bench.missing()))
+        if missing:
+            parser.exit(
+                2,
+                f"{parser.prog}: error: {missing[0].parent} has no "
+                f"{', '.join(path.name for path in missing)}: put them there, choose items that "
+                "need none of them, or name graphs of your own with --graphs\n",
+            )
+        for bench in benches:
+            item = bench.item
             if options.again:
                 store.drop(item.name)
             try:
-                measure(Bench(item, store, options.quick, graphs))
+                measure(bench)
             except PlanccError as error:
                 parser.exit(error.exit_code, f"{parser.prog}: error: {item.name}: {error}\n")
             _say(item, store)
@@ -102,6 +112,5 @@ def _say(item: Item, store: Store) -> None:
         finding = claim.finding(store.rows(item.name))
         if finding is not None:
             print(
-                f"{item.name}: {claim.text}: {claim.published} published; {finding.here}: "
-                f"{finding.verdict}"
+                f"{item.name}: {claim.text}: {claim} published; {finding.here}: {finding.verdict}"
             )

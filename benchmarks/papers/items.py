@@ -24,14 +24,120 @@ from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
 from plancc.version import __version__
 
-REPRODUCED, SHAPE, REFUTED, NOT_HERE = "reproduced", "shape only", "refuted", "cannot be had here"
+REPRODUCED, SHAPE, REFUTED = "reproduced", "shape only", "not reproduced"
+NOT_HERE = "cannot be had here"
 VERDICTS = (REPRODUCED, SHAPE, REFUTED, NOT_HERE)
 
+TOLERANCE = 1.25
+"""Factor by which a figure may be off, either way."""
+NO_EFFECT = 1.03
+"""Factor up to which a ratio shows no effect, either way."""
+POINTS = 0.5
+"""Points of accuracy by which a difference may be off, and up to which it is none."""
+FEW = 6
+"""Cases that are listed one by one."""
+
 Row = dict[str, Any]
+Found = Mapping[str, float | Mapping[Any, float]]
+"""Figures by label, of one case or by case."""
 
 
-class TooFewRows(Exception):
-    """A claim cannot be judged by the rows that there are."""
+@dataclass(frozen=True)
+class Published:
+    """A figure of a paper: its value, its range, or a bound, which is a statement.
+
+    Attributes
+    ----------
+    low, high : float
+        The range; one end of a statement is infinite.
+    points : bool
+        Whether it is a difference of accuracies, in points; any other figure is positive, and 1
+        where there is no effect.
+    """
+
+    low: float
+    high: float
+    points: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        return math.isinf(self.low) or math.isinf(self.high)
+
+    @property
+    def tolerance(self) -> str:
+        """In words."""
+        if self.is_bound:
+            return "none"
+        return f"{POINTS:g} points" if self.points else f"factor {TOLERANCE:g}"
+
+    def agrees(self, value: float) -> bool:
+        """Whether a statement holds, or the effect has the published direction."""
+        if self.is_bound:
+            return self.low <= value <= self.high
+        return self._direction(self.low) <= self._direction(value) <= self._direction(self.high)
+
+    def is_near(self, value: float) -> bool:
+        """Whether besides the figure is within the tolerance."""
+        low, high = self.low / TOLERANCE, self.high * TOLERANCE
+        if self.points:
+            low, high = self.low - POINTS, self.high + POINTS
+        return self.agrees(value) and (self.is_bound or low <= value <= high)
+
+    def _direction(self, value: float) -> int:
+        low, high = (-POINTS, POINTS) if self.points else (1 / NO_EFFECT, NO_EFFECT)
+        return int(value > high) - int(value < low)
+
+    def said(self, value: float) -> str:
+        """A figure of this kind in words."""
+        return f"{value:+.1f}" if self.points else in_words(value)
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"at least {self.said(self.low)}"
+        if math.isinf(self.low):
+            return f"at most {self.said(self.high)}"
+        ends = self.said(self.low), self.said(self.high)
+        return " to ".join(dict.fromkeys(ends))
+
+
+def number(low: float, high: float | None = None) -> Published:
+    """A value, or a range."""
+    return Published(low, low if high is None else high)
+
+
+def points(low: float, high: float | None = None) -> Published:
+    """A difference of accuracies in points, or a range of them."""
+    return Published(low, low if high is None else high, points=True)
+
+
+def least(value: float) -> Published:
+    return Published(value, math.inf)
+
+
+def most(value: float) -> Published:
+    return Published(-math.inf, value)
+
+
+def verdict(published: Mapping[str, Published], found: Mapping[str, Sequence[float]]) -> str:
+    """The one rule by which claims are judged.
+
+    Parameters
+    ----------
+    published : dict of str to Published
+        Every figure of the claim, by label.
+    found : dict of str to sequence of float
+        What was found, in one case or several, of each of them at least.
+
+    Returns
+    -------
+    str
+        `REPRODUCED` if every figure is near in every case; `SHAPE` if every figure agrees in half
+        of its cases or more; else `REFUTED`.
+    """
+    if all(each.is_near(value) for label, each in published.items() for value in found[label]):
+        return REPRODUCED
+    agreed = ([each.agrees(value) for value in found[label]] for label, each in published.items())
+    return SHAPE if all(2 * sum(cases) >= len(cases) for cases in agreed) else REFUTED
 
 
 @dataclass(frozen=True)
@@ -52,25 +158,81 @@ class Claim:
         What is claimed.
     where : str
         Table, figure or section.
-    published : str
-        Its figures.
-    judge : callable, or Finding
-        What the rows of the item say; a finding for what needs none.
+    published : dict of str to Published
+        All its figures by label; the label may be empty.
+    find : callable, or None
+        These figures from the rows of the item; what has another label is shown beside them and
+        not judged.
+    note : str
+        What a reader should know of it.
+    missing : str
+        Why it cannot be had here; what `find` finds, if anything, is then shown only.
+    fitted : bool
+        Whether the model was fitted to these figures, so that it can reproduce their shape at most.
     """
 
     text: str
     where: str
-    published: str
-    judge: Judge | Finding
+    published: Mapping[str, Published]
+    find: Callable[[Rows], Found] | None = None
+    note: str = ""
+    missing: str = ""
+    fitted: bool = False
+
+    def __str__(self) -> str:
+        """The published figures."""
+        return "; ".join(f"{label} {each}".strip() for label, each in self.published.items())
+
+    @property
+    def tolerance(self) -> str:
+        return ", ".join(dict.fromkeys(each.tolerance for each in self.published.values()))
 
     def finding(self, rows: Rows) -> Finding | None:
         """None: no rows yet, or too few."""
-        if isinstance(self.judge, Finding):
-            return self.judge
-        try:
-            return self.judge(rows) if len(rows) else None
-        except TooFewRows:
+        if not self.missing and not len(rows):
             return None
+        said = [self.missing] * bool(self.missing)
+        judged = NOT_HERE
+        if self.find is not None and len(rows):
+            found = {label: _cases(value) for label, value in self.find(rows).items()}
+            cases = {label: [*of.values()] for label, of in found.items()}
+            if not all(of and not any(map(math.isnan, of)) for of in cases.values()):
+                return None
+            if not self.missing:
+                judged = verdict(self.published, cases)
+            said += [
+                self._said(label, of) for label, of in found.items() if label in self.published
+            ]
+            beside = [
+                self._said(label, of) for label, of in found.items() if label not in self.published
+            ]
+            said += [f"beside: {'; '.join(beside)}"] * bool(beside)
+        if self.fitted and judged == REPRODUCED:
+            judged = SHAPE
+        return Finding("; ".join([*said, *[self.note] * bool(self.note)]), judged)
+
+    def _said(self, label: str, cases: Mapping[str, float]) -> str:
+        judge = self.published.get(label)
+        form = in_words if judge is None else judge.said
+        if len(cases) > FEW:
+            text = f"{form(min(cases.values()))} to {form(max(cases.values()))}"
+        else:
+            text = ", ".join(f"{case} {form(value)}".strip() for case, value in cases.items())
+        if judge is not None and len(cases) > 1:
+            near = sum(map(judge.is_near, cases.values()))
+            text += f" ({near} of {len(cases)})" if near < len(cases) else ""
+        return f"{label}{': ' if label and len(cases) > 1 else ' '}{text}".strip()
+
+
+def _cases(value: float | Mapping[Any, float]) -> dict[str, float]:
+    if isinstance(value, Mapping):
+        return {str(case): float(each) for case, each in value.items()}
+    return {"": float(value)}
+
+
+def in_words(value: float) -> str:
+    """A figure, with three digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -153,15 +315,18 @@ class Rows:
         found = [row[figure] for row in self.where(**case) if row.get(figure) is not None]
         return float(found[0]) if found else math.nan
 
-    def ratios(self, figure: str, over: Row, under: Row, key: str = "graph") -> dict[Any, float]:
-        """The figure of one case over that of another, for every value of `key` that has both."""
-        found = {}
-        for value in self.values(key):
-            ratio = self.get(figure, **{key: value}, **over) / (
-                self.get(figure, **{key: value}, **under) or math.nan
-            )
+    def ratios(self, figure: str, over: Row, under: Row, *keys: str) -> dict[Any, float]:
+        """The figure of one case over that of another, by the values of `keys` that both have.
+
+        By the graph, if no key is given; several values are joined to text.
+        """
+        found: dict[Any, float] = {}
+        for row in self.where(**over):
+            case = {key: row[key] for key in keys or ("graph",)}
+            ratio = self.get(figure, **case | over) / (self.get(figure, **case | under) or math.nan)
             if not math.isnan(ratio):
-                found[value] = ratio
+                values = [*case.values()]
+                found[values[0] if len(values) == 1 else ", ".join(map(str, values))] = ratio
         return found
 
 
@@ -172,10 +337,6 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     if min(ratios) <= 0:
         return 0.0
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-
-Judge = Callable[[Rows], Finding]
-"""What rows of an item say of a claim."""
 
 
 @dataclass
@@ -190,6 +351,8 @@ class Bench:
         Small cases only.
     chosen : sequence of Path
         Graphs of the user's, in place of the item's own.
+    install : bool
+        Whether environments of other libraries are made where they are not there.
     report : callable
         Is told every new row.
     """
@@ -198,14 +361,20 @@ class Bench:
     store: Store
     quick: bool = False
     chosen: Sequence[Path] = ()
+    install: bool = True
     report: Callable[[str], None] = print
 
     def graphs(self) -> list[Path]:
         """The graphs to take: those of the user, or those of the item that are there."""
-        if self.chosen:
-            return list(self.chosen)
-        there = [SHARED / f"{name}.mtx.gz" for name in self.item.graphs]
-        return [path for path in there if path.exists()][: 1 if self.quick else None]
+        return list(self.chosen) or [path for path in self._own() if path.exists()]
+
+    def missing(self) -> list[Path]:
+        """The graphs to take that are not there."""
+        return [] if self.chosen else [path for path in self._own() if not path.exists()]
+
+    def _own(self) -> list[Path]:
+        names = self.item.graphs[: 1 if self.quick else None]
+        return [SHARED / f"{name}.mtx.gz" for name in names]
 
     def row(self, case: Row, measure: Callable[[], Row]) -> Row:
         """The row of a case: as it is kept, or measured now."""
@@ -275,13 +444,6 @@ class Store:
             lines.append(f'{json.dumps(name)}: {{"machine": {machine}, "rows": [\n{rows}]}}')
         temporary.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         temporary.replace(self.path)
-
-
-def listed(values: Mapping[Any, float], form: str = ".2f") -> str:
-    """The values by key, in words; TooFewRows if there is none, or one is missing."""
-    if not values or any(math.isnan(value) for value in values.values()):
-        raise TooFewRows
-    return ", ".join(f"{key} {value:{form}}" for key, value in values.items())
 
 
 def read(path: Path, *, symmetrize: bool = False) -> Graph:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from benchmarks.papers.items import VERDICTS, Claim, Finding, Item, Paper, Row, Store
+from benchmarks.papers.items import (
+    NO_EFFECT,
+    POINTS,
+    TOLERANCE,
+    VERDICTS,
+    Claim,
+    Finding,
+    Item,
+    Paper,
+    Row,
+    Store,
+)
 
 HEAD = """# Papers
 
@@ -20,16 +31,28 @@ of your own:
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
 
-It prints rows as they come, and then what they say of the claims. Without `ITEM` all of them run.
+It prints rows as they come, and then what they say of the claims. Without `ITEM` all of them run,
+if their graphs are at hand.
 Rows are kept in the file, and a run goes on where another one ended; `--again` measures anew,
 `--quick` takes small cases. Without `--rows` the file is that of this page, and `--page FILE`
 writes the page. Items of accuracy need a graph with features and labels: `name.npz` beside
 `name.mtx`.
 
-- *{0}*: the figure here is near the published one, or the statement holds as it stands.
-- *{1}*: the order or the trend is the published one, the size of the effect is not.
-- *{2}*: the figures here say otherwise.
-- *{3}*: it needs data or machines that are not at hand; the reason stands there.
+One rule judges every claim, by all of its figures:
+
+- *{0}*: every figure is within the tolerance in every case, and has the published direction.
+- *{1}*: every figure has the published direction in at least half of its cases.
+- *{2}*: some figure has not.
+- *{3}*: it needs data or machines that are not at hand; the reason stands there, and what is
+  predicted, if anything.
+
+A figure may be off by a factor of {tolerance:g}, a difference of accuracies by {points:g} points; a
+published range is as much wider at both ends. A bound ("at least", "at most") is kept or not: it
+has no tolerance. The direction is more than 1, less than 1, or neither, within a factor of
+{no_effect:g} of 1; that of points is above 0, below 0, or neither, within {points:g}. Cases are
+graphs, numbers of ranks and the like; "(2 of 4)" says in how many of them the figure is within the
+tolerance. What stands "beside" is not judged. A model that was fitted to the published figures has
+*{1}* at most.
 
 Times are in seconds, volumes in rows of one product, memory in bytes, unless a column says
 otherwise.
@@ -52,21 +75,25 @@ def page(papers: Sequence[Paper], store: Store) -> str:
     summary = f"Of {total} claims: {', '.join(f'{counts[v]} {v}' for v in VERDICTS)}."
     listed = ["| cited as | paper | here |", "| --- | --- | --- |"]
     listed += [f"| {paper.cited} | {paper.title} | {paper.here} |" for paper in papers]
-    head = HEAD.format(*VERDICTS, papers="\n".join(listed), summary=summary)
+    rule = {"tolerance": TOLERANCE, "no_effect": NO_EFFECT, "points": POINTS}
+    head = HEAD.format(*VERDICTS, papers="\n".join(listed), summary=summary, **rule)
     return "\n\n".join([head.strip(), *texts]) + "\n"
 
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "| claim | where | run | published | here | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| claim | where | run | published | tolerance | here | verdict |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for item, claim, finding in findings(paper, store):
         found = finding or Finding("not measured yet", "-")
         if finding is not None:
             counts[finding.verdict] += 1
         run = f"`papers {item.name}`" if item.measure is not None else "-"
-        cells = (claim.text, claim.where, run, claim.published, found.here, found.verdict)
+        cells = (
+            *(claim.text, claim.where, run, str(claim), claim.tolerance),
+            *(found.here, found.verdict),
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import OrderedDict
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from worlds import write_mtx
 
 from benchmarks.inputs import name_of
-from benchmarks.papers import ITEMS, PAGE, PAPERS, ROWS, main
+from benchmarks.papers import ITEMS, PAGE, PAPERS, ROWS, items, main
+from benchmarks.papers.cache_reuse import reuse
 from benchmarks.papers.items import (
+    NOT_HERE,
     REFUTED,
     REPRODUCED,
+    SHAPE,
     VERDICTS,
     Bench,
     Claim,
@@ -20,11 +26,15 @@ from benchmarks.papers.items import (
     Item,
     Rows,
     Store,
-    TooFewRows,
     geometric_mean,
-    listed,
+    least,
+    most,
+    number,
+    points,
+    verdict,
 )
 from benchmarks.papers.page import findings, page
+from plancc.graph.canonical import build_graph
 
 
 def test_the_page_is_made_of_the_rows():
@@ -32,15 +42,66 @@ def test_the_page_is_made_of_the_rows():
 
 
 def test_every_claim_is_judged():
-    store = Store.read(ROWS)
+    store, claims = Store.read(ROWS), 0
     for paper in PAPERS:
         for item, claim, finding in findings(paper, store):
+            claims += 1
             assert finding is not None, f"{item.name}: {claim.text}"
             assert finding.verdict in VERDICTS
             assert "nan" not in finding.here, f"{item.name}: {finding.here}"
+            assert claim.published, claim.text
+            assert claim.where.strip("-"), claim.text
+    assert claims >= 74
     names = [item.name for paper in PAPERS for item in paper.items]
     assert len(names) == len(set(names))
     assert set(store.items) == set(ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("published", "found", "judged"),
+    [
+        (number(0.47), [0.54], REPRODUCED),
+        (number(0.47), [0.59], SHAPE),  # a factor of 1.25
+        (number(0.98), [0.54], REFUTED),  # no effect is published, there is one
+        (number(0.48), [0.996], REFUTED),  # there is none
+        (number(0.37), [1.26], REFUTED),
+        (number(12), [16, 29.2, 7.6, 71.3], SHAPE),  # of the right kind, none is near
+        (number(12), [10, 14], REPRODUCED),
+        (number(1.57, 3.03), [2.84, 7.21, 5.37], SHAPE),
+        (number(3.1, 3.4), [3.1 / 1.25, 3.4 * 1.25], REPRODUCED),
+        (number(3.1, 3.4), [1.64, 5.35, 5.01], SHAPE),
+        (number(1.1, 1.3), [1.0], REFUTED),  # within the factor, but no speed-up
+        (least(1), [1.32, 0.77, 1.17, 0.7], SHAPE),  # a half
+        (least(1), [1.32, 0.77, 0.9, 0.7], REFUTED),
+        (least(1), [1.32, 1.0], REPRODUCED),
+        (most(0.05), [0.06], REFUTED),
+        (points(-0.2, 0.27), [-0.5, 0.5], REPRODUCED),
+        (points(0.06, 0.22), [-0.3, -0.2, -0.9, -1.3], SHAPE),
+        (points(-3.47, -0.31), [-43.9], SHAPE),
+        (points(0), [2.1], REFUTED),
+    ],
+)
+def test_one_rule_judges(published, found, judged):
+    assert verdict({"": published}, {"": found}) == judged
+
+
+def test_every_figure_of_a_claim_is_held():
+    both = {"HP": number(0.47), "GP": number(0.98)}
+    claim = Claim("epoch", "Table 2", both, lambda rows: {"HP": 0.54, "GP": 0.54, "rows": 0.69})
+    assert (str(claim), claim.tolerance) == ("HP 0.47; GP 0.98", "factor 1.25")
+    finding = claim.finding(Rows([{}]))
+    assert finding == Finding("HP 0.54; GP 0.54; beside: rows 0.69", REFUTED)
+    with pytest.raises(KeyError):
+        Claim("epoch", "Table 2", both, lambda rows: {"HP": 0.54}).finding(Rows([{}]))
+
+
+def test_claims_that_no_figure_can_reproduce():
+    exact = {"published": {"": number(2)}, "find": lambda rows: {"": {"g": 2.0}}}
+    assert Claim("a", "b", **exact).finding(Rows([{}])) == Finding("g 2", REPRODUCED)
+    assert Claim("a", "b", **exact, fitted=True).finding(Rows([{}])) == Finding("g 2", SHAPE)
+    missing = Claim("a", "b", **exact, missing="no GPUs").finding(Rows([{}]))
+    assert missing == Finding("no GPUs; g 2", NOT_HERE)
+    assert Claim("a", "b", {"": number(2)}, missing="no GPUs").finding(Rows()).here == "no GPUs"
 
 
 @pytest.fixture
@@ -105,14 +166,32 @@ def test_files_that_are_no_rows(text, tmp_path, capsys):
     assert (tmp_path / "rows.json").read_text() == text
 
 
-def test_rows_are_judged_only_where_they_are_enough(tmp_path):
-    def judge(rows):
-        found = rows.ratios("s", {"way": "new"}, {"way": "old"})
-        return Finding(
-            listed(found), REPRODUCED if geometric_mean([*found.values()]) < 1 else REFUTED
-        )
+def test_graphs_that_are_missing_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(items, "SHARED", tmp_path)
+    (tmp_path / "dblp-2010.mtx.gz").touch()
+    for words in ([], ["blocking", "few-epochs"]):
+        with pytest.raises(SystemExit) as stop:
+            papers(*words, "--rows", tmp_path / "rows.json")
+        assert stop.value.code == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"error: {tmp_path} has no " in err
+        assert "fb100-Cornell5.mtx.gz" in err
+        assert "Cora.mtx.gz" in err
+        assert "dblp-2010" not in err
+        assert err.count("soc-Slashdot0902.mtx.gz") == 1
+        assert err.count("\n") == 1
+        assert "--graphs" in err
+    assert not (tmp_path / "rows.json").exists()
 
-    claim = Claim("faster", "Table 1", "0.5", judge)
+
+def test_rows_are_judged_only_where_they_are_enough(tmp_path):
+    claim = Claim(
+        "faster",
+        "Table 1",
+        {"": number(0.7)},
+        lambda rows: {"": rows.ratios("s", {"way": "new"}, {"way": "old"})},
+    )
     item = Item("one", "here", [claim], lambda bench: None)
     store = Store(tmp_path / "rows.json")
     assert claim.finding(store.rows("one")) is None
@@ -122,9 +201,31 @@ def test_rows_are_judged_only_where_they_are_enough(tmp_path):
     bench.row({"graph": "g", "way": "new"}, lambda: {"s": 3.0})
     assert claim.finding(store.rows("one")) == Finding("g 0.75", REPRODUCED)
     assert Store.read(store.path).items == store.items
-    with pytest.raises(TooFewRows):
-        listed({"a": float("nan")})
     assert Rows([{"p": 1}, {"p": 2}]).values("p") == [1, 2]
+    rows = [{"graph": "g", "p": p, "way": way, "s": p + way} for p in (1, 2) for way in (0, 1)]
+    ratios = Rows(rows).ratios("s", {"way": 1}, {"way": 0}, "graph", "p")
+    assert ratios == {"g, 1": 2.0, "g, 2": 1.5}
+    assert math.isnan(geometric_mean([]))
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("capacity", [2, 5, 100])
+def test_reuse_in_a_cache(blocks, capacity):
+    ends = np.random.default_rng(3).integers(30, size=(2, 200))
+    graph = build_graph(30, *ends)
+    bounds = np.linspace(0, 30, blocks + 1).astype(int)
+    held: OrderedDict[tuple[str, int], None] = OrderedDict()
+    loads = 0
+    for low, high in pairwise(bounds):
+        for row in range(30):
+            for column in graph.indices[graph.indptr[row] : graph.indptr[row + 1]]:
+                for name in [("out", row), ("in", int(column))] if low <= column < high else []:
+                    loads += name not in held
+                    held[name] = None
+                    held.move_to_end(name)
+                    if len(held) > capacity:
+                        held.popitem(last=False)
+    assert reuse(graph, blocks, capacity) == graph.num_nonzeros / loads
 
 
 @pytest.mark.parametrize(
