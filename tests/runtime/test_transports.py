@@ -248,7 +248,7 @@ def test_what_launchers_announce(environ, variables, expected, local):
 @pytest.mark.parametrize(
     ("variables", "cure"),
     [
-        (srun("4", "0"), "`srun --mpi=pmix`, or with mpirun inside"),
+        (srun("4", "0"), "(SLURM_MPI_TYPE=pmix for srun), or with mpirun"),
         (open_mpi("4", "0"), "of another mpirun"),
     ],
 )
