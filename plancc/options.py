@@ -61,6 +61,8 @@ class SearchOptions(PartitionOptions):
     lean : bool
         Whether partitioners are given the graph between clusters only, whatever the kind of graph:
         for memory (`plancc.search.footprint`).
+    room : int, optional
+        Bytes that a partitioner of that graph may take; None: any number.
     partitioner, preset, epsilon, seed, threads, time_limit
         See `PartitionOptions`. A partitioner or preset that is named replaces the search.
     capacities : sequence of float, optional
@@ -81,6 +83,7 @@ class SearchOptions(PartitionOptions):
     grid: Grid | None = None
     stop: Stop | None = None
     lean: bool = False
+    room: int | None = None
     on_disk: bool = False
 
     def __post_init__(self) -> None:

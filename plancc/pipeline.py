@@ -21,6 +21,7 @@ from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.vertexdata import VertexData
+from plancc.memory import give_back_at_once
 from plancc.models import MODELS
 from plancc.models.capacities import check_capacities
 from plancc.models.loads import Loads
@@ -229,6 +230,7 @@ def compile(
     assigner, task, wanted = prepared(model, num_parts, model_options, options, balance)
     num_parts = task.num_parts
 
+    give_back_at_once()
     taken = allowed_memory(memory)
     if isinstance(graph, str | os.PathLike):
         check_reading(graph, taken)

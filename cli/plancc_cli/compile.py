@@ -215,6 +215,7 @@ def command(
     from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
+    from plancc.memory import give_back_at_once
     from plancc.owners.memory import allowed_memory
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
@@ -252,6 +253,7 @@ def command(
             f"`keep_best` is for searches: model '{settings['model']}' makes none here"
         )
     start = wall_seconds()
+    give_back_at_once()
     with progress(settings["budget"]) as shown, ExitStack() as stack:
         report = partial(shown.incumbent, who, task.objective or "volume")
         keep = stack.enter_context(KeepBest(report)) if keep_best else None

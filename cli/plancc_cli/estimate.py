@@ -18,6 +18,7 @@ from plancc_cli.tables import print_data, print_table
     "--nonzeros", required=True, type=int, metavar="M", help="Nonzeros, both directions counted."
 )
 @click.option("--directed", is_flag=True, help="A nonzero may lack its mirror image.")
+@click.option("--even", is_flag=True, help="No vertex has many neighbours, as in roads and meshes.")
 @click.option("--folder", is_flag=True, help="The graph is a folder of `plancc convert`.")
 @click.option(
     "--features", default=0, type=int, metavar="F", help="Numbers (float32) of every vertex."
@@ -40,6 +41,7 @@ def command(
     vertices: int,
     nonzeros: int,
     directed: bool,
+    even: bool,
     folder: bool,
     features: int,
     effort: str,
@@ -69,7 +71,7 @@ def command(
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
     data = 0 if folder or ranks else 4 * features * vertices
-    sizes = Sizes(vertices, nonzeros + vertices, mirrored, data=data, mapped=folder)
+    sizes = Sizes(vertices, nonzeros + vertices, mirrored, hubs=not even, data=data, mapped=folder)
     found = [work_of_rank(sizes, ranks)] if ranks else list(ways(sizes, effort))
     form = options.form()
     if form:

@@ -17,8 +17,17 @@ from plancc.graph.vertexdata import VertexData
 from plancc.memory import available_memory
 from plancc.owners.task import Task
 from plancc.scratch import check_room, folder
-from plancc.search.footprint import MARGIN, Sizes, Work, fitting, scratch, shown, work
-from plancc.search.starts import begins_with_clusters
+from plancc.search.footprint import (
+    CLUSTER_LINK,
+    MARGIN,
+    Sizes,
+    Work,
+    fitting,
+    scratch,
+    shown,
+    work,
+)
+from plancc.search.starts import begins_with_clusters, has_hubs
 
 SAMPLE = 2000
 """Nonzeros that are looked at to learn how many have a mirror image."""
@@ -97,8 +106,16 @@ def within_memory(
     rows = graph.num_vertices
     held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
     mapped = is_mapped(graph.indices)
-    mirrored, weighted = mirrored_share(graph), graph.values is not None
-    sizes = Sizes(rows, graph.num_nonzeros + rows, mirrored, weighted, constraints, held, mapped)
+    sizes = Sizes(
+        rows,
+        graph.num_nonzeros + rows,
+        mirrored_share(graph),
+        graph.values is not None,
+        constraints,
+        has_hubs(graph.row_nonzeros()),
+        held,
+        mapped,
+    )
     searches = task.searches and task.model.layout == "row"
     if not searches:
         # A named partitioner is given all rows; edge plans are searched in their own way.
@@ -117,13 +134,15 @@ def within_memory(
     clustered = begins_with_clusters(graph.row_nonzeros(), task.effort)
     first = work(sizes, task.effort, clustered)
     chosen = fitting(sizes, task.effort, limit, clustered)
+    options = task.options
+    if limit is not None and chosen.clustered:
+        spared = limit - chosen.stages["start"]
+        options = replace(options, room=spared + CLUSTER_LINK * sizes.links)
     if chosen == first:
-        return task, first, ""
+        return replace(task, options=options), first, ""
     if chosen.on_disk:
         check_room(scratch(sizes))
-    options = replace(
-        task.options, effort=chosen.effort, lean=chosen.clustered, on_disk=chosen.on_disk
-    )
+    options = replace(options, effort=chosen.effort, lean=chosen.clustered, on_disk=chosen.on_disk)
     what = "partitioners are given clusters of rows"
     if chosen.effort != task.effort:
         what = f"the effort is {chosen.effort}, and {what}"

@@ -12,6 +12,7 @@ import signal
 import sys
 
 from plancc.errors import PlanccError
+from plancc.memory import give_back_at_once
 from plancc.processes import die_with_parent
 
 
@@ -20,6 +21,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    give_back_at_once()
     try:
         job = pickle.load(sys.stdin.buffer)
         die_with_parent(job["parent"])

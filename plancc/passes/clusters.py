@@ -35,6 +35,9 @@ LEAST_PER_PART = 4
 """Clusters per part below which there is nothing left to partition."""
 MANY_LINKS = 2_000_000
 """Links between clusters above which clusters are joined to larger ones."""
+FEW_LINKS = 8
+"""Links of the vertices over those between clusters above which there are few: pairs of neighbours
+in roads leave more than half of them."""
 SHRUNK = 0.6
 """Share of a graph's links beyond which those between its clusters are too many: they have none."""
 
@@ -90,6 +93,7 @@ def find_clusters(
     limits: Limits,
     rng: np.random.Generator,
     stopped: Callable[[], bool] = lambda: False,
+    few: bool = False,
 ) -> Clusters | None:
     """Clusters that leave room for a balanced partition.
 
@@ -102,6 +106,8 @@ def find_clusters(
     rng : numpy.random.Generator
     stopped : callable
         Asked between rounds: if it says yes, they end.
+    few : bool
+        Whether clusters are joined until there are few links between them (`FEW_LINKS`).
 
     Returns
     -------
@@ -113,12 +119,12 @@ def find_clusters(
     share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
     found: Clusters | None = None
-    while found is None or len(found.graph.indices) > MANY_LINKS:
+    enough = min(MANY_LINKS, _number_of(links) // FEW_LINKS) if few else MANY_LINKS
+    while found is None or len(found.graph.indices) > enough:
         label, num = _propagated(links, weight, heaviest, rng, stopped)
         if num < LEAST_PER_PART * limits.num_parts:
             break
-        num_links = len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
-        ptr, ends, cost = between(num, int(SHRUNK * num_links), links, label)
+        ptr, ends, cost = between(num, int(SHRUNK * _number_of(links)), links, label)
         if ptr[-1] > len(ends):
             break
         weight = weights_of(label, weight, num)
@@ -127,6 +133,10 @@ def find_clusters(
         found = Clusters(label if found is None else label[found.label], graph)
         links = Links(ptr, ends, cost, np.zeros(1, np.int64), ends[:0], ends[:0])
     return found
+
+
+def _number_of(links: Links) -> int:
+    return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 
 def _propagated(

@@ -90,10 +90,8 @@ class Flows:
         from plancc.passes.kernels.flows import adjacent_parts
         from plancc.passes.kernels.state import volume
 
-        size = np.diff(nets.net_ptr).astype(np.float64)
-        if (size**2).sum() * len(size) > MAX_UNEVENNESS * size.sum() ** 2:
+        if _unevenness(nets) > MAX_UNEVENNESS:
             return 0
-
         active = np.ones(len(state.sums), dtype=np.bool_)
         rows, work = int(volume(nets, state)), 0
         scratch: SimpleQueue[Any] = SimpleQueue()
@@ -163,6 +161,12 @@ class Flows:
         finally:
             scratch.put(place)
         return vertices, int(work)
+
+
+def _unevenness(nets: Nets) -> float:
+    """Mean square of the nets' sizes over the square of their mean."""
+    size = np.diff(nets.net_ptr).astype(np.float64)
+    return float(size @ size * len(size) / max(size.sum(), 1.0) ** 2)
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:

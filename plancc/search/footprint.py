@@ -15,18 +15,22 @@ from itertools import islice
 
 from plancc.errors import InputError
 
-INTERPRETER = 100_000_000
-"""Bytes of Python with its libraries, and of a partitioner's child process."""
+INTERPRETER = 215_000_000
+"""Bytes of Python with its libraries, half of them code, of kernels, and of a partitioner's child
+process."""
 MARGIN = 0.9
 """Share of the memory that is left which may be taken unless told otherwise."""
-METIS_LINK, METIS_ROW = 120, 75
+METIS_LINK, METIS_ROW = 26, 190
 """Bytes of METIS per link of the undirected graph and per row, its input included."""
+HUBS_LINK, HUBS_ROW = 80, 75
+"""The same of graphs with hubs: their coarser levels hardly have fewer links."""
 OF_RANK = 70_000_000
 """Bytes of Python with its libraries in a rank, and of MPI."""
 CLUSTERED = 60_000_000
 """Bytes of the graph between clusters, and of a partitioner's child process on the first rank."""
-CLUSTER_LINK = 5
-"""Bytes per link of the undirected graph for the graph between clusters, and METIS on that."""
+CLUSTER_LINK = 8
+"""Bytes per link of the undirected graph for the graph between clusters, and METIS on that: at most
+an eighth of the links are left where vertices have few neighbours (`plancc.passes.clusters`)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Sizes:
         Whether the graph has values of its own.
     constraints : int
         Balances.
+    hubs : bool
+        Whether some rows have many nonzeros: then levels of a V-cycle hardly shrink.
     data : int
         Bytes of features and other vertex data that are in memory.
     mapped : bool
@@ -55,6 +61,7 @@ class Sizes:
     mirrored: float = 1.0
     weighted: bool = False
     constraints: int = 2
+    hubs: bool = True
     data: int = 0
     mapped: bool = False
 
@@ -98,29 +105,47 @@ def reading(sizes: Sizes) -> int:
     return 33 * sizes.nonzeros + 24 * sizes.rows
 
 
+def own(sizes: Sizes) -> int:
+    """The graph's own arrays."""
+    if sizes.mapped:
+        return 0
+    return (12 if sizes.weighted else 4) * sizes.nonzeros + 8 * sizes.rows
+
+
 def matrix(sizes: Sizes) -> int:
     """Graph and normalised matrix."""
-    own = 0 if sizes.mapped else 8 if sizes.weighted else 4
-    return (8 + own) * sizes.nonzeros + 16 * sizes.rows
+    return own(sizes) + 8 * sizes.nonzeros + 8 * sizes.rows
 
 
 def normalising(sizes: Sizes) -> int:
     return matrix(sizes) + 6 * sizes.nonzeros + 40 * sizes.rows
 
 
+def vertices(sizes: Sizes) -> int:
+    """Nets and their weights without pins: offsets, costs, sources, degrees."""
+    return (36 + 16 * sizes.constraints) * sizes.rows
+
+
 def nets(sizes: Sizes) -> int:
     """Column nets, the nets of every row, weights."""
-    return 8 * sizes.nonzeros + (36 + 16 * sizes.constraints) * sizes.rows
+    return 8 * sizes.nonzeros + vertices(sizes)
 
 
 def state(sizes: Sizes) -> int:
-    """Pins of every net in every part, owners, orders of rows."""
-    return 6 * sizes.nonzeros + 44 * sizes.rows
+    """Pins of every net in every part, owners, orders of rows, minimum cuts."""
+    return 8 * sizes.nonzeros + 52 * sizes.rows
+
+
+def metis(rows: int, links: int, hubs: bool) -> int:
+    """METIS on a graph, its input included."""
+    if hubs:
+        return HUBS_LINK * links + HUBS_ROW * rows
+    return METIS_LINK * links + METIS_ROW * rows
 
 
 def clustering(sizes: Sizes) -> int:
     """Labels, weights of clusters, and the graph between them with METIS at work on it."""
-    labels = (24 + 16 * sizes.constraints) * sizes.rows
+    labels = (32 + 8 * sizes.constraints) * sizes.rows
     return labels + CLUSTER_LINK * sizes.links
 
 
@@ -131,18 +156,17 @@ def scratch(sizes: Sizes) -> int:
 
 def starting(sizes: Sizes) -> int:
     """METIS on all rows, and the undirected graph in this process."""
-    undirected = 4 * sizes.links + 8 * sizes.rows
-    return undirected + METIS_LINK * sizes.links + METIS_ROW * sizes.rows
+    return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.hubs)
 
 
 def cycling(sizes: Sizes) -> int:
-    """The levels of a V-cycle."""
-    return 90 * sizes.nonzeros
+    """The levels of a V-cycle, beside the state on the finest."""
+    return 90 * sizes.nonzeros if sizes.hubs else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: Sizes) -> int:
-    """Matrix and plan side by side, with tables of messages."""
-    return (22 if sizes.mapped else 26) * sizes.nonzeros + 130 * sizes.rows + sizes.data
+    """Matrix and plan side by side, with tables of messages, and the baseline."""
+    return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
@@ -156,7 +180,7 @@ def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
         held += nets(sizes)
         found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
         found["sweeps"] = held + state(sizes)
-        if effort != "fast":
+        if effort != "fast" or not sizes.hubs:  # thin graphs may have one to be balanced
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = lowering(sizes) + sizes.data
     return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
@@ -164,15 +188,16 @@ def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
 
 def work_on_disk(sizes: Sizes, effort: str) -> Work:
     """What effort fast takes, or owners that are not searched for, with large arrays in files."""
-    own = (0 if sizes.mapped else 8 if sizes.weighted else 4) * sizes.nonzeros + sizes.data
-    own += 8 * sizes.rows
-    found = {"read": reading(sizes) + sizes.data, "normalise": own + 40 * sizes.rows}
+    given = own(sizes) + 8 * sizes.rows + sizes.data
+    found = {"read": reading(sizes) + sizes.data, "normalise": given + 40 * sizes.rows}
     if effort:
-        held = own + (36 + 16 * sizes.constraints) * sizes.rows
+        held = given + vertices(sizes)
         found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
         found["start"] = held + clustering(sizes)
         found["sweeps"] = held + state(sizes)
-    found["lower"] = own + 4 * sizes.nonzeros + 90 * sizes.rows
+        if not sizes.hubs:
+            found["V-cycles"] = held + state(sizes) + cycling(sizes)
+    found["lower"] = given + 8 * sizes.nonzeros + 50 * sizes.rows
     stages = {stage: INTERPRETER + size for stage, size in found.items()}
     return Work(effort, bool(effort), stages, on_disk=True)
 

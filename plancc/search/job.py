@@ -37,8 +37,9 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.flows import LEAST_GAIN, REACH, Flows
 from plancc.passes.multilevel import PRICES, Owner, Sweeps
 from plancc.passes.refine import refiner
+from plancc.search.footprint import metis
 from plancc.search.record import Record
-from plancc.search.starts import NEARLY, Beginning, beginnings, kind_of, tightest
+from plancc.search.starts import NEARLY, Beginning, beginnings, has_hubs, kind_of, tightest
 
 if TYPE_CHECKING:
     from plancc.passes.clusters import Clusters
@@ -111,12 +112,18 @@ class Job:
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between them; None where there are none."""
+        """Clusters, and the graph between them; None where there are none or too many."""
         from plancc.passes.clusters import find_clusters, links_of
 
         links = links_of(self.matrix, self.nets)
         rng = np.random.default_rng(self.options.seed)
-        return find_clusters(links, self.nets.weight, self.limits, rng, self.deadline.passed)
+        weight, room, hubs = self.nets.weight, self.options.room, has_hubs(self.degrees)
+        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, not hubs)
+        if found is None or room is None:
+            return found
+        graph = found.graph
+        taken = metis(graph.num_vertices, len(graph.indices), hubs)
+        return found if taken <= room else None
 
     @cached_property
     def degrees(self) -> Any:

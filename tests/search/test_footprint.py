@@ -10,10 +10,19 @@ import pytest
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
+from plancc.graph.normalize import normalize
+from plancc.models.loads import Loads
+from plancc.models.weights import Balance
+from plancc.options import SearchOptions
 from plancc.owners import memory
 from plancc.owners.memory import allowed_memory, mirrored_share
+from plancc.passes.clusters import FEW_LINKS
 from plancc.plan.verify import verify
-from plancc.search.footprint import Sizes, fitting, shown, ways, work
+from plancc.search import search
+from plancc.search.footprint import CLUSTER_LINK, Sizes, fitting, metis, nets, shown, ways, work
+from plancc.search.footprint import matrix as matrix_bytes
+from plancc.search.footprint import state as state_bytes
+from plancc.search.job import Job
 from plancc_datasets import load_dataset
 
 SIZES = Sizes(1_000_000, 20_000_000, mapped=True)
@@ -54,12 +63,62 @@ def test_the_undirected_graph_of_a_directed_one_has_more_links():
 def test_the_first_way_that_fits_is_taken():
     every = list(ways(SIZES, "balanced"))
     for way in every:
-        assert fitting(SIZES, "balanced", way.peak) == way
+        assert fitting(SIZES, "balanced", way.peak).peak == way.peak
     assert fitting(SIZES, "balanced", None) == every[0]
     with pytest.raises(InputError, match=r"1,000,000 rows and 20,000,000 nonzeros need .* MiB"):
         fitting(SIZES, "balanced", every[-1].peak - 1)
     with pytest.raises(InputError, match="memory"):
         fitting(SIZES, "balanced", every[0].peak - 1, only=True)
+
+
+def streets(side: int):
+    """A graph of streets side by side, as roads: vertices have 2.5 neighbours."""
+    number = np.arange(side * side).reshape(side, side)
+    across = np.random.default_rng(1).random((side - 1, side)) < 0.25
+    row = np.concatenate([number[:, :-1].ravel(), number[:-1][across]])
+    column = np.concatenate([number[:, 1:].ravel(), number[1:][across]])
+    return build_graph(side * side, row, column, symmetrize=True)
+
+
+def bytes_of(*values) -> int:
+    """Bytes of the different arrays in tuples of arrays."""
+    arrays = {id(array): array for value in values for array in value if hasattr(array, "nbytes")}
+    return sum(array.nbytes for array in arrays.values())
+
+
+def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
+    roads, jobs = streets(120), []
+    n = roads.num_vertices
+    sizes = Sizes(n, roads.num_nonzeros + n, hubs=False)
+
+    def noted(job, step, seconds, state):
+        jobs.append((job, state))
+        return kept(job, step, seconds, state)
+
+    kept = Job.note_state
+    monkeypatch.setattr(Job, "note_state", noted)
+    matrix = normalize(roads)
+    loads = Loads.of(matrix, Balance.parse("nnz:0.1,rows"), 0.01)
+    search(matrix, 16, SearchOptions(effort="fast", lean=True), loads=loads)
+    job, state = jobs[-1]
+    of_matrix = bytes_of(vars(matrix).values(), vars(roads).values())
+    assert of_matrix == pytest.approx(matrix_bytes(sizes), rel=0.1)
+    of_nets = bytes_of(job.nets, loads.by_name.values(), [job.degrees])
+    assert of_nets == pytest.approx(nets(sizes), rel=0.02)
+    of_state = bytes_of(state, [job.record.owners.rows, job.clusters.label])
+    assert 0.5 * state_bytes(sizes) < of_state < state_bytes(sizes)  # cuts take the rest
+    graph = job.clusters.graph
+    taken = metis(graph.num_vertices, len(graph.indices), False)
+    taken += bytes_of(vars(graph).values())
+    assert len(graph.indices) <= sizes.links / FEW_LINKS  # those of pairs of rows: more than half
+    assert taken < 1.5 * CLUSTER_LINK * sizes.links
+
+
+def test_clusters_that_there_is_no_memory_for():
+    matrix = normalize(streets(60))
+    for room, words in ((None, "of clusters"), (1000, "random")):
+        options = SearchOptions(effort="fast", lean=True, room=room)
+        assert words in search(matrix, 4, options).tried[0].step
 
 
 def test_sizes_are_shown_in_round_units():
@@ -88,7 +147,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
 
 def test_a_search_gives_up_what_does_not_fit_and_says_so():
     graph = load_dataset("sbm", num_features=1).graph
-    sizes = Sizes(2048, graph.num_nonzeros + 2048)
+    sizes = Sizes(2048, graph.num_nonzeros + 2048, hubs=False)
     every = list(ways(sizes, "balanced"))
     whole = plancc.compile(graph, "hp", 4, memory=every[0].peak)
     assert whole.provenance["effort"] == "balanced"
