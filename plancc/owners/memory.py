@@ -10,7 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from plancc.graph.canonical import BLOCK
 from plancc.graph.graph import Graph
 from plancc.graph.mapped import is_mapped
 from plancc.graph.vertexdata import VertexData
@@ -77,6 +79,16 @@ def mirrored_share(graph: Graph) -> float:
     return found / SAMPLE
 
 
+def degrees(graph: Graph) -> npt.NDArray[np.int64]:
+    """Entries of every row, and of its column where the graph is directed: int64[n]."""
+    found = graph.row_nonzeros().astype(np.int64)
+    if graph.directed:
+        for start in range(0, graph.num_nonzeros, BLOCK):
+            column = graph.indices[start : start + BLOCK]
+            found += np.bincount(column, minlength=graph.num_vertices)
+    return found
+
+
 def within_memory(
     task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
 ) -> tuple[Task, Work, str]:
@@ -106,13 +118,14 @@ def within_memory(
     rows = graph.num_vertices
     held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
     mapped = is_mapped(graph.indices)
+    degree = degrees(graph)
     sizes = Sizes(
         rows,
         graph.num_nonzeros + rows,
         mirrored_share(graph),
         graph.values is not None,
         constraints,
-        has_hubs(graph.row_nonzeros()),
+        has_hubs(degree),
         held,
         mapped,
     )
@@ -131,7 +144,7 @@ def within_memory(
             f"and plan are in files in {folder()} ({shown(chosen.peak)} of memory)"
         )
         return replace(task, options=options), chosen, told
-    clustered = begins_with_clusters(graph.row_nonzeros(), task.effort)
+    clustered = begins_with_clusters(degree, task.effort)
     first = work(sizes, task.effort, clustered)
     chosen = fitting(sizes, task.effort, limit, clustered)
     options = task.options

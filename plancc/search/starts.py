@@ -83,7 +83,7 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:
-    """Whether the quick start is one from clusters; `degree` may be of rows alone."""
+    """Whether the quick start is one from clusters."""
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree)
 
 

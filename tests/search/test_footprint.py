@@ -136,6 +136,14 @@ def test_the_share_of_mirrored_nonzeros():
     assert mirrored_share(build_graph(3, row[:0], row[:0])) == 1.0
 
 
+def test_degrees_count_columns_of_directed_graphs(monkeypatch):
+    monkeypatch.setattr(memory, "BLOCK", 2)
+    row, column = np.array([0, 0, 1, 3]), np.array([1, 2, 2, 2])
+    np.testing.assert_array_equal(memory.degrees(build_graph(4, row, column)), [2, 2, 3, 1])
+    both = build_graph(4, row, column, symmetrize=True)
+    np.testing.assert_array_equal(memory.degrees(both), [2, 2, 3, 1])
+
+
 def test_the_default_is_less_than_there_is(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 10**9)
     monkeypatch.setattr(memory, "_held", lambda: 10**8)
