@@ -144,8 +144,13 @@ def _expectation(provenance: dict[str, Any]) -> str:
         f"mini-batches of {provenance['sampler']}: {provenance['expected_volume']:,.1f} rows "
         f"expected ({batches if batches == 'exact' else _batches(batches)}); Hoeffding's bound: "
         f"{provenance['hoeffding_nets']:,} nets = {_batches(bound)} of "
-        f"{provenance['nets_per_batch']:,.0f}"
+        f"{provenance['nets_per_batch']:,.0f}; {run_words(provenance['sampler'])}"
     )
+
+
+def run_words(sampler: str) -> str:
+    """What `plancc-run` trains from a plan for mini-batches."""
+    return f"plancc-run trains in them with --sampler {sampler.split()[0]}, else the full batch"
 
 
 def _batches(number: int) -> str:
@@ -259,6 +264,8 @@ def facts_table(report: Report) -> Table:
         ranks = count_of(header.num_ranks, "rank")
         table.add_row("layout", f"{header.layout} ({header.grid}), {ranks}, {blocks}")
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
+    if sampler := report.provenance.get("sampler"):
+        table.add_row("training", run_words(sampler))
     table.add_row("content", report.content_sha256)
     for name, value in report.provenance.items():
         if value != "" and not isinstance(value, list) and name not in OF_EPOCH:

@@ -15,6 +15,7 @@ from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import (
     CHOICES,
+    FULL,
     MINIMUM,
     PASSES,
     PATHS,
@@ -68,7 +69,8 @@ HELP = {
     "Mini-batches": {
         "sampler": "Train in mini-batches (so does any of the next four). Sampler of batches: "
         f"{', '.join(SAMPLERS)}.  [default: the plan's own, or uniform]",
-        "batch_size": "Vertices of a batch.  [default: 6% of those that may be drawn]",
+        "batch_size": "Vertices of a batch; full: no mini-batches, whatever the plan is for.  "
+        "[default: 6% of those that may be drawn]",
         "fanouts": "For neighbour: columns sampled per row, a number per layer, the output layer "
         "first.",
         "walk_length": "For walk: steps of every walk.  [default: 3]",
@@ -151,6 +153,15 @@ def _parse_passes(context: click.Context, parameter: click.Parameter, text: str)
     return {"all": PASSES, "none": ()}.get(text, tuple(text.split(",")))
 
 
+def _parse_batch_size(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | str | None:
+    try:
+        return text if text in (None, FULL) else int(text)
+    except ValueError:
+        raise InputError(f"--batch-size '{text}': give a number of vertices, or {FULL}") from None
+
+
 def _parse_split(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[float, ...] | None:
@@ -191,7 +202,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "weight_decay": {"type": click.FloatRange(min=0)},
     "clip_norm": {"type": click.FloatRange(min=0, min_open=True), "metavar": "NORM"},
     "sampler": {"type": options.NameIn("sampler", SAMPLERS), "metavar": "NAME"},
-    "batch_size": {"type": int},
+    "batch_size": {"metavar": f"NUMBER|{FULL}", "callback": _parse_batch_size},
     "fanouts": {
         "type": Several(TrainOptions.__dataclass_fields__["fanouts"]),
         "metavar": "F1,F2,...",

@@ -46,7 +46,7 @@ from plancc.files import FolderLock, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
-from plancc_runtime.options import OPTION_NAMES, TrainOptions
+from plancc_runtime.options import FULL, OPTION_NAMES, TrainOptions
 from plancc_runtime.transport.base import Transport, is_lack_of_memory
 from plancc_runtime.transport.messages import name_ranks
 
@@ -468,6 +468,8 @@ def _set_aside(path: Path) -> None:
 def _plain(options: TrainOptions) -> dict[str, Any]:
     """The options as they are after being written as JSON and read back."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(options), default=os.fspath))
+    if plain["batch_size"] == FULL:  # trains as None does
+        plain["batch_size"] = None
     return plain
 
 

@@ -68,6 +68,8 @@ WATCHFUL = ("plateau",)
 DELAY = 5
 """Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
+FULL = "full"
+"""The `batch_size` of an explicit full batch."""
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log", "trace")
@@ -175,6 +177,7 @@ class TrainOptions:
         Epochs, r; for the delayed fold, which by default has `DELAY`.
     sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
         How mini-batches are drawn (`plancc.sampling.chosen_sampler`); all None: full batch.
+        `batch_size` "full" says the same, so that no remark follows on a plan for mini-batches.
     sampler_options : mapping of str to value or text, or None
         Further options of a registered sampler.
     steps : int or None
@@ -247,7 +250,7 @@ class TrainOptions:
     fold: str = "sync"
     delay: int | None = None
     sampler: str | None = None
-    batch_size: int | None = None
+    batch_size: int | str | None = None
     fanouts: tuple[int, ...] | None = None
     walk_length: int | None = None
     keep: float | None = None
@@ -297,8 +300,12 @@ class TrainOptions:
     @property
     def mini_batches(self) -> bool:
         """Whether any option asks for mini-batches."""
+        return bool(self._of_batches()) and self.batch_size != FULL
+
+    def _of_batches(self) -> list[str]:
+        """Options of the sampler that are given."""
         names = ("sampler", *BATCH_OPTIONS, "sampler_options")
-        return any(getattr(self, name) is not None for name in names)
+        return [name for name in names if getattr(self, name) is not None]
 
     @property
     def product_order(self) -> str:
@@ -385,6 +392,12 @@ class TrainOptions:
             raise self._wrong(
                 "keep", "is a share of nonzeros; `keep_last` is the number of checkpoints"
             )
+        if self.batch_size == FULL and (
+            others := [n for n in self._of_batches() if n != "batch_size"]
+        ):
+            raise self._wrong("batch_size", f"excludes `{others[0]}`; give one of them")
+        if isinstance(self.batch_size, str) and self.batch_size != FULL:
+            raise self._wrong("batch_size", f"give a number of vertices, or {FULL}")
         if self.feature_cache is not None and not self.mini_batches:
             why = "only mini-batches have one; give `sampler` or `batch_size`"
             raise self._wrong("feature_cache", why)

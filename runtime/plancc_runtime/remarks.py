@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
 
 NEAR = 0.1
@@ -35,6 +35,22 @@ def of_data(random_features: bool, random_labels: bool) -> list[str]:
     return [
         "the plan has labels but no features: the network is trained on random features, which say "
         "nothing of the labels; compile the graph with its features"
+    ]
+
+
+def of_sampler(recorded: str) -> list[str]:
+    """Sentences on a full batch that was not asked for.
+
+    Parameters
+    ----------
+    recorded : str
+        The sampler that the plan was compiled for; empty: none.
+    """
+    if not recorded:
+        return []
+    return [
+        f"the plan is for mini-batches ({recorded}), this run trains the full batch: `sampler` "
+        f"{recorded.split()[0]} draws the plan's batches, `batch_size` {FULL} drops this warning"
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields, replace
 from hashlib import sha256
@@ -21,7 +21,7 @@ from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
-from plancc_runtime.execution.mini_batches import Drawn, open_sampler
+from plancc_runtime.execution.mini_batches import Drawn, open_sampler, recorded_sampler
 from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.pipeline import pipelining
@@ -31,9 +31,9 @@ from plancc_runtime.logs import RunLog
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.optim import Validation, learning_rate
-from plancc_runtime.options import WATCHFUL, TrainOptions
+from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import save_predictions
-from plancc_runtime.remarks import of_data, remarks
+from plancc_runtime.remarks import of_data, of_sampler, remarks
 from plancc_runtime.results import (
     Measure,
     Profile,
@@ -72,6 +72,19 @@ def agree(
         return open_sampler(plan, options, header)
 
 
+def remarks_on_plan(
+    plan: str | PathLike[str] | Slice, options: TrainOptions, transport: Transport
+) -> list[str]:
+    """What the plan is for, if the options leave it open and it is not what they train."""
+    if options.mini_batches or options.batch_size == FULL:
+        return []
+    recorded = ""
+    with transport.agreement():
+        if transport.rank == 0:
+            recorded = recorded_sampler(plan)
+    return of_sampler(transport.gather(recorded)[0])
+
+
 class Run:
     """A training run on one rank.
 
@@ -83,6 +96,8 @@ class Run:
     transport : Transport
     name : str
         The plan's, for messages.
+    remarks : sequence of str
+        What is known to be said of the run.
     """
 
     def __init__(
@@ -93,9 +108,10 @@ class Run:
         options: TrainOptions,
         transport: Transport,
         name: str = "the plan",
+        remarks: Sequence[str] = (),
     ) -> None:
         self.header, self.options, self.transport = header, options, transport
-        self.content = content
+        self.content, self._remarks = content, remarks
         self._threads = options.threads or transport.cores_per_rank()
         torch.set_num_threads(self._threads)
         with transport.agreement():
@@ -201,6 +217,7 @@ class Run:
                 steps_per_epoch=execution.steps_per_epoch,
                 pipelining=self._pipelining,
                 remarks=[
+                    *self._remarks,
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
                     *of_data(data.random_features, data.random_labels),
                 ],

@@ -120,15 +120,16 @@ def run_of(
 ) -> Run:
     """`prepared`, from a slice that `slices.checked_slice` returned. Collective; needs torch."""
     from plancc_runtime.layouts.order import in_order
-    from plancc_runtime.run import Run, agree
+    from plancc_runtime.run import Run, agree, remarks_on_plan
 
     check_same_options(options, transport)
     header, part, content = opened
     drawn = agree(plan, header, options, transport)
+    remarks = remarks_on_plan(plan, options, transport)
     part = with_exchange(header, part, options.exchange, transport)
     part = in_order(part, options.row_order, options.pipeline, transport)
     name = fspath(plan) if isinstance(plan, str | PathLike) else "the plan"
-    run = (kind or Run)(header, part, content, options, transport, name)
+    run = (kind or Run)(header, part, content, options, transport, name, remarks)
     del part, opened  # their vertex data are the run's now
     run.prepare(drawn)
     return run

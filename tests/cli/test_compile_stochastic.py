@@ -59,9 +59,12 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
     line = (
         f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected (exact); "
-        f"Hoeffding's bound: {bound} nets = {math.ceil(bound / SIZE)} batches of {SIZE}"
+        f"Hoeffding's bound: {bound} nets = {math.ceil(bound / SIZE)} batches of {SIZE}; "
+        "plancc-run trains in them with --sampler uniform, else the full batch"
     )
     assert line in text.splitlines()
+    facts = ok("inspect", tmp_path / "plan.h5").split()
+    assert " ".join(line.rpartition("; ")[2].split()) in " ".join(facts)
     with h5py.File(tmp_path / "plan.h5", locking=False) as file:
         found = sealing.attributes(file["provenance"])
     assert found["expected_volume"] == pytest.approx(value, rel=1e-9)

@@ -394,6 +394,54 @@ def test_the_sampler_that_the_plan_was_compiled_for(tmp_path):
     assert (whole.sampler, whole.steps_per_epoch, whole.steps) == ("", 0, [])
 
 
+ON_FULL_BATCH = (
+    "the plan is for mini-batches (neighbour batch_size=3 fanouts=4,2), this run trains the full "
+    "batch: --sampler neighbour draws the plan's batches, --batch-size full drops this warning"
+)
+
+
+@pytest.fixture(scope="module")
+def for_batches(tmp_path_factory):
+    """A plan that says which mini-batches it is for."""
+    path = tmp_path_factory.mktemp("batches") / "plan.h5"
+    sampler = str(make_sampler("neighbour", N, batch_size=3, fanouts=(4, 2)))
+    return save_plan(path, graphs()["directed"], sampler=sampler)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        ([], 1),
+        (["--batch-size", "full"], 0),
+        (["--sampler", "neighbour"], 0),
+        (["--batch-size", "5", "--steps", "1"], 0),
+    ],
+)
+def test_a_full_batch_on_a_plan_for_mini_batches_is_told(arguments, warned, for_batches):
+    done = CliRunner().invoke(command, [str(for_batches), "--epochs", "1", *arguments])
+    assert done.exit_code == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "mini-batches" in line]
+    assert lines == [f"plancc-run: warning: {ON_FULL_BATCH}"] * warned
+
+
+def test_an_explicit_full_batch_is_the_full_batch(for_batches, bare, tmp_path):
+    def trained(plan, **options):
+        return train(plan, TrainOptions(seed=SEED, threads=1, **options), SingleTransport())
+
+    options = TrainOptions(epochs=1, threads=1)
+    one, two = run_ranks(2, lambda transport: train(for_batches, options, transport).remarks)
+    assert sum("mini-batches" in each for each in one) == 1
+    assert one == two
+    told, silent = (trained(for_batches, epochs=2, batch_size=size) for size in (None, "full"))
+    assert told.epochs[-1].loss == silent.epochs[-1].loss
+    assert len(told.remarks) == len(silent.remarks) + 1
+    assert not any("mini-batches" in each for each in trained(bare, epochs=1).remarks)
+    folder = tmp_path / "checkpoints"
+    trained(for_batches, epochs=1, checkpoint=folder)
+    resumed = trained(for_batches, epochs=2, checkpoint=folder, resume=True, batch_size="full")
+    assert resumed.epochs[-1].loss == told.epochs[-1].loss
+
+
 def test_a_slice_alone_does_for_samplers_that_need_no_more():
     a = graphs()["directed"]
     header, [part] = reference.make_parts(a, np.zeros(N, int), 1, vertex_data())
@@ -408,6 +456,8 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
     ("arguments", "sentence"),
     [
         ("--batch-size 41", "batch size 41: there are only 40 vertices"),
+        ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
+        ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
         (
             "--sampler neighbour --fanouts 10,5 --layers 3",
             "--fanouts 10,5 has 2 numbers, the model 3",

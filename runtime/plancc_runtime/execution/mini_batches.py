@@ -343,6 +343,18 @@ def rows_of(x: Tensor, rows: Tensor) -> Tensor:
     return out
 
 
+def recorded_sampler(plan: str | PathLike[str] | Slice) -> str:
+    """The sampler that a plan file was compiled for; empty for a slice and for other plans."""
+    if isinstance(plan, tuple):
+        return ""
+    with PlanFile(plan) as file:
+        return _sampler_in(file)
+
+
+def _sampler_in(file: PlanFile) -> str:
+    return str(file.attributes("provenance").get("sampler", ""))
+
+
 def open_sampler(
     plan: str | PathLike[str] | Slice, options: TrainOptions, header: Header
 ) -> Drawn | None:
@@ -368,7 +380,7 @@ def open_sampler(
         population = Population(n)
     else:
         with PlanFile(plan) as file:
-            recorded = str(file.attributes("provenance").get("sampler", ""))
+            recorded = _sampler_in(file)
             training = num_training(file)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler)
