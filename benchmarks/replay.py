@@ -209,7 +209,7 @@ def _outcomes(
         kept = Kept(folder / f"{commit}.jsonl")
         missing = cases if again else kept.missing(cases)
         if missing:
-            with _work_tree(commit) as tree:
+            with work_tree(commit) as tree:
                 run(tree, missing, kept.path, commit[:7])
         return kept.outcomes(cases)
     sources = sources_hash(ROOT)
@@ -307,7 +307,7 @@ def _processor_seconds() -> float:
 
 
 @contextmanager
-def _work_tree(commit: str) -> Iterator[Path]:
+def work_tree(commit: str) -> Iterator[Path]:
     """The files of a commit in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="plancc-tree-") as folder:
         tree = Path(folder, "tree")

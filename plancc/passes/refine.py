@@ -151,6 +151,8 @@ class RefineVolume:
     """
 
     objective: ClassVar[str] = "volume"
+    _ends_in_vain: ClassVar[bool] = False
+    """Whether the first V-cycle that finds nothing better is the last."""
 
     epsilon: Epsilon = 0.01
     cycles: int = 4
@@ -233,12 +235,14 @@ class RefineVolume:
             settle()
         while cycle < self.cycles and not (sweeps.deadline.passed() or reached_least()):
             cycle += 1
-            current = run.state.owner
+            current, before = run.state.owner, run.best
             del run.state  # its counts are not needed while the hypergraph is coarsened
             run.state, tried = sweeps.v_cycle(nets, current, other=run.other)
             run.other = None
             run.evaluations += tried
             settle()
+            if run.best == before and self._ends_in_vain:
+                break
         run.state = state_of(nets, run.owner, num_parts)
         if not reached_least() and sweeps.polish(nets, run.state) > 0:
             reached = self._merit(run)
@@ -260,6 +264,7 @@ class RefineExpected(RefineVolume):
     """
 
     objective: ClassVar[str] = "expected volume"
+    _ends_in_vain: ClassVar[bool] = True
 
     reach: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,6 +50,9 @@ OTHERS_SHARE = 0.5
 """Share of the time left for each of the other starts."""
 CUT_SHARE = 0.5
 """Share of the time left that the strong partitioner gets, for an expected volume."""
+DECISIVE = 0.87
+"""Expected volume of that partitioner's cut over that of the first owners refined for the volume,
+below which these have no part in the best owners: no other start is made."""
 DEAR = 1.2
 """Volume within the limits over that of a start above them, beyond which effort fast makes another
 start: METIS misses the balance of graphs in many pieces by much."""
@@ -137,12 +140,13 @@ def search(
     if hopeless:  # no refinement of the expectation
         owners = []
     job.deadline = deadline
-    if expectation is not None and owners and effort != "fast" and not job.deadline.passed():
+    cuts = expectation is not None and effort != "fast" and not job.decided
+    if expectation is not None and cuts and owners and not job.deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
         job.start(job.graph, seed=seed, share=CUT_SHARE, needed=False)
-        cut = expectation.cut(job.graph, num_parts)
-        job.start(cut, strongest(cut), seed=seed, share=CUT_SHARE, needed=False)
+        if not job.cut_made:
+            _start_from_cut(job, expectation)
         if record.least_volume < FEW_ROWS * matrix.num_vertices:
             strong = strongest(job.hypergraph)
             job.start(job.hypergraph, strong, seed=seed, share=CUT_SHARE, needed=False)
@@ -213,11 +217,24 @@ def _fast(job: Job) -> list[Owner]:
 
 
 def _balanced(job: Job) -> list[Owner]:
-    return [member.owner for member in _balanced_members(job)[:1]]
+    return [member.owner for member in _balanced_members(job, decide=True)[:1]]
 
 
-def _balanced_members(job: Job) -> list[Member]:
-    """What effort balanced finds, and after it what that was combined from."""
+def _start_from_cut(job: Job, expectation: Expectation) -> Owner | None:
+    """Start from the strongest partitioner's cut of edges that weigh about what batches move."""
+    cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
+    return job.start(cut, strongest(cut), seed=job.options.seed, share=CUT_SHARE, needed=False)
+
+
+def _call(task: Callable[..., Any], *arguments: Any) -> Any:
+    return task(*arguments)
+
+
+def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
+    """What effort balanced finds, and after it what that was combined from.
+
+    With `decide` a cut that is far better for an expected volume is all.
+    """
     seed, first = job.options.seed, job.first("balanced")
     if first is None:
         return []
@@ -236,13 +253,17 @@ def _balanced_members(job: Job) -> list[Member]:
     def worthwhile(member: Member) -> bool:
         return not (job.deadline.passed() or job.is_least(member))
 
-    found = job.side_by_side(
-        lambda task, *arguments: task(*arguments),
-        [
-            (job.chain, first, seed, one, not mesh),
-            *((start, *each, seed + k) for k, each in enumerate(others, 1)),
-        ],
-    )
+    chain = (job.chain, first, seed, one, not mesh)
+    starts = [(start, *each, seed + k) for k, each in enumerate(others, 1)]
+    if job.expectation is None or not decide or job.deadline.at < np.inf:
+        found = job.side_by_side(_call, [chain, *starts])
+    else:
+        member, cut = job.side_by_side(_call, [chain, (_start_from_cut, job, job.expectation)])
+        assert job.record.owners is not None
+        job.decided = cut is not None and job.record.best[1] < DECISIVE * member.value
+        if job.decided:
+            return [replace(member, owner=job.record.owners.rows)]
+        found = [member, *job.side_by_side(_call, starts)]
     best, *rest = sorted(member for member in found if member is not None)
     for k, other in enumerate(rest):
         if worthwhile(best):

@@ -60,7 +60,15 @@ tried too."""
 
 @dataclass
 class Job:
-    """One search: what it works on, and what it has found."""
+    """One search: what it works on, and what it has found.
+
+    Attributes
+    ----------
+    cut_made : bool
+        Whether it started from the strongest partitioner's cut, for an expected volume.
+    decided : bool
+        Whether that cut was so good that no other start is made.
+    """
 
     matrix: Graph
     hypergraph: Hypergraph
@@ -77,6 +85,8 @@ class Job:
     starter: str = AUTO
     kind: str = ""
     alone: bool = True
+    cut_made: bool = False
+    decided: bool = False
     begun: set[tuple[str | int, ...]] = field(default_factory=set)
     nets: Nets = field(init=False)
     limits: Limits = field(init=False)

@@ -118,6 +118,32 @@ def test_sweep_takes_the_best_part(curve, coarse, price):
     assert moves > 3 or curve == "nothing"
 
 
+def test_parts_of_a_hub_are_not_tried_in_vain():
+    """Every leaf of the hub has a partner beside it that costs more than the hub can save."""
+    num_parts, leaves = 20, np.arange(1, 61)
+    pins = [np.arange(61), *(np.array([leaf, leaf + 60]) for leaf in leaves)]
+    ends = np.cumsum([0, *map(len, pins)])
+    cost, weight = np.array([1] + [5] * 60), np.ones(121, dtype=np.int64)
+    problem = Hypergraph(
+        ends,
+        np.concatenate(pins).astype(np.int32),
+        weight,
+        net_costs=cost,
+        net_sources=np.arange(61, dtype=np.int32),
+    )
+    owner = np.concatenate([[0], leaves % num_parts, leaves % num_parts]).astype(np.int32)
+    nets = nets_of(problem, sized=True)
+    state, reach = state_of(nets, owner, num_parts), CURVES["half"](np.arange(62))
+    loose = bounds(num_parts, np.full(num_parts, 121.0), np.zeros(num_parts))
+    assert sweep_expected(leaves, nets, state, reach, loose) == (0, 0)
+    moved, evaluations = sweep_expected(np.arange(61, 121), nets, state, reach, loose)
+    assert (moved, evaluations) == (0, 0)  # partners need the leaf alone
+    nets.cost[1:] = 0  # now nothing holds the leaves
+    moved, evaluations = sweep_expected(leaves, nets, state, reach, loose)
+    assert moved == 57  # those that were not with the hub are now
+    assert evaluations >= 57 * (num_parts - 1) / 2
+
+
 @pairs(curve=["cut", "half", "few"], kind=KINDS, price=[0.0, 0.3, 50.0])
 def test_sweeps_never_worsen(curve, kind, price):
     num_parts, most_pins = kind

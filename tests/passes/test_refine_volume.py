@@ -253,3 +253,20 @@ def test_wrong_input():
     ):
         with pytest.raises(InputError, match=words):
             RefineExpected(reach=reach).run(given, wrong, 3)
+
+
+def test_v_cycles_for_batches_end_with_the_first_in_vain():
+    """Two cliques with an edge between them, as they should be cut."""
+    owner = np.repeat(np.arange(2, dtype=np.int32), 20)
+    pins = [*([np.arange(20)] * 20), *([np.arange(20, 40)] * 20)]
+    pins[0] = np.arange(21)
+    problem = Hypergraph(
+        np.cumsum([0, *map(len, pins)]),
+        np.concatenate(pins).astype(np.int32),
+        np.ones(40, dtype=np.int64),
+        net_sources=np.arange(40, dtype=np.int32),
+    )
+    reach = 1 - 0.9 ** np.arange(22)
+    found = RefineExpected(reach=reach, cycles=3).run(problem, owner, 2)
+    assert found.cycles == 1
+    assert found.after == found.before

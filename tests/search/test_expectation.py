@@ -20,6 +20,7 @@ from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_net
 from plancc.options import SearchOptions
 from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
+from plancc.search import effort as of_effort
 from plancc.search import expectation as of_expectation
 from plancc.search.expectation import MIN_BATCHES, expectation_of
 from plancc_datasets import load_dataset
@@ -280,6 +281,16 @@ def net_counts(hypergraph) -> Counter:
 
 def walk(**options):
     return StochasticModel("walk", sampler_options={"batch_size": 24}, **options)
+
+
+@pytest.mark.parametrize(("decisive", "number"), [(math.inf, 1), (0.0, 3)])
+def test_a_cut_that_is_far_better_is_all(decisive, number, monkeypatch):
+    """`number`: refinements for the expected volume, the combined one among them."""
+    monkeypatch.setattr(of_effort, "DECISIVE", decisive)
+    steps = [trial["step"] for trial in read_tried(compiled("rmat").provenance)]
+    assert sum("for expected volume" in step for step in steps) == number
+    assert sum(step.startswith("mtkahypar cut") for step in steps) == 1
+    assert any(step.startswith("metis cut") for step in steps) == (number > 1)
 
 
 def test_growth_and_the_prior():

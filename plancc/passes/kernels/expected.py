@@ -20,6 +20,8 @@ from plancc.passes.kernels.state import move
 from plancc.passes.kernels.volume import fits, lightens, penalty
 
 TINY = 1e-9
+ROUNDING = 1e-6
+"""How far a bound on a gain must be below 0: sums are rounded."""
 
 
 @njit(cache=True, nogil=True)
@@ -42,11 +44,19 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Rows that moving v to other parts saves, without any balance.
+def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
+    """Whether net e of another source than v touches several parts and has a slot for each."""
+    dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
+    return dense and nets.source[e] != v and state.spread[e] > 1
 
-    Fills ``seen[:num]`` with the parts other than v's that its nets touch; moving v to part q gains
-    ``base + score[q]``. The caller sets `score` and `touched` back to 0.
+
+@njit(cache=True, nogil=True)
+def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
+    """Rows that moving v to other parts saves, without any balance, if wide nets were everywhere.
+
+    Fills ``seen[:num]`` with the parts other than v's that its other nets touch. Moving v to part q
+    gains ``base + score[q]`` at most, to parts that are not seen `base`; `_rate_wide` makes the
+    bounds exact. The caller sets `score` and `touched` back to 0.
 
     Returns
     -------
@@ -61,6 +71,11 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
         source = nets.source[e]
         own, enter = state.owner[source], reach[size]
         start = state.slot_ptr[e]
+        if _is_wide(v, e, nets, state):
+            if own != here:
+                count = state.count[start + here]
+                base += cost * (reach[count] - reach[count - size])
+            continue
         dense = state.slot_ptr[e + 1] - start == num_parts
         if source != v:
             base -= cost * enter
@@ -91,14 +106,51 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
 
 
 @njit(cache=True, nogil=True)
+def _rate_wide(
+    v: int,
+    num: int,
+    base: float,
+    nets: Any,
+    state: Any,
+    reach: Any,
+    score: Any,
+    touched: Any,
+    seen: Any,
+) -> Any:
+    """The exact `num` and `base` of all nets, from those of `_rate`; fills the same arrays."""
+    here, num_parts = state.owner[v], len(state.sums)
+    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
+        e = nets.nets[a]
+        if not _is_wide(v, e, nets, state):
+            continue
+        cost, size = nets.cost[e], nets.size_at_vertex[a]
+        own, enter = state.owner[nets.source[e]], reach[size]
+        start = state.slot_ptr[e]
+        base -= cost * enter
+        for q in range(num_parts):
+            count = state.count[start + q]
+            if count == 0 or q == here:
+                continue
+            if not touched[q]:
+                touched[q] = True
+                seen[num] = q
+                num += 1
+            known = 0.0 if q == own else reach[count + size] - reach[count]
+            score[q] += cost * (enter - known)
+    return num, base
+
+
+@njit(cache=True, nogil=True)
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part where cost and penalty fall most, if any.
+
+    The many parts of hubs' nets are only looked at where the other nets do not rule out a gain.
 
     Parameters
     ----------
     order : int64[m]
     reach : float64[k]
-        Longer than the largest net.
+        Longer than the largest net; ascending.
     bounds : plancc.passes.kernels.volume.Bounds
 
     Returns
@@ -115,19 +167,24 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
     for v in order:
         num, base = _rate(v, nets, state, reach, score, touched, seen)
         here = state.owner[v]
-        saved, alone = 0.0, True
+        saved, alone, most = 0.0, True, 0.0
         for c in range(num_constraints):
             w, full = nets.weight[v, c], state.sums[here, c]
             alone &= w == full
             t, p = target[here, c], price[here, c]
             saved += penalty(full, t, p) - penalty(full - w, t, p)
+        for k in range(num):
+            most = max(most, score[seen[k]])
+        stays = alone or base + most + saved < -ROUNDING
+        if not stays:
+            num, base = _rate_wide(v, num, base, nets, state, reach, score, touched, seen)
         best, best_value = -1, 0.0
         for k in range(num):
             q = seen[k]
             value = base + score[q] + saved
             score[q] = 0.0
             touched[q] = False
-            if alone or not fits(v, q, nets, state, cap):
+            if stays or not fits(v, q, nets, state, cap):
                 continue
             evaluations += 1
             for c in range(num_constraints):
