@@ -57,7 +57,8 @@ def main() -> None:
         "batches, ratio",
         "imbalance",
     ]
-    table = Table(f"model {given.model}, p = {given.parts}", head)
+    title = f"model {given.model}, p = {given.parts}; value, and rows of batches, over those before"
+    table = Table(title, head)
     with work_tree(given.commit) as old, tempfile.TemporaryDirectory() as folder:
         for graph in map(Path.resolve, given.graphs):
             seconds: dict[Path, list[float]] = {old: [], ROOT: []}
