@@ -64,7 +64,7 @@ def test_a_plan_made_on_the_disk_is_the_one_made_in_memory(model, weighted, tmp_
     effort = None if model == "rp" else "fast"
     constraints = 2 if effort else 1
     sizes = Sizes(
-        2048, graph.num_nonzeros + 2048, 1.0, weighted, constraints, hubs=False, mapped=True
+        2048, graph.num_nonzeros + 2048, 1.0, weighted, constraints, uneven=False, mapped=True
     )
     peaks = [way.peak for way in ways(sizes, effort or "", False)]
     limit = (peaks[-1] + peaks[-2]) // 2

@@ -71,7 +71,9 @@ def command(
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
     data = 0 if folder or ranks else 4 * features * vertices
-    sizes = Sizes(vertices, nonzeros + vertices, mirrored, hubs=not even, data=data, mapped=folder)
+    sizes = Sizes(
+        vertices, nonzeros + vertices, mirrored, uneven=not even, data=data, mapped=folder
+    )
     found = [work_of_rank(sizes, ranks)] if ranks else list(ways(sizes, effort))
     form = options.form()
     if form:

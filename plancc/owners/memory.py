@@ -29,7 +29,7 @@ from plancc.search.footprint import (
     shown,
     work,
 )
-from plancc.search.starts import begins_with_clusters, has_hubs
+from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
 """Nonzeros that are looked at to learn how many have a mirror image."""
@@ -125,7 +125,7 @@ def within_memory(
         mirrored_share(graph),
         graph.values is not None,
         constraints,
-        has_hubs(degree),
+        is_uneven(degree),
         held,
         mapped,
     )

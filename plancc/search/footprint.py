@@ -22,8 +22,8 @@ MARGIN = 0.9
 """Share of the memory that is left which may be taken unless told otherwise."""
 METIS_LINK, METIS_ROW = 26, 190
 """Bytes of METIS per link of the undirected graph and per row, its input included."""
-HUBS_LINK, HUBS_ROW = 80, 75
-"""The same of graphs with hubs: their coarser levels hardly have fewer links."""
+UNEVEN_LINK, UNEVEN_ROW = 80, 75
+"""The same of graphs with uneven degrees: their coarser levels hardly have fewer links."""
 OF_RANK = 70_000_000
 """Bytes of Python with its libraries in a rank, and of MPI."""
 CLUSTERED = 60_000_000
@@ -48,8 +48,9 @@ class Sizes:
         Whether the graph has values of its own.
     constraints : int
         Balances.
-    hubs : bool
-        Whether some rows have many nonzeros: then levels of a V-cycle hardly shrink.
+    uneven : bool
+        Whether some rows have many more nonzeros than others (`plancc.search.starts.is_uneven`):
+        then coarser levels hardly have fewer.
     data : int
         Bytes of features and other vertex data that are in memory.
     mapped : bool
@@ -61,7 +62,7 @@ class Sizes:
     mirrored: float = 1.0
     weighted: bool = False
     constraints: int = 2
-    hubs: bool = True
+    uneven: bool = True
     data: int = 0
     mapped: bool = False
 
@@ -136,10 +137,10 @@ def state(sizes: Sizes) -> int:
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
-def metis(rows: int, links: int, hubs: bool) -> int:
+def metis(rows: int, links: int, uneven: bool) -> int:
     """METIS on a graph, its input included."""
-    if hubs:
-        return HUBS_LINK * links + HUBS_ROW * rows
+    if uneven:
+        return UNEVEN_LINK * links + UNEVEN_ROW * rows
     return METIS_LINK * links + METIS_ROW * rows
 
 
@@ -156,12 +157,12 @@ def scratch(sizes: Sizes) -> int:
 
 def starting(sizes: Sizes) -> int:
     """METIS on all rows, and the undirected graph in this process."""
-    return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.hubs)
+    return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: Sizes) -> int:
     """The levels of a V-cycle, beside the state on the finest."""
-    return 90 * sizes.nonzeros if sizes.hubs else 4 * sizes.nonzeros + 30 * sizes.rows
+    return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: Sizes) -> int:
@@ -180,7 +181,7 @@ def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
         held += nets(sizes)
         found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
         found["sweeps"] = held + state(sizes)
-        if effort != "fast" or not sizes.hubs:  # thin graphs may have one to be balanced
+        if effort != "fast" or not sizes.uneven:  # thin graphs may have one to be balanced
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = lowering(sizes) + sizes.data
     return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
@@ -195,7 +196,7 @@ def work_on_disk(sizes: Sizes, effort: str) -> Work:
         found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
         found["start"] = held + clustering(sizes)
         found["sweeps"] = held + state(sizes)
-        if not sizes.hubs:
+        if not sizes.uneven:
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = given + 8 * sizes.nonzeros + 50 * sizes.rows
     stages = {stage: INTERPRETER + size for stage, size in found.items()}

@@ -39,7 +39,15 @@ from plancc.passes.multilevel import PRICES, Owner, Sweeps
 from plancc.passes.refine import refiner
 from plancc.search.footprint import metis
 from plancc.search.record import Record
-from plancc.search.starts import NEARLY, Beginning, beginnings, has_hubs, kind_of, tightest
+from plancc.search.starts import (
+    NEARLY,
+    Beginning,
+    beginnings,
+    has_hubs,
+    is_uneven,
+    kind_of,
+    tightest,
+)
 
 if TYPE_CHECKING:
     from plancc.passes.clusters import Clusters
@@ -127,12 +135,12 @@ class Job:
 
         links = links_of(self.matrix, self.nets)
         rng = np.random.default_rng(self.options.seed)
-        weight, room, hubs = self.nets.weight, self.options.room, has_hubs(self.degrees)
-        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, not hubs)
+        weight, room, few = self.nets.weight, self.options.room, not has_hubs(self.degrees)
+        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, few)
         if found is None or room is None:
             return found
         graph = found.graph
-        taken = metis(graph.num_vertices, len(graph.indices), hubs)
+        taken = metis(graph.num_vertices, len(graph.indices), is_uneven(self.degrees))
         return found if taken <= room else None
 
     @cached_property

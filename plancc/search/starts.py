@@ -41,6 +41,9 @@ HUB_EDGES = 0.01
 """Share of the edges that hubs have in a graph of kind hubs."""
 POPULAR, MANY, POPULAR_EDGES = 3.0, 64, 0.1
 """The same of vertices with fewer neighbours, but many: dense social networks have no others."""
+UNEVEN = 1.7
+"""Mean square of the degrees over the square of their mean above which they are uneven: 1.0 to 1.6
+in meshes and road networks (`plancc.passes.flows.MAX_UNEVENNESS`)."""
 WIDE, THIN = 0.7, 0.1
 """Share of the rows on the boundary above which a graph is wide or dense, and below which thin."""
 LEAST_SLACK = 10
@@ -80,6 +83,12 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
     hubs = degree[degree > HUB * mean].sum()
     popular = degree[degree > max(POPULAR * mean, MANY)].sum()
     return bool(hubs >= HUB_EDGES * total or popular >= POPULAR_EDGES * total)
+
+
+def is_uneven(degree: npt.NDArray[np.int64]) -> bool:
+    """Whether degrees differ as in graphs of people, papers and pages, not as in meshes."""
+    found = degree.astype(np.float64)
+    return bool(found @ found * len(found) > UNEVEN * found.sum() ** 2)
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:

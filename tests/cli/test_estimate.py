@@ -32,7 +32,7 @@ def test_ways_as_they_are_tried():
     expected = list(ways(Sizes(1000, 10_000, mapped=True), "balanced"))
     assert [way["peak"] for way in mapped["ways"]] == [way.peak for way in expected]
     even = json.loads(plancc(*JSON.split(), "--even").out)
-    expected = list(ways(Sizes(1000, 10_000, hubs=False), "balanced"))
+    expected = list(ways(Sizes(1000, 10_000, uneven=False), "balanced"))
     assert [way["peak"] for way in even["ways"]] == [way.peak for way in expected]
 
 

@@ -23,6 +23,7 @@ from plancc.search.footprint import CLUSTER_LINK, Sizes, fitting, metis, nets, s
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
 from plancc.search.job import Job
+from plancc.search.starts import is_uneven
 from plancc_datasets import load_dataset
 
 SIZES = Sizes(1_000_000, 20_000_000, mapped=True)
@@ -89,7 +90,7 @@ def bytes_of(*values) -> int:
 def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     roads, jobs = streets(120), []
     n = roads.num_vertices
-    sizes = Sizes(n, roads.num_nonzeros + n, hubs=False)
+    sizes = Sizes(n, roads.num_nonzeros + n, uneven=False)
 
     def noted(job, step, seconds, state):
         jobs.append((job, state))
@@ -140,6 +141,8 @@ def test_degrees_count_columns_of_directed_graphs(monkeypatch):
     monkeypatch.setattr(memory, "BLOCK", 2)
     row, column = np.array([0, 0, 1, 3]), np.array([1, 2, 2, 2])
     np.testing.assert_array_equal(memory.degrees(build_graph(4, row, column)), [2, 2, 3, 1])
+    assert not is_uneven(np.array([2, 2, 3, 1]))
+    assert is_uneven(np.array([1, 1, 1, 1, 1, 1, 20]))
     both = build_graph(4, row, column, symmetrize=True)
     np.testing.assert_array_equal(memory.degrees(both), [2, 2, 3, 1])
 
@@ -155,7 +158,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
 
 def test_a_search_gives_up_what_does_not_fit_and_says_so():
     graph = load_dataset("sbm", num_features=1).graph
-    sizes = Sizes(2048, graph.num_nonzeros + 2048, hubs=False)
+    sizes = Sizes(2048, graph.num_nonzeros + 2048, uneven=False)
     every = list(ways(sizes, "balanced"))
     whole = plancc.compile(graph, "hp", 4, memory=every[0].peak)
     assert whole.provenance["effort"] == "balanced"
