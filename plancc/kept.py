@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Kept:
     path: Path
     sources: str
     any_sources: bool = False
+    _lines: dict[tuple[str | int, ...], int] = field(default_factory=dict, init=False)
 
     def step(self, key: Sequence[str | int], work: Callable[[], Any]) -> Any:
         """The result of a step: kept, or that of `work`, which is then kept.
@@ -54,6 +55,10 @@ class Kept:
             file.write(line + "\n")
         known[tuple(key)] = json.loads(line)["result"]
 
+    def line(self, key: Sequence[str | int]) -> int:
+        """Number of the line, from 1, with the result of a step that the file had at first."""
+        return self._lines[tuple(key)]
+
     def __getitem__(self, key: Sequence[str | int]) -> Any:
         """The result of a step that is kept."""
         return self._known[tuple(key)]
@@ -72,7 +77,7 @@ class Kept:
             with self.path.open("a") as file:
                 file.write("\n")
         found = {}
-        for line in text.splitlines():
+        for number, line in enumerate(text.splitlines(), 1):
             try:
                 each = json.loads(line)
                 key, sources, result = tuple(each["key"]), each["sources"], each["result"]
@@ -80,5 +85,5 @@ class Kept:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             if self.any_sources or sources == self.sources:
-                found[key] = result
+                found[key], self._lines[key] = result, number
         return found

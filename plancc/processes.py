@@ -30,19 +30,23 @@ _is_command = False  # else nobody asks what was written
 _stopping = False
 _temporary: set[str] = set()
 _written: dict[str, None] = {}  # in this order
+_sentence = ""  # the last one told
 
 
 def report_to(descriptor: int | None) -> None:
     """Tell the supervisor at the other end of this pipe; None: nobody supervises this command."""
-    global _supervisor, _is_command
-    _supervisor, _is_command = descriptor, True
+    global _supervisor, _is_command, _sentence
+    _supervisor, _is_command, _sentence = descriptor, True, ""
     _temporary.clear()
     _written.clear()
 
 
 def tell(what: bytes, value: str | int) -> None:
     """Tell the supervisor: one of the constants above, and a path, a sentence or a number."""
-    if what == BEGUN:
+    global _sentence
+    if what == SENTENCE:
+        _sentence = str(value)
+    elif what == BEGUN:
         _temporary.add(str(value))
     elif what == GONE:
         _temporary.discard(str(value))
@@ -57,7 +61,9 @@ def tell(what: bytes, value: str | int) -> None:
 
 
 def interrupted(written: Iterable[str] | None = None) -> str:
-    """What to say of interrupted work; `written`: the files it has written, else those told."""
+    """What to say of interrupted work: the sentence told, else of the files `written`, or told."""
+    if _sentence:
+        return _sentence
     files = list(_written if written is None else written)
     if not files:
         return "interrupted; nothing was written"

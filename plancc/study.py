@@ -14,8 +14,8 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import Field, asdict, dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -44,6 +44,7 @@ from plancc.predict.machine import Machine
 from plancc.predict.predictor import DEFAULT_DIMS
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
+from plancc.text import shown
 from plancc.version import __version__
 
 OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
@@ -52,6 +53,8 @@ READING = ("format", *FLAGS, LARGE, *CHOICES)
 """Options of reading a graph."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with those of a baseline."""
+LARGEST = 2**63
+"""Largest figure of a row."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +243,47 @@ class Row:
     notes: list[str] = field(default_factory=list)
     why: str = ""
 
+    @classmethod
+    def from_kept(cls, values: Any, num_parts: int, seed: int) -> Row:
+        """The row of a line that may be damaged, or edited.
+
+        Raises
+        ------
+        ValueError
+            Says which value a row does not have.
+        """
+        if not isinstance(values, dict) or set(values) != {each.name for each in fields(cls)}:
+            raise ValueError("no row of figures")
+        named = dict(values)
+        figures, notes = named.pop("figures"), named.pop("notes")
+        if not isinstance(figures, dict) or not isinstance(notes, list):
+            raise ValueError("no row of figures")
+        for name in RATIOS:
+            if name not in figures:
+                raise ValueError(f"no figure '{name}'")
+        for name, value in figures.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value <= LARGEST):
+                raise ValueError(
+                    f"'{shown(name)}' is {_quoted(value)}, not a number from 0 to 2**63"
+                )
+        for name in ("vertices", "nonzeros", "parts", "seed"):
+            value = named.pop(name)
+            if type(value) is not int or not 0 <= value <= LARGEST:
+                raise ValueError(
+                    f"'{name}' is {_quoted(value)}, not a whole number from 0 to 2**63"
+                )
+        for name, value in named.items():
+            if not isinstance(value, str):
+                raise ValueError(f"'{name}' is {_quoted(value)}, not text")
+        for name, expected in (("parts", num_parts), ("seed", seed), ("why", "")):
+            if values[name] != expected:
+                raise ValueError(f"'{name}' is {_quoted(values[name])}, not {_quoted(expected)}")
+        for note in notes:
+            if not isinstance(note, str):
+                raise ValueError(f"a note is {_quoted(note)}, not text")
+        return cls(**values)
+
     def as_dict(self) -> dict[str, Any]:
         """Flat, ready for JSON and for a line of CSV."""
         flat = asdict(self)
@@ -252,6 +296,10 @@ class Row:
                 "why": self.why,
             }
         )
+
+
+def _quoted(value: object) -> str:
+    return f"'{shown(value)}'" if isinstance(value, str) else shown(value)
 
 
 @dataclass(frozen=True)
@@ -345,7 +393,8 @@ def study(
         use for them.
     keep : path, optional
         File of JSON lines in which rows are kept; those that are there are not computed again.
-        Rows of another version of plancc, or with other options, do not count.
+        Rows of another version of plancc, or with other options, do not count. Of a row with a
+        value that no row has, a warning says so, and it is computed again.
     observer : callable, optional
         Called with the name of each row; returns a context manager around it.
 
@@ -448,8 +497,11 @@ class _Cases:
         """The row that is kept, or a new one, which is kept unless it failed."""
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
-            with suppress(TypeError):  # a line that somebody has edited
-                return Row(**kept[key])
+            try:
+                return Row.from_kept(kept[key], num_parts, seed)
+            except ValueError as error:  # a line that somebody has edited
+                where = f"{kept.path}, line {kept.line(key)}"
+                warnings.warn(f"{where}: {error}; measured again", PlanccWarning, stacklevel=2)
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:
             kept.put(key, asdict(found))

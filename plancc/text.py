@@ -7,18 +7,34 @@ error and every warning passes `message`; what is printed as text passes `printa
 from __future__ import annotations
 
 import re
+import sys
+from inspect import cleandoc
 from unicodedata import category
 
 MOST_SHOWN = 200
 """Characters of one value in a message."""
 MOST_MESSAGE = 2000
 """Characters of a message."""
+NO_DOCSTRINGS = "This text is a docstring, which python -OO and PYTHONOPTIMIZE=2 leave out."
 _CUT = "..."
 _END = 60
 """Characters of the end that are kept of a word that is cut, such as the name of a file."""
 _WORD = re.compile(rf"[^ ]{{{MOST_SHOWN + 1},}}")
 _LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
 _QUOTED = re.compile(rf"(?<!\w)'([^']{{{MOST_SHOWN + 1},}})'(?!\w)")
+
+
+def docstring(declared: type | None) -> str:
+    """The class's own docstring, not the signature that a dataclass gets; "" where it has none.
+
+    If Python leaves docstrings out, a sentence says that; `declared` may be None then.
+    """
+    text = getattr(declared, "__doc__", None) or ""
+    if declared is not None and text.startswith(f"{declared.__name__}("):
+        text = ""
+    if not text and sys.flags.optimize > 1:
+        return NO_DOCSTRINGS
+    return cleandoc(text) if declared is not None else ""
 
 
 def printable(text: object) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph
 from plancc.graph.formats import write_graph
 from plancc.graph.partvector import write_part_vector
@@ -191,12 +192,49 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
     (first,) = study(graphs[:1], rp, [2], keep=keep).rows
     line = json.loads(keep.read_text())
-    line["result"] = {"none": "of ours"}
-    keep.write_text(
-        f'{{"key": 1}}\n{{"key": [[1]], "sources": "x", "result": 1}}\n{json.dumps(line)}'
-    )
-    (second,) = study(graphs[:1], rp, [2], keep=keep).rows
+    text = '{"key": 1}\n{"key": [[1]], "sources": "x", "result": 1}\n'
+    keep.write_text(f"{text}{json.dumps(line | {'result': {'none': 'of ours'}})}")
+    with pytest.warns(
+        PlanccWarning, match=r"kept\.jsonl, line 3: no row of figures; measured again"
+    ):
+        (second,) = study(graphs[:1], rp, [2], keep=keep).rows
     assert second.sha256 == first.sha256
+    assert study(graphs[:1], rp, [2], keep=keep).rows == [second]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("volume", "31", "'volume' is '31', not a number from 0 to 2.*63"),
+        ("volume", -31, "'volume' is -31, not"),
+        ("seconds", math.nan, "'seconds' is nan, not"),
+        ("epoch_seconds", math.inf, "'epoch_seconds' is inf, not"),
+        ("volume", 10**400, "'volume' is 1000"),
+        ("messages", True, "'messages' is True, not"),
+        ("messages", [1], r"'messages' is \[1\], not"),
+        ("vertices", "34", "'vertices' is '34', not a whole number from 0 to 2.*63"),
+        ("nonzeros", -1, "'nonzeros' is -1, not a whole number"),
+        ("parts", 3, "'parts' is 3, not 2"),
+        ("seed", "1", "'seed' is '1', not a whole number"),
+        ("sha256", 5, "'sha256' is 5, not text"),
+        ("notes", [5], "a note is 5, not text"),
+        ("figures", {"volume": 3}, "no figure 'max_volume'"),
+    ],
+)
+def test_a_value_that_no_row_has_is_measured_again(
+    name: str, value: object, words: str, graphs: list[Path], tmp_path: Path
+) -> None:
+    keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
+    (first,) = study(graphs[:1], rp, [2], keep=keep).rows
+    line = json.loads(keep.read_text())
+    line["result"]["figures" if name in first.figures else name] = (
+        first.figures | {name: value} if name in first.figures else value
+    )
+    keep.write_text(f"{json.dumps(line)}\n")
+    with pytest.warns(PlanccWarning, match=f"kept.jsonl, line 1: {words}.*; measured again"):
+        (second,) = study(graphs[:1], rp, [2], keep=keep).rows
+    assert replace(second, figures=first.figures) == first
+    assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}
 
 
 def test_an_error_of_a_third_party_is_a_row(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from plancc.registry import check_choice
+from plancc.text import docstring
 from plancc_cli import options
 from plancc_cli.generated import option_of
 from plancc_cli.words import say
@@ -76,8 +77,7 @@ def _dataset_command(name: str) -> click.Command:
         if has_data:
             say(f"{data}: features, labels and masks; compile with --data {data}")
 
-    recipe = DATASETS[name]
-    help_text = (recipe.__doc__ or "").split("\n\n")[0]
+    help_text = docstring(DATASETS[name]).split("\n\n")[0]
     return click.Command(name, params=parameters, callback=write, help=help_text)
 
 

@@ -11,6 +11,7 @@ import click
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import kind_of, parsed
+from plancc_cli.words import Interruptible
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -176,7 +177,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
     return found
 
 
-class Sections(click.Command):
+class Sections(Interruptible):
     """A command whose help shows its options in sections.
 
     Parameters

@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 from plancc.errors import PlanccError
 from plancc.processes import ends_with, interrupted, is_stopping
 from plancc.registry import check_choice
-from plancc.text import message, shown
+from plancc.text import docstring, message, shown
 from plancc_cli.missing import missing_library
-from plancc_cli.words import name_flags, usage_words
+from plancc_cli.words import Interruptible, interruption, name_flags, usage_words
 
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
@@ -55,7 +55,7 @@ LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "object
 """Commands in ``plancc_cli.registries``, by their names."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Interruptible, click.Group):
     """Imports a command's module when it is asked for, so that ``plancc --help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -70,6 +70,7 @@ class LazyGroup(click.Group):
         else:
             module, name = f"plancc_cli.{cmd_name.replace('-', '_')}", "command"
         command: click.Command = getattr(import_module(module), name)
+        command.help = command.help or docstring(None)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -84,24 +85,17 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def make_context(self, *words: Any, **extra: Any) -> click.Context:
-        try:
-            return super().make_context(*words, **extra)
-        except KeyboardInterrupt:  # click would say an empty line
-            raise click.Abort() from None
-
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with interruption():
             from plancc_cli.progress import warnings_on_stderr
 
-            with warnings_on_stderr():
-                return super().invoke(ctx)
-        except PlanccError as error:
-            if ctx.invoked_subcommand in COMMANDS:
-                name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))
-            raise
-        except KeyboardInterrupt:
-            raise click.Abort() from None
+            try:
+                with warnings_on_stderr():
+                    return super().invoke(ctx)
+            except PlanccError as error:
+                if ctx.invoked_subcommand in COMMANDS:
+                    name_flags(error, self.get_command(ctx, ctx.invoked_subcommand))
+                raise
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -120,8 +114,6 @@ def run() -> None:
     """Do what the command line says: one sentence on stderr and exit code 0, 1 or 2."""
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # nobody supervises us
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         command.main(prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -135,7 +127,7 @@ def run() -> None:
         program = context.command_path if context else PROGRAM
         sys.exit(_say(f"{usage_words(error)} (see {program} --help)", error.exit_code))
     except (click.Abort, KeyboardInterrupt):
-        if sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr.isatty():
             click.echo(err=True)  # after the terminal's ^C
         sys.exit(_say(interrupted(), 1))
     except BrokenPipeError:  # whoever read our output is gone

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from plancc_cli import interrupts
 
-from plancc_cli.missing import imports_of
-from plancc_cli.supervisor import supervise
-
-if TYPE_CHECKING:
-    from plancc_cli.group import command
-
-__all__ = ["command", "main"]
+interrupts.let_kill("plancc")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name != "command":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from plancc_cli.group import command
@@ -23,10 +17,15 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Console entry point: one sentence on stderr and exit code 0 (done), 1 (failed), 2 (usage)."""
+    interrupts.let_kill()
+    from plancc_cli.supervisor import supervise
+
     supervise("plancc", _work)
 
 
 def _work() -> None:
+    from plancc_cli.missing import imports_of
+
     with imports_of("plancc"):
         from plancc_cli.group import run
 

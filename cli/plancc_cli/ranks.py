@@ -137,10 +137,11 @@ def check_threads_of(plan: str, ranks: int | None) -> None:
 
 def told(error: BaseException) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
+    # native code that was interrupted fails in words of its own
+    if isinstance(error, KeyboardInterrupt) or processes.is_stopping():
+        return "interrupted", 1
     if isinstance(error, PlanccError):
         return str(error), error.exit_code
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 1
     if is_lack_of_memory(error):
         return "out of memory", 1
     if os.environ.get("PLANCC_TRACEBACK"):

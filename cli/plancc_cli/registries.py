@@ -5,7 +5,6 @@ Everything is read from the registries, so entries of third parties appear like 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import Field
 from typing import Any
@@ -15,6 +14,7 @@ import click
 from plancc.errors import BackendUnavailable
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.registry import Registry, check_choice
+from plancc.text import docstring
 from plancc_cli import options
 from plancc_cli.generated import default_in_words, flag_of
 
@@ -25,9 +25,8 @@ KINDS = {Hypergraph: "hypergraphs", WeightedGraph: "graphs"}
 
 
 def _about(declared: type) -> str:
-    """A class's own docstring; "" where it has none, or the one that a dataclass gets by itself."""
-    text = inspect.cleandoc(declared.__doc__ or "").split("\n\nAttributes")[0]
-    return "" if text.startswith(f"{declared.__name__}(") else text.replace("`", "")
+    """A class's own docstring without its attributes; "" where it has none."""
+    return docstring(declared).split("\n\nAttributes")[0].replace("`", "")
 
 
 def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:

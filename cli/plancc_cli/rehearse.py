@@ -130,6 +130,8 @@ def command(
         copies=predictor.approximation is not None and ranks is None,
         live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes else 0,
     )
+    if asked.exchange != "auto":
+        tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
     links = links_of(predictor.machine, tables.num_ranks)
     prediction = _predicted(predictor, tables, WORD_BYTES[asked.dtype])
     check_memory(plan, prediction)

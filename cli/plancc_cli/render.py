@@ -290,12 +290,12 @@ def report_tables(report: Report, per_part: bool, hints: bool = True) -> Iterato
     if report.product is not None:
         yield _product(report.product)
     if report.on_grid:
-        yield _passes(report.on_grid, header.layout)
+        yield _passes(report.on_grid, header.layout, in_hops=False)
     if report.topology is not None:
         yield _topology(report.topology)
     if report.training is not None and report.random_training is not None:
         yield _training(report.training, report.random_training)
-        yield _passes(report.training.passes, header.layout)
+        yield _passes(report.training.passes, header.layout, report.training.in_hops)
         if report.sampled:
             yield _sampled(report.sampled)
     if per_part:
@@ -495,13 +495,15 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
     return table
 
 
-def _passes(costs: Sequence[PassCost], layout: str) -> Table:
+def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
     """Saving of every pass beyond those before it; plancc-run does what the last line says."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     table = table_of(
         ("execution", "words", "saved", "most by one", "messages"),
         "words with passes, each added to those before",
-        caption + "; dead-rows is for row plans" * (layout != "row"),
+        caption
+        + "; dead-rows is for row plans" * (layout != "row")
+        + "; rows in hops between nodes" * in_hops,
     )
     for cost in costs:
         table.add_row(

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
-from plancc import processes
-from plancc_cli.missing import imports_of
-from plancc_cli.supervisor import supervise
+from plancc_cli import interrupts
 
-if TYPE_CHECKING:
-    from plancc_cli.run_command import command
-
-__all__ = ["command", "main"]
-
+interrupts.let_kill("plancc-run")
 RANKS = (
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
@@ -27,7 +20,7 @@ RANKS = (
 that is not imported here, since it takes long."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name != "command":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from plancc_cli.run_command import command
@@ -51,9 +44,15 @@ def started_by_launcher() -> bool:
 
 def main() -> None:
     """Console entry point. A rank among several is ended by its launcher: nobody supervises it."""
+    interrupts.let_kill()
+    from plancc import processes
+    from plancc_cli.supervisor import open_streams, supervise
+
     if under_launcher():
         processes.report_to(None)
+        open_streams()
         try:
+            interrupts.let_raise()
             _work()
         except KeyboardInterrupt:  # during the imports
             sys.exit("plancc-run: error: interrupted")
@@ -62,6 +61,8 @@ def main() -> None:
 
 
 def _work() -> None:
+    from plancc_cli.missing import imports_of
+
     with imports_of("plancc-run"):
         from plancc_cli.run_command import run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.errors import InputError, PlanccError
+from plancc.errors import InputError
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.options import EFFORTS
 from plancc.owners.request import DEFAULT_BALANCE
@@ -134,40 +134,34 @@ def command(
     options.check_output(keep, *graphs, plot)
     names = (*SETTINGS, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
-    try:
-        with progress(given["budget"]) as shown:
+    with progress(given["budget"]) as shown:
 
-            def stage(name: str) -> AbstractContextManager[None]:
-                if kept := _kept(keep):
-                    tell(SENTENCE, kept)
-                return shown.stage(name)
+        def stage(name: str) -> AbstractContextManager[None]:
+            _tell_kept(keep)
+            return shown.stage(name)
 
-            found = study(
-                graphs,
-                contenders,
-                numbers,
-                seeds=seeds,
-                baseline=baseline,
-                settings=settings,
-                keep=keep,
-                observer=stage,
-            )
-            tell(SENTENCE, _kept(keep))
-    except KeyboardInterrupt:
-        if kept := _kept(keep):
-            raise PlanccError(kept) from None
-        raise
+        found = study(
+            graphs,
+            contenders,
+            numbers,
+            seeds=seeds,
+            baseline=baseline,
+            settings=settings,
+            keep=keep,
+            observer=stage,
+        )
+        _tell_kept(keep)
     _refuse_empty(found)
     if plot is not None:
         plot_study(found, plot)
     render_study.print_study(found, options.form())
 
 
-def _kept(path: str) -> str:
-    """What to say of an interruption; empty as long as no row is kept, since there is no file."""
-    if not os.path.exists(path):
-        return ""
-    return f"interrupted; the rows so far are kept in {path}, and the same command goes on"
+def _tell_kept(path: str) -> None:
+    """Tell what to say of an interruption, once a row is kept."""
+    if os.path.exists(path):
+        kept = f"interrupted; the rows so far are kept in {path}, and the same command goes on"
+        tell(SENTENCE, kept)
 
 
 def _refuse_empty(found: Study) -> None:

@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from plancc import processes
+from plancc_cli import interrupts
 
 GRACE = 1.0
 """Seconds for the work to end tidily."""
@@ -53,7 +54,9 @@ def supervise(program: str, work: Callable[[], object]) -> None:
         Prints its own errors, and raises SystemExit with the exit code.
     """
     processes.report_to(None)
+    open_streams()
     if not _may_fork():
+        interrupts.let_raise()
         work()
         return
     supervisor = os.getpid()
@@ -63,6 +66,7 @@ def supervise(program: str, work: Callable[[], object]) -> None:
     try:
         worker = os.fork()
     except OSError:  # no more processes for this user
+        interrupts.let_raise()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
         work()
         return
@@ -73,6 +77,21 @@ def supervise(program: str, work: Callable[[], object]) -> None:
     code = _Supervisor(program, worker, reports, watched).run()
     if code:
         sys.exit(code)
+
+
+def open_streams() -> None:
+    """Open the null device as each standard stream that whoever started us has closed.
+
+    Else the next file that is opened takes its number, and what native code prints goes there.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(null, True)
+    os.close(null)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 def _may_fork() -> bool:
@@ -313,8 +332,6 @@ class _Supervisor:
         """One line on stderr."""
         from plancc.text import printable
 
-        if sys.stderr is None:
-            return
         begin = ""
         if after_terminal and sys.stderr.isatty():  # after ^C; a line of progress hid the cursor
             begin = "\n" if os.environ.get("TERM", "dumb") == "dumb" else "\x1b[?25h\n"

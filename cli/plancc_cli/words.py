@@ -1,19 +1,48 @@
-"""The compiler's words as the command line says them: parameters by their flags."""
+"""The compiler's words as the command line says them: parameters by their flags, ends, helps."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from plancc.errors import PlanccError
-from plancc.text import printable
+from plancc.processes import is_stopping
+from plancc.text import docstring, printable
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
 """Parameters of the library, or settings of them, that a command may call otherwise."""
+
+
+class Interruptible(click.Command):
+    """A command whose interruption is `click.Abort`, and whose help says where its text is."""
+
+    def make_context(self, *words: Any, **extra: Any) -> click.Context:
+        self.help = self.help or docstring(None)
+        with interruption():
+            return super().make_context(*words, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with interruption():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def interruption() -> Iterator[None]:
+    """A block whose interruption is `click.Abort`; of KeyboardInterrupt, click prints a line."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.Abort() from None
+    except Exception as error:
+        if is_stopping():  # native code that was interrupted fails in words of its own
+            raise click.Abort() from error
+        raise
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:

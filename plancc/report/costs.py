@@ -44,6 +44,8 @@ class TrainingCost:
     ----------
     words, max_words_sent, messages, max_messages_sent : int
         Sent in the plain execution (`plancc.predict.passes`) by all parts, and most by one.
+    in_hops : bool
+        Whether rows are counted in hops between nodes, each in every hop.
     max_memory : dict of str to int
         Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
     recomputed_memory : int
@@ -58,15 +60,25 @@ class TrainingCost:
     max_words_sent: int
     messages: int
     max_messages_sent: int
+    in_hops: bool
     max_memory: dict[str, int]
     recomputed_memory: int
     passes: list[PassCost]
 
     @classmethod
     def of(
-        cls, plan: Plan, matrix: Graph, owners: Owners, parts: Traffic, dims: Sequence[int]
+        cls,
+        plan: Plan,
+        matrix: Graph,
+        owners: Owners,
+        parts: Traffic,
+        dims: Sequence[int],
+        in_hops: bool = False,
     ) -> TrainingCost:
-        """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`."""
+        """The cost with these owners of a plan's matrix, whose exchange of all rows is `parts`.
+
+        `in_hops`: the owners are those of the plan, and rows go in its hops.
+        """
         num_parts, header = len(parts.rows), plan.header
         live = [parts] * (len(dims) - 1)
         if not owners.is_edge_partition:
@@ -74,6 +86,9 @@ class TrainingCost:
             live = live_traffic(matrix, owners.rows, num_parts, len(live), wanted)
         passes = COMMON_PASSES if owners.is_edge_partition else PASSES
         costs = pass_costs(parts, live, dims, passes)
+        if in_hops:
+            tables = tables_of(plan, live_layers=0 if owners.is_edge_partition else len(live))
+            costs = added_passes(passes, lambda done: schedule_of(tables, dims, done).counts())
         part = owners.of_nonzeros(matrix)
         foreign = owners.rows[matrix.indices] != part
         foreign |= np.repeat(owners.rows, matrix.row_nonzeros()) != part
@@ -97,6 +112,7 @@ class TrainingCost:
             max_words_sent=plain.max_words_sent,
             messages=plain.messages,
             max_messages_sent=plain.max_messages_sent,
+            in_hops=in_hops,
             max_memory=held.of_part(int(held.total.argmax())),
             recomputed_memory=int(recomputed.total.max()),
             passes=costs,

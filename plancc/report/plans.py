@@ -199,10 +199,10 @@ def report(
         elif dims is not None:
             random = None
             training, random_training = (
-                TrainingCost.of(source.plan, source.matrix, owners, parts, dims)
-                for owners, parts in (
-                    (source.owners, source.parts),
-                    (source.random_owners, source.random_parts),
+                TrainingCost.of(source.plan, source.matrix, owners, parts, dims, in_hops)
+                for owners, parts, in_hops in (
+                    (source.owners, source.parts, source.has_hops),
+                    (source.random_owners, source.random_parts, False),
                 )
             )
             if boundary_sampling:
@@ -262,6 +262,7 @@ class _Source:
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
         self.merged = num_ranks < file.header.num_parts
+        self.has_hops = file.header.topology is not None and not self.merged
 
     @cached_property
     def plan(self) -> Plan:

@@ -12,6 +12,7 @@ import inspect
 import pytest
 
 from plancc.pipeline import compile
+from plancc.text import docstring
 
 for _name in ("formats", "models", "partitioners", "samplers"):
     pytest.register_assert_rewrite(f"{__name__}.{_name}")  # a failed check shows its values
@@ -24,5 +25,4 @@ def taken() -> set[str]:
 
 def documented(declared: type) -> bool:
     """Whether a dataclass has a docstring of its own, not the signature that Python makes."""
-    text = declared.__doc__ or ""
-    return bool(text) and not text.startswith(f"{declared.__name__}(")
+    return bool(docstring(declared))

@@ -226,8 +226,7 @@ def test_closed_streams(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 2, "--model", "rp", "-o", tmp_path / "plan.h5"]
 
     def close() -> None:
-        os.close(0)
-        os.close(1)
+        os.closerange(0, 2)
 
     done = execute(*words, stdin=None, stdout=None, preexec_fn=close)
     assert (done.code, done.err) == (0, "")

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from cases import long
-from cli_helpers import PROGRAMS, family, ok
+from cli_helpers import PROGRAMS, family, ok, plancc, plancc_run
 from hostile.signals import Signals, answers
 
+from plancc import processes
+from plancc.errors import PlanError
 from plancc.processes import TWICE
 from plancc_cli.run import RANKS
 from plancc_runtime import launch
@@ -147,6 +149,76 @@ def test_as_soon_as_it_answers(name: str, number: int) -> None:
         f"{name}: error: interrupted",
         f"{name}: error: {INTERRUPTED[:-1]}",
     )
+
+
+MOMENTS = {
+    "before main": "from plancc_cli.main import main; interrupt()",
+    "imports": "from plancc_cli.run import main; sys.meta_path.insert(0, Finder); main()",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_before_it_answers(moment: str) -> None:
+    """The signal ends the process, which says nothing of what it was importing."""
+    code = (
+        "import os, signal, sys\n"
+        "def interrupt(): os.kill(os.getpid(), signal.SIGINT)\n"
+        "class Finder:\n"
+        "    def find_spec(*words): interrupt()\n"
+        f"sys.argv[0] = {'plancc' if moment == 'before main' else 'x'!r}\n"
+        f"{MOMENTS[moment]}\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("name", ["plancc", "plancc-run"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), PlanError("g.h5 is damaged: a lock")])
+def test_interrupted_work_says_one_line(
+    name: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it says something else: a library that was interrupted fails in its own words."""
+
+    def fail(*_words: object, **_options: object) -> None:
+        monkeypatch.setattr(processes, "_stopping", True)
+        raise error
+
+    monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)
+    monkeypatch.setattr("plancc_cli.ranks.Job.run", fail)
+    done = (plancc if name == "plancc" else plancc_run)(*["verify"] * (name == "plancc"), "g.h5")
+    nothing = "; nothing was written" * (name == "plancc")
+    assert (done.code, done.err) == (1, f"{name}: error: interrupted{nothing}\n")
+
+
+# -- closed streams --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_no_file_takes_the_place_of_a_closed_stream(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
+    code = (
+        "import os, sys, plancc_cli.run as program\n"
+        "def work():\n"
+        "    print(sys.stdin.read())\n"
+        "    print('x', file=sys.stderr)\n"
+        "    with open('opened', 'w') as file:\n"
+        "        print(file.fileno() > 2, sys.stdout.encoding, file=file)\n"
+        "    os.system('echo x; echo x >&2')\n"
+        "program._work = work\n"
+        "program.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        stdin=None if 0 in closed else subprocess.DEVNULL,
+        preexec_fn=lambda: [os.close(number) for number in closed],
+        stdout=None if 1 in closed else subprocess.PIPE,
+        stderr=None if 2 in closed else subprocess.PIPE,
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "opened").read_text().startswith("True ")
+    assert done.stdout in (None, b"\n\x78\n")
 
 
 # -- native code -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from cli_helpers import fails, ok, plancc
 
 import plancc_cli.study
+from plancc import processes
 from plancc.study import Row, _Cases
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -160,7 +161,12 @@ def test_an_interruption_names_the_rows_once_there_are_some(
     words: tuple[object, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(plancc_cli.study, "tell", lambda what, value: told.append(value))
+
+    def tell(what: bytes, value: str) -> None:
+        told.append(value)
+        processes.tell(what, value)
+
+    monkeypatch.setattr(plancc_cli.study, "tell", tell)
     kept = (
         "interrupted; the rows so far are kept in plancc-study.jsonl, and the same command goes on"
     )

@@ -17,6 +17,7 @@ from plancc.errors import InputError
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.topology import Topology
 from plancc.predict.schedules import schedule_of, tables_of
+from plancc.report.plans import report
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
@@ -157,7 +158,9 @@ def test_fewer_ranks_have_the_hops_of_their_parts():
 @pytest.mark.parametrize(
     ("model", "topology", "passes"),
     [
-        *(("rp", "2x4", ()), ("medium-grain", "2x2", ("order", "constant"))),
+        ("rp", "2x4", ()),
+        ("medium-grain", "2x2", ("order", "constant")),
+        ("rp", "2x4", ("order", "constant", "dead-rows")),
         pytest.param("rp", "2x4", ("order", "constant"), marks=long),
         pytest.param("medium-grain", "2x2", (), marks=long),
     ],
@@ -167,7 +170,8 @@ def test_what_travels_is_what_is_predicted(model, topology, passes):
     plan = plancc.load(path)
     found = trained(path, plan.num_parts, "nodes", passes=passes, eval_every=0)
     dims = [worlds.WIDTH, 4, worlds.CLASSES]
-    schedule = schedule_of(tables_of(plan), dims, passes)
+    tables = tables_of(plan, live_layers=2 if "dead-rows" in passes else 0)
+    schedule = schedule_of(tables, dims, passes)
     inside, between = (
         schedule.counts(
             lambda each, far=far: (
@@ -176,9 +180,12 @@ def test_what_travels_is_what_is_predicted(model, topology, passes):
         )
         for far in (False, True)
     )
-    straight = schedule_of(tables_of(plan).flat(), dims, passes)
+    straight = schedule_of(tables.flat(), dims, passes)
     words = int((inside.words_sent + between.words_sent).sum())
     assert found[0][0].figures.planned == words
+    training = report(path, dims=dims).training
+    assert {tuple(each.passes): each.words for each in training.passes}[passes] == words
+    assert training.in_hops
     assert words != int(straight.counts().words_sent.sum())
     # an evaluation at the end moves rows too, forward only; set-up moves some once
     sent = sum(traffic.messages_between for _, traffic in found)

@@ -111,11 +111,6 @@ def schedule_of(
                 f"pass '{DEAD_ROWS}' is for row plans, of which the live rows of {len(dims) - 1} "
                 f"layers are known; of {tables.name} they are not"
             )
-        if tables.topology is not None:
-            tables, notes = (
-                tables.flat(),
-                (*notes, "rows go straight: hops are not predicted without dead rows"),
-            )
     else:
         tables = replace(tables, live=None)
     if not isinstance(convolution, GCN) and tables.grid is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -81,6 +83,7 @@ def live_tables(
     num_parts: int,
     num_layers: int,
     wanted: npt.NDArray[np.bool_] | None,
+    hops: Callable[[Int32Array, Int32Array], tuple[Pairs, ...]] | None = None,
 ) -> Live:
     """What is left of every layer without dead rows, of a row plan with these owners.
 
@@ -91,6 +94,8 @@ def live_tables(
     num_parts, num_layers : int
     wanted : bool[n], or None
         Vertices whose output counts for the loss; None: all.
+    hops : callable, optional
+        Of int32[k] parts and the int32[k] vertices of others that they need: `Tables.route`.
     """
     (_, inputs), *layers = live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -106,6 +111,7 @@ def live_tables(
             nonzeros=np.bincount(part, minlength=num_parts),
             expand=pairs_of(pair_volumes(used, owner, num_parts)),
             halo_nonzeros=np.bincount(part[halo], minlength=num_parts),
+            route=None if hops is None else hops(part[halo], used.indices[halo]),
         )
     rows = np.bincount(owner[inputs], minlength=num_parts)
     return Live(rows, tuple(found[id(used)] for used, _ in layers))

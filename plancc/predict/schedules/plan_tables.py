@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.digests import cut_points
@@ -22,9 +24,9 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within
 from plancc.plan.slices import block_of_parts
-from plancc.plan.values import HOPS, Header, Int32Array, Int64Array
+from plancc.plan.values import HOPS, Header, Int32Array, Int64Array, Route
 from plancc.predict.schedule import Pairs
-from plancc.predict.schedules.owner_tables import live_tables, tables_of_owners
+from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
 from plancc.predict.schedules.tables import (
     CHUNK,
     Live,
@@ -86,8 +88,27 @@ def read_tables(
 
 def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    wanted = training_vertices(plan)
-    return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted)
+    wanted, hops = training_vertices(plan), None
+    if plan.route is not None and num_ranks == plan.num_parts:
+        hops = partial(_live_route, plan, plan.route)
+    return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
+
+
+def _live_route(
+    plan: Plan, route: Route, part: Int32Array, vertex: Int32Array
+) -> tuple[Pairs, ...]:
+    """The hops of a route with those rows only that end at parts that need them."""
+    rows = plan.num_vertices
+    place = np.empty(rows, np.int64)
+    place[plan.global_id] = np.arange(rows)
+    needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
+    for hop in reversed(route.hops):
+        sender, peer, row = hop.send.part_of_row(), hop.send.peer_of_row(), hop.send.row
+        kept = np.isin(peer.astype(np.int64) * rows + row, needed)
+        needed = np.union1d(needed, (sender * rows + row)[kept])  # what came in an earlier hop
+        once = np.ones(int(kept.sum()), np.int64), (sender[kept], peer[kept])
+        found.append(pairs_of(sp.coo_array(once, shape=(plan.num_parts,) * 2).tocsr()))
+    return tuple(reversed(found))
 
 
 def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:

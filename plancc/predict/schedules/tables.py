@@ -102,7 +102,14 @@ class Tables:
 
     def flat(self) -> Tables:
         """The same without hops."""
-        return replace(self, topology=None, route=None, fold_route=None)
+        live = self.live
+        if live is not None:
+            live = replace(live, layers=tuple(each.flat() for each in live.layers))
+        return replace(self, topology=None, route=None, fold_route=None, live=live)
+
+    def in_hops(self) -> Tables:
+        """The same with its hops on any nodes."""
+        return replace(self, topology=None)
 
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """The same with hops only if nodes of so many ranks are those of the topology."""
