@@ -29,6 +29,8 @@ OF_ONE_RANK = "simple"
 """Machine whose messages are taken where one rank, which sends none, is measured."""
 GRACE = 3
 """Seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one."""
+DISTURBED = 0.25
+"""Spread of samples from which the machine was not idle."""
 
 
 @click.command()
@@ -118,6 +120,16 @@ def _measure(
                 f"{output}: {_ranks(found)}, sparse products {found.sparse.typical / 1e9:.2g} "
                 "billion multiply-adds per second"
             )
+            if found.spread > DISTURBED and found.crowd == 1:  # ranks disturb each other
+                click.echo(
+                    f"plancc: warning: {_spread(found)}: something else runs on this machine; "
+                    "measure again when it is idle, or predictions are off by as much",
+                    err=True,
+                )
+
+
+def _spread(found: Calibration) -> str:
+    return f"samples of a measurement differ by {found.spread:.0%} (median)"
 
 
 def machine_file(found: Calibration, quick: bool = False) -> str:
@@ -148,6 +160,7 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
     how = "plancc calibrate" + " --quick" * quick
     yield f"name = {_text(f'{found.processor}, {found.num_ranks} ranks')}"
     yield f"source = {_text(f'{how}: {_ranks(found)}, all at once')}"
+    yield f"# {_spread(found)}"
     if outside is None:
         assumed = find_machine(OF_ONE_RANK)
         yield f"# one rank sends no messages: not measured, but of machine '{OF_ONE_RANK}'"

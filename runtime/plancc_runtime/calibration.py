@@ -184,6 +184,9 @@ class Calibration:
     broadcast, allreduce : str or None
         "ring" or "tree", whichever explains the measured time of the collective better; None for
         one rank.
+    spread : float
+        By how much of the shortest sample the longest is longer: the median over measurements, of
+        the rank where it is largest. Large if something else ran meanwhile.
     """
 
     processor: str
@@ -199,6 +202,7 @@ class Calibration:
     between: Link | None
     broadcast: str | None
     allreduce: str | None
+    spread: float
 
     @property
     def crowd(self) -> float:
@@ -266,6 +270,7 @@ def calibrate(
         between=between,
         broadcast=broadcast,
         allreduce=allreduce,
+        spread=float(np.median(watch.spreads)),
     )
 
 
@@ -283,6 +288,7 @@ class _Watch:
     def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:
         self.transport, self.effort, self.crowded = transport, effort, crowded
         self._least = max(effort.seconds, TURNS) if crowded else effort.seconds
+        self.spreads: list[float] = []  # of every measurement: longest sample / shortest - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Seconds that one call of each cycle takes, the calls of a cycle in turn. Collective.
@@ -308,7 +314,10 @@ class _Watch:
                     for call in cycle:
                         call()
                 row[k] = (time.perf_counter() - start) / (agreed[k] * len(cycle))
-        mean: Array = np.mean(self.transport.gather(np.median(times, axis=0)), axis=0)
+        found = np.stack([np.median(times, axis=0), times.max(axis=0) / times.min(axis=0) - 1])
+        medians, spreads = np.swapaxes(self.transport.gather(found), 0, 1)
+        self.spreads += spreads.max(axis=0).tolist()
+        mean: Array = medians.mean(axis=0)
         return mean
 
 

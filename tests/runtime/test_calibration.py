@@ -15,8 +15,10 @@ from plancc.predict.machine_files import find_machine, read_machine, shipped_mac
 from plancc.predict.schedule import Broadcast, Pairs
 from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.simulation import simulate
+from plancc_cli import calibrate as calibrate_command
 from plancc_cli.calibrate import machine_file
 from plancc_cli.main import command
+from plancc_cli.progress import QUIET
 from plancc_runtime import calibration
 from plancc_runtime.calibration import Effort, calibrate
 from plancc_runtime.transport.local import run_ranks
@@ -63,6 +65,25 @@ def test_what_is_measured_is_a_machine(ranks, tmp_path):
         np.testing.assert_allclose(machine.latency, link.latency, rtol=0.01)
         np.testing.assert_allclose(machine.inside_bandwidth, link.bandwidth, rtol=0.01)
         assert machine.collective.allreduce == found[0].allreduce
+
+
+def test_samples_that_differ_are_said(tmp_path, monkeypatch, capsys):
+    clock = iter([0, 1, 0, 1, *(moment for taken in (4, 6, 5) for moment in (0, taken))])
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: next(clock))
+    watch = calibration._Watch(SingleTransport(), replace(TINY, samples=3), crowded=False)
+    assert watch.seconds([lambda: None]).tolist() == [5]
+    assert watch.spreads == [0.5]
+    monkeypatch.undo()
+    found = calibrate(SingleTransport(), TINY, threads=1)
+    assert found.spread == 0  # of one sample each
+    for spread, said in ((0.5, "differ by 50% (median): something else runs"), (0.25, "")):
+        disturbed = replace(found, spread=spread)
+        monkeypatch.setattr(calibration, "calibrate", lambda *words, it=disturbed: it)
+        path = tmp_path / "machine.toml"
+        calibrate_command._measure(SingleTransport(), str(path), None, False, QUIET)
+        assert (err := capsys.readouterr().err).count("\n") == bool(said)
+        assert said in err
+        assert f"# samples of a measurement differ by {spread:.0%}" in path.read_text()
 
 
 def test_fitted_rates_are_those_that_made_the_times():
