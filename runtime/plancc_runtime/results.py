@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from array import array
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +13,7 @@ import numpy as np
 from plancc.plan.values import Header
 from plancc_runtime.clock import PHASES
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.base import Traffic, Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.layouts.pipeline import Pipelining
@@ -100,7 +103,7 @@ class Epoch:
     volume_per_step: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be very many
 class Step:
     """One mini-batch over all ranks.
 
@@ -371,22 +374,55 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
     return Setup(float(seconds[0]), words, messages, num_bytes)
 
 
-def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
+class Measures:
+    """Measures of many epochs, a few numbers each: runs may have very many."""
+
+    def __init__(self, measures: Iterable[Measure] = ()) -> None:
+        self._numbers = array("d")  # traffic too: counts below 2**53 are exact
+        self._scores: dict[int, Scores] = {}  # of epochs that have any
+        for each in measures:
+            self.append(each)
+
+    def append(self, measure: Measure) -> None:
+        """Add the next one."""
+        evaluating = measure.evaluating or Spent({"total": 0.0}, _NO_TRAFFIC)
+        volume = measure.volume_per_step
+        if measure.scores != Scores():
+            self._scores[len(self)] = replace(measure.scores, class_shares={})
+        self._numbers.extend(
+            [
+                *(measure.epoch, measure.loss, measure.learning_rate),
+                math.nan if volume is None else volume,
+                *(measure.spent.seconds[phase] for phase in TIMES),
+                evaluating.seconds["total"],
+                *measure.spent.traffic.tolist(),
+                int(evaluating.traffic[WORDS_SENT]),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _NUMBERS
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Epoch, loss, rate and volume; seconds; traffic: a line for every measure."""
+        rows = np.array(self._numbers).reshape(-1, _NUMBERS)
+        last = 4 + len(TIMES) + 1
+        return rows[:, :4], rows[:, 4:last].copy(), rows[:, last:].astype(np.int64)
+
+    def scores(self, place: int) -> Scores:
+        """Those of a measure, without the shares of classes."""
+        return self._scores.get(place) or Scores()
+
+
+_NO_TRAFFIC = Traffic().as_array()
+_NUMBERS = 4 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
+"""Numbers of a measure."""
+
+
+def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
     """Sums and maxima over ranks, once for all `measures`. Collective."""
-    seconds_mean = np.array([[m.spent.seconds[t] for t in TIMES] for m in measures])
-    seconds_max = np.array(
-        [
-            [*row, 0.0 if m.evaluating is None else m.evaluating.seconds["total"]]
-            for row, m in zip(seconds_mean.tolist(), measures, strict=True)
-        ]
-    )
-    traffic_sum = np.array(
-        [
-            [*m.spent.traffic, 0 if m.evaluating is None else m.evaluating.traffic[WORDS_SENT]]
-            for m in measures
-        ],
-        np.int64,
-    )
+    heads, seconds_max, traffic_sum = measures.columns()
+    seconds_mean = seconds_max[:, : len(TIMES)].copy()
     traffic_max = traffic_sum.copy()
     transport.allreduce_max(seconds_max)
     transport.allreduce_max(traffic_max)
@@ -394,19 +430,20 @@ def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
     transport.allreduce_sum(traffic_sum)
     seconds_mean /= transport.size
     result = []
-    for k, m in enumerate(measures):
+    for k, (epoch, loss, rate, volume) in enumerate(heads.tolist()):
+        scores = measures.scores(k)
         messages, words, num_bytes = traffic_sum[k, :3].tolist()
         messages_max, words_max, _ = traffic_max[k, :3].tolist()
         *slowest, evaluation_seconds = seconds_max[k].tolist()
         result.append(
             Epoch(
-                epoch=m.epoch,
-                loss=m.loss,
-                learning_rate=m.learning_rate,
-                val_loss=m.scores.loss.get("val"),
-                accuracy=m.scores.accuracy,
-                f1_micro=m.scores.f1_micro,
-                f1_macro=m.scores.f1_macro,
+                epoch=int(epoch),
+                loss=loss,
+                learning_rate=rate,
+                val_loss=scores.loss.get("val"),
+                accuracy=scores.accuracy,
+                f1_micro=scores.f1_micro,
+                f1_macro=scores.f1_macro,
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=dict(zip(TIMES, seconds_mean[k].tolist(), strict=True)),
                 words_sent=words,
@@ -417,7 +454,7 @@ def summarise(measures: list[Measure], transport: Transport) -> list[Epoch]:
                 words_reduced=int(traffic_max[k, 7]),
                 evaluation_seconds=evaluation_seconds,
                 evaluation_words=int(traffic_sum[k, -1]),
-                volume_per_step=m.volume_per_step,
+                volume_per_step=None if math.isnan(volume) else volume,
             )
         )
     return result

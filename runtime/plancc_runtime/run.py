@@ -36,6 +36,7 @@ from plancc_runtime.predictions import save_predictions
 from plancc_runtime.remarks import of_data, of_sampler, remarks
 from plancc_runtime.results import (
     Measure,
+    Measures,
     Profile,
     RunOutline,
     Scores,
@@ -160,7 +161,7 @@ class Run:
             if options.log is not None and transport.rank == 0:
                 self._log = RunLog(options.log, self._first, content)
         self._outline: RunOutline | None = None
-        self._measures: list[Measure] = []
+        self._measures = Measures()
         self._steps: list[Step] = []
         self._done = self._first
 
@@ -248,7 +249,7 @@ class Run:
                 self._done = epoch + 1
                 self._measures.append(measure)
                 if options.log is not None:
-                    [row] = summarise([measure], self.transport)
+                    [row] = summarise(Measures([measure]), self.transport)
                     with self.transport.agreement():
                         if self._log is not None:
                             self._log.write(row)
@@ -370,7 +371,8 @@ class Run:
         if self._log is not None:
             self._log.close()
         data = self._data
-        *epochs, last = summarise([*self._measures, final], transport)
+        self._measures.append(final)
+        *epochs, last = summarise(self._measures, transport)
         said = []
         if not data.random_labels:  # of which there is nothing to learn
             of_plan = not data.random_features
