@@ -1,14 +1,19 @@
-"""Compressed rows in folders and archives: all types of integers, odd entries, and beside plancc a
-reader in plain Python, which must agree on what is refused and on every nonzero.
+"""Compressed rows and edges in folders, archives, .h5ad and .pt: all types of integers, odd
+entries, and a reader in plain Python, which must agree on what is refused and on every nonzero.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -16,7 +21,19 @@ from .attack import Attack, Case, Finding
 from .odd_files import BIG, npy, npz
 
 TYPES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u8")
-KINDS = ("folder", "plain", "csr", "csc", "features")
+ROWS_OF = {
+    **{"folder": "rows", "plain": "rows.npz", "csr": "rows.npz", "csc": "rows.npz"},
+    **{
+        "h5ad csr": "rows.h5ad",
+        "h5ad csc": "rows.h5ad",
+        "pt edges": "rows.pt",
+        "pt csr": "rows.pt",
+    },
+}
+"""Files of graphs, by kind."""
+FEATURES_OF = {"features": "x.npz", "h5ad features": "x.h5ad"}
+KINDS = (*ROWS_OF, *FEATURES_OF)
+OF_TORCH = ("i4", "i8")
 NUMBERS = (0.0, 0.5, 1.0, -0.5, 2.0, math.nan, math.inf)
 SHARES = (0.05, 0.35, 0.35, 0.1, 0.1, 0.03, 0.02)
 MOST_ID = 2**63 - 1
@@ -24,7 +41,7 @@ Entries = dict[tuple[int, int], float]
 
 
 class CompressedRows(Attack):
-    """Folders and archives of compressed rows, against a reader in plain Python."""
+    """Compressed rows and edges in files of all kinds, against a reader in plain Python."""
 
     name = "compressed-rows"
     quick, few = 300, 40
@@ -33,7 +50,7 @@ class CompressedRows(Attack):
     def case(self, rng: np.random.Generator) -> Case:
         kind = str(rng.choice(KINDS))
         rows = int(rng.integers(1, 6))
-        columns = int(rng.integers(1, 6)) if kind == "features" else rows
+        columns = int(rng.integers(1, 6)) if kind in FEATURES_OF else rows
         sizes = rng.integers(0, columns + 1, rows) if rng.random() < 0.9 else np.zeros(rows, int)
         picked = [rng.choice(columns, size, replace=rng.random() < 0.2) for size in sizes.tolist()]
         if rng.random() < 0.6:
@@ -42,7 +59,11 @@ class CompressedRows(Attack):
             "indptr": [0, *np.cumsum(sizes).tolist()],
             "indices": [int(each) for row in picked for each in row],
         }
-        weighted = kind not in ("folder", "plain") or (rng.random() < 0.5 and kind == "folder")
+        if kind == "pt edges":
+            held["row"] = np.repeat(np.arange(rows), sizes).tolist()
+            del held["indptr"]
+        maybe = kind in ("folder", "pt edges")
+        weighted = kind != "plain" and (not maybe or rng.random() < 0.5)
         if weighted:
             held["values"] = rng.choice(NUMBERS, len(held["indices"]), p=SHARES).tolist()
         if kind == "folder" and rng.random() < 0.4:
@@ -50,8 +71,13 @@ class CompressedRows(Attack):
         if kind == "folder" and rng.random() < 0.3:
             held["ids"] = [int(each) for each in rng.choice(100, rows, replace=False)]
         how = "; ".join(_damage(held, rng) for _ in range(int(rng.choice(3, p=(0.3, 0.5, 0.2)))))
-        types = {name: _type_of(held[name], rng) for name in ("indptr", "indices", "ids")
-                 if name in held}  # fmt: skip
+        names = [name for name in ("indptr", "row", "indices", "ids") if name in held]
+        if kind.startswith("pt"):  # torch has one type for both
+            types = dict.fromkeys(names, str(rng.choice(OF_TORCH)))
+            for name in names:
+                _type_of(held[name], types[name])
+        else:
+            types = {name: _type_of(held[name], str(rng.choice(TYPES))) for name in names}
         said = json.dumps({"kind": kind, "rows": rows, "columns": columns, **held})
         return Case(f"{kind} {types}: {how or 'right'}", _files(kind, rows, columns, held, types),
                     words=(said,))  # fmt: skip
@@ -65,12 +91,15 @@ class CompressedRows(Attack):
         wanted = _read(**told)
         rows = told["rows"]
         try:
-            if told["kind"] == "features":
-                features = read_vertex_data(folder / "x.npz", rows).features
+            if told["kind"] in FEATURES_OF:
+                with h5ad_in_this_process():
+                    name = FEATURES_OF[told["kind"]]
+                    features = read_vertex_data(folder / name, rows).features
                 assert features is not None
                 found = {(i, j): float(features[i, j]) for i, j in np.argwhere(features).tolist()}
             else:
-                graph = read_graph(folder / ("rows" if told["kind"] == "folder" else "rows.npz"))
+                with h5ad_in_this_process():
+                    graph = read_graph(folder / ROWS_OF[told["kind"]])
                 row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)).tolist()
                 values = np.ones(len(row)) if graph.values is None else graph.values
                 pairs = zip(row, graph.indices.tolist(), strict=True)
@@ -87,10 +116,23 @@ class CompressedRows(Attack):
         return "ok"
 
 
+@contextmanager
+def h5ad_in_this_process() -> Iterator[None]:
+    """A block in which no child reads .h5ad: HDF5 is whole here, and a start takes a second."""
+    from plancc.graph import h5ad
+
+    with patch.object(
+        h5ad, "_read_in_child", lambda path, what, keys: h5ad.READS[what](path, keys)
+    ):
+        yield
+
+
 def _damage(held: dict[str, Any], rng: np.random.Generator) -> str:
     """Another number, one more or one less, in one of the lists."""
-    name = str(rng.choice([each for each in ("indptr", "indptr", "indices", "ids")
-                           if held.get(each)]))  # fmt: skip
+    there = [each for each in ("indptr", "indptr", "row", "indices", "ids") if held.get(each)]
+    if not there:
+        return "nothing to damage"
+    name = str(rng.choice(there))
     numbers, kind = held[name], rng.integers(5)
     at = int(rng.integers(len(numbers)))
     if kind == 0:
@@ -104,9 +146,8 @@ def _damage(held: dict[str, Any], rng: np.random.Generator) -> str:
     return f"{new} in entry {at} of {name}"
 
 
-def _type_of(numbers: list[int], rng: np.random.Generator) -> str:
-    """A type; the numbers become those that it can hold."""
-    kind = str(rng.choice(TYPES))
+def _type_of(numbers: list[int], kind: str) -> str:
+    """The type; the numbers become those that it can hold."""
     for k, number in enumerate(numbers):
         numbers[k] = int(np.array(number % 2**64, np.uint64).astype(kind))
     return kind
@@ -115,8 +156,14 @@ def _type_of(numbers: list[int], rng: np.random.Generator) -> str:
 def _files(
     kind: str, rows: int, columns: int, held: dict[str, Any], types: dict[str, str]
 ) -> dict[str, bytes]:
+    if kind == "pt edges":
+        return {"rows.pt": _edges_of_torch(rows, held, types)}
     ptr, indices = (np.array(held[name], types[name]) for name in ("indptr", "indices"))
-    values = np.array(held.get("values", ()))
+    values = np.array(held.get("values", ()), np.float64)
+    if kind.startswith("h5ad"):
+        return _anndata(kind, (rows, columns), ptr, indices, values)
+    if kind == "pt csr":
+        return {"rows.pt": _rows_of_torch(rows, ptr, indices, values)}
     if kind == "features":
         return {"x.npz": npz(feat_indptr=ptr, feat_indices=indices, feat_data=values,
                              feat_shape=np.array([rows, columns]))}  # fmt: skip
@@ -136,11 +183,60 @@ def _files(
     return made
 
 
+def _anndata(
+    kind: str, shape: tuple[int, int], ptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> dict[str, bytes]:
+    import h5py
+
+    made, layout = io.BytesIO(), "csc" if kind == "h5ad csc" else "csr"
+    with h5py.File(made, "w") as file:
+        group = file.create_group("X" if kind == "h5ad features" else "obsp/connectivities")
+        group.attrs.update({"encoding-type": f"{layout}_matrix", "shape": np.array(shape)})
+        for name, array in (("indptr", ptr), ("indices", indices), ("data", values)):
+            group[name] = array
+    return {"x.h5ad" if kind == "h5ad features" else "rows.h5ad": made.getvalue()}
+
+
+def _rows_of_torch(rows: int, ptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> bytes:
+    import torch
+
+    made = io.BytesIO()
+    parts = [torch.from_numpy(each) for each in (ptr, indices, values)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # csr is in beta
+        adjacent = torch.sparse_csr_tensor(*parts, size=(rows, rows), check_invariants=False)
+    torch.save({"adj_t": adjacent}, made)
+    return made.getvalue()
+
+
+def _edges_of_torch(rows: int, held: dict[str, Any], types: dict[str, str]) -> bytes:
+    import torch
+
+    made = io.BytesIO()
+    ends = [np.array(held[name], types[name]) for name in ("indices", "row")]
+    pair = np.stack(ends) if len(ends[0]) == len(ends[1]) else np.concatenate(ends)
+    saved = {"edge_index": torch.from_numpy(pair), "num_nodes": rows}
+    if "values" in held:
+        saved["edge_weight"] = torch.tensor(held["values"], dtype=torch.float64)
+    torch.save(saved, made)
+    return made.getvalue()
+
+
 def _read(
-    *, kind: str, rows: int, columns: int, indptr: list[int], indices: list[int],
-    values: list[float] | None = None, directed: bool | None = None, ids: list[int] | None = None,
+    *, kind: str, rows: int, columns: int, indices: list[int], indptr: list[int] | None = None,
+    row: list[int] | None = None, values: list[float] | None = None,
+    directed: bool | None = None, ids: list[int] | None = None,
 ) -> Entries | str:  # fmt: skip
     """The nonzeros, or why there are none."""
+    if row is not None:
+        if len(row) != len(indices) or not all(0 <= each < rows for each in row):
+            return "no rows of these entries"
+        order = sorted(range(len(row)), key=row.__getitem__)
+        indices = [indices[k] for k in order]
+        if values is not None and len(values) == len(order):
+            values = [values[k] for k in order]
+        indptr = [sum(each < i for each in row) for i in range(rows + 1)]
+    assert indptr is not None
     if kind == "folder" and len(indptr) != rows + 1:
         rows = columns = len(indptr) - 1  # the folder says its size by nothing else
     if len(indptr) != rows + 1 or rows < 1 or indptr[0] != 0 or indptr[-1] != len(indices):
@@ -153,10 +249,16 @@ def _read(
         return "values that are no finite numbers, one for each"
     if ids is not None and (len(ids) != rows or max(ids) > MOST_ID):
         return "no ids of these rows"
+    if kind == "pt csr" and any(
+        after <= before
+        for first, last in pairwise(indptr)
+        for before, after in pairwise(indices[first:last])
+    ):
+        return "columns that do not ascend, as torch has them"
     found: Entries = {}
     for i in range(rows):
         for k in range(indptr[i], indptr[i + 1]):
-            place = (indices[k], i) if kind == "csc" else (i, indices[k])
+            place = (indices[k], i) if kind.endswith("csc") else (i, indices[k])
             if values is None:
                 found[place] = 1.0
             else:
