@@ -8,6 +8,7 @@ import numpy as np
 
 from plancc.clock import wall_seconds
 from plancc.distributed.clusters import Level, find_clusters
+from plancc.distributed.kernels import mark_boundary
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
 from plancc.distributed.sweeps import sweep
@@ -77,15 +78,19 @@ def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source
     level = Level(links, share.first, weight, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
     warnings: list[str] = []
+    degree = share.degree.astype(np.int64)
     if clusters is None:
         start = random_owner(len(weight), num_parts, seed, loads.capacities)
         who = f"random seed {seed}"
     else:
-        kind = kind_of(share.degree.astype(np.int64))
-        start, who, warnings = _partitioned(ranks, clusters, task, loads, kind)
-        clusters = None
-    owner = sweep(ranks, share, start, weight, limits, seed).owner
-    del start, weight, level
+        start, who, warnings = _partitioned(ranks, clusters, task, loads, kind_of(degree))
+    thin = clusters is not None and kind_of(degree, _boundary(ranks, share, start)) == "thin"
+    del clusters, degree
+    # on thin graphs sweeps that allow weight beyond the limits may spoil the start
+    ways = (False, True) if thin else (False,)
+    swept = [sweep(ranks, share, start, weight, limits, seed, within) for within in ways]
+    owner = min(swept, key=lambda each: (each.overload, each.volume)).owner
+    del swept, start, weight, level
     loads = Loads.of(share.sizes(source), balance, epsilon)
     notes = balance_notes(owner, loads, num_parts, "the search of several ranks")
     how: dict[str, str | int | float] = {
@@ -97,6 +102,12 @@ def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source
         "started_from": who,
     }
     return Found(owner, loads.imbalances(owner, num_parts), how, [*warnings, *notes])
+
+
+def _boundary(ranks: Ranks, share: Share, owner: Int32Array) -> float:
+    """Share of the rows with a column of another part. Collective."""
+    cut = mark_boundary(share.first, share.indptr, share.indices, owner)
+    return ranks.total(int(cut.sum())) / max(1, len(owner))
 
 
 def _partitioned(

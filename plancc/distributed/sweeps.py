@@ -60,12 +60,15 @@ class Swept:
         Rows moved.
     loads : int64[num_parts, c]
         Weights of the parts.
+    overload : float
+        See `plancc.models.limits.Limits.overload`.
     sweeps : int
     """
 
     owner: Int32Array
     volume: int
     loads: npt.NDArray[np.int64]
+    overload: float
     sweeps: int
 
 
@@ -76,6 +79,7 @@ def sweep(
     weight: npt.NDArray[np.int64],
     limits: Limits,
     seed: int,
+    within: bool = False,
 ) -> Swept:
     """Move rows until hardly any move saves volume. Collective; every rank has the same answer.
 
@@ -89,10 +93,12 @@ def sweep(
     limits : Limits
         Of the parts.
     seed : int
+    within : bool
+        Whether no sweep allows weight beyond the limits, unless the start has some.
     """
     work = _Work(ranks, share, owner.copy(), weight, limits, seed)
     unit = work.price_unit()
-    for price in PRICES:
+    for price in () if within else PRICES:
         work.sweep(price * unit)
     price = 3 * PRICES[-1]
     for number in range(MOST_RESTORED):
@@ -106,7 +112,7 @@ def sweep(
         work.sweep(0 * unit, cap=limits.limit)
         if work.volume > (1 - LEAST_GAIN) * before:
             break
-    return Swept(work.owner, work.volume, work.loads, work.number)
+    return Swept(work.owner, work.volume, work.loads, work.overload(), work.number)
 
 
 class _Work:

@@ -16,7 +16,7 @@ from cases import long, turns
 from scipy.sparse import csr_array
 
 import plancc
-from plancc.distributed import clusters, kernels
+from plancc.distributed import clusters, kernels, owners, sweeps
 from plancc.distributed.compile import Order, compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError, OutputError
@@ -111,6 +111,36 @@ def test_the_volume_is_that_of_a_search(links, tmp_path, monkeypatch):
     assert found.metrics.volume <= 1.15 * alone.metrics().volume
     assert found.metrics.volume < 0.5 * found.baseline.volume
     assert not found.warnings
+
+
+def roads(side):
+    """A grid without a third of its edges: parts have short boundaries."""
+    rng, v = np.random.default_rng(1), np.arange(side * side).reshape(side, side)
+    across, down = ((v[:, :-1], v[:, 1:]), (v[:-1], v[1:]))
+    pair = np.concatenate([[end.ravel() for end in each] for each in (across, down)], axis=1)
+    pair = pair[:, rng.random(pair.shape[1]) < 0.65]
+    graph = plancc.as_graph((side * side, np.concatenate([pair, pair[::-1]], axis=1)))
+    source = Source("made", format="csr")
+    return plancc.Graph(graph.indptr, graph.indices, directed=False, source=source)
+
+
+@pytest.mark.parametrize(
+    ("graph", "ways"), [(roads(50), [False, True]), (communities(groups=5), [False])]
+)
+def test_thin_graphs_are_swept_within_the_limits_too(graph, ways, tmp_path, monkeypatch):
+    monkeypatch.setattr(clusters, "MANY_LINKS", 1500)
+    swept = []
+
+    def sweep(ranks, *given):
+        made = sweeps.sweep(ranks, *given)
+        if ranks.rank == 0:
+            swept.append((given[-1], made.overload, made.volume))
+        return made
+
+    monkeypatch.setattr(owners, "sweep", sweep)
+    found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 8)
+    assert [within for within, *_ in swept] == ways
+    assert found.metrics.volume == min(each[1:] for each in swept)[1]
 
 
 @turns(normalize=["sym", "row", "none"], self_loops=[True, False])
