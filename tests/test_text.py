@@ -7,7 +7,7 @@ import re
 import pytest
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.text import MOST_MESSAGE, MOST_SHOWN, message, printable, shown
+from plancc.text import MOST_MESSAGE, MOST_SHOWN, first_sentence, message, printable, shown
 
 NASTY = ["\x1b[31mred", "bell\x07", "nul\0", "\x9b2J", "turn\u202edned", "bad\udcff", "de\x7fl"]
 
@@ -55,3 +55,26 @@ def test_every_error_and_warning_passes(kind):
     made = kind(f"file \x1b[2J: {[0] * 10**5}")
     assert str(made).isprintable()
     assert len(str(made)) <= MOST_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Rows in stripes. More of it.", "Rows in stripes"),
+        (
+            "Block rows (Tripathy et al. 2020,\n  Algorithm 1).",
+            "Block rows (Tripathy et al. 2020, Algorithm 1)",
+        ),
+        ("Sums (Tripathy et al. The rest). More.", "Sums (Tripathy et al. The rest)"),
+        (
+            "As J. Smith says, e.g. here, cf. Fig. 2. More.",
+            "As J. Smith says, e.g. here, cf. Fig. 2",
+        ),
+        ("Divided by 2.5 at most. More", "Divided by 2.5 at most"),
+        ("Is it? Yes.", "Is it?"),
+        ("No stop", "No stop"),
+        ("", ""),
+    ],
+)
+def test_the_first_sentence(text, first):
+    assert first_sentence(text) == first

@@ -14,7 +14,7 @@ import click
 from plancc.errors import BackendUnavailable
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.registry import Registry, check_choice
-from plancc.text import docstring
+from plancc.text import docstring, first_sentence
 from plancc_cli import options
 from plancc_cli.generated import default_in_words, flag_of
 
@@ -36,8 +36,7 @@ def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
         default = default_in_words(field)
         words = str(field.metadata.get("help", ""))
         told[flag_of(field)] = words + (f" [{default}]" if default else "")
-    first = " ".join(about.split("\n\n")[0].split()).split(". ")[0].removesuffix(".")
-    return {"what": first, "about": about, "options": told}
+    return {"what": first_sentence(about.split("\n\n")[0]), "about": about, "options": told}
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:

@@ -61,6 +61,15 @@ def test_what_a_line_says():
     assert ".npz: read; " in ok("formats")
 
 
+@pytest.mark.parametrize("plural", ["models", "samplers"])
+def test_first_sentences_are_whole(plural: str) -> None:
+    for name, entry in json.loads(ok(plural, "--json")).items():
+        words = entry["what"]
+        assert words, name
+        assert words.count("(") == words.count(")"), words
+        assert not words.endswith((" al", "e.g", "cf", "i.e")), words
+
+
 def test_options_of_one():
     page = ok("models", "stochastic-hp")
     assert "  --theta              error of the expected connectivity [0.1]\n" in page
