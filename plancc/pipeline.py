@@ -297,6 +297,7 @@ def compile(
             "source_sha256": graph.source.sha256,
             "source_format": graph.source.format,
             "source_reading": graph.source.reading,
+            "source_weights": graph.source.weights_in_words,
             "plancc_version": __version__,
             "created": now(),
             "command": command or "plancc.compile(...)",

@@ -6,7 +6,7 @@ command line takes its choices from here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,11 @@ from plancc.text import shown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import FrameType
+
+
+_kinds: dict[str, str] = {}
+"""What the entries of a group are, of all registries that there are."""
 
 
 class Registry:
@@ -42,7 +47,7 @@ class Registry:
         instance_of: str = "",
         subclass_of: str = "",
     ) -> None:
-        self.kind = kind
+        self.kind = _kinds[group] = kind
         self._instance_of, self._subclass_of = instance_of, subclass_of
         self._targets = dict(targets)
         self._group = group
@@ -94,7 +99,7 @@ class Registry:
         if name in self._targets:
             return _loaded(self._targets[name])
         point = self._read_plugins()[name]
-        who = f"{self.kind} '{name}'" + (f" of package {point.dist.name}" if point.dist else "")
+        who = self.words_of(name)
         try:
             found = point.load()
         except Exception as error:  # their code runs
@@ -105,6 +110,20 @@ class Registry:
         if wrong:
             raise BackendUnavailable(f"{who} cannot be used: {point.value} {wrong}")
         return found
+
+    def is_own(self, name: str) -> bool:
+        """Whether an entry is plancc's, not a third party's."""
+        return self._targets.get(name, "").startswith("plancc")
+
+    def words_of(self, name: str) -> str:
+        """Kind and name of an entry, and the package that it is of if that is a third party's."""
+        point = self._read_plugins().get(name)
+        package = f" of package {point.dist.name}" if point is not None and point.dist else ""
+        return f"{self.kind} '{name}'{package}"
+
+    def name_of(self, entry: object) -> str:
+        """The name that a loaded entry is registered under; "" if it is none."""
+        return next((name for name, each in self.loaded().items() if each is entry), "")
 
     def _wrong_with(self, found: object) -> str:
         """What keeps a third party's object from being an entry, in words; "" for nothing."""
@@ -117,6 +136,55 @@ class Registry:
             if missing:
                 return f"does not define {', '.join(missing)}"
         return ""
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """File and line of a function, for messages."""
+    from inspect import unwrap
+
+    code = getattr(unwrap(function), "__code__", None)
+    if code is None:
+        return f"{function.__module__}.{type(function).__name__}"
+    return f"{code.co_filename}, line {code.co_firstlineno}"
+
+
+def plugin_at_fault(error: BaseException) -> str:
+    """The third party's entry in whose code an exception was raised, or that called what raised it.
+
+    Returns
+    -------
+    str
+        Kind, name, package, file and line, as far as they are known; "" where all code is ours.
+    """
+    from importlib.metadata import entry_points
+    from traceback import walk_tb
+
+    points: dict[str, list[EntryPoint]] = {}
+    for group in _kinds:
+        for point in entry_points(group=group):
+            top = point.module.partition(".")[0]
+            if not top.startswith("plancc"):
+                points.setdefault(top, []).append(point)
+    found = ""
+    for frame, line in walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__", ""))
+        theirs = points.get(module.partition(".")[0], [])
+        if theirs:
+            found = (
+                f"{_entry_words(theirs, module, frame)} ({frame.f_code.co_filename}, line {line})"
+            )
+    return found
+
+
+def _entry_words(points: list[EntryPoint], module: str, frame: FrameType) -> str:
+    """The entry that a frame is of, if it is one of these; else their package."""
+    here = [point for point in points if point.module == module]
+    owner = type(frame.f_locals.get("self")).__name__
+    named = [point for point in here if point.attr == owner] or here
+    package = f"package {points[0].dist.name}" if points[0].dist else f"module {module}"
+    if len(named) != 1:
+        return package
+    return f"{_kinds[named[0].group]} '{named[0].name}' of {package}"
 
 
 def _loaded(target: str) -> Any:

@@ -217,6 +217,7 @@ def test_provenance(tmp_path, monkeypatch):
         "source_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "source_format": "mtx",
         "source_reading": "",
+        "source_weights": "the values, all 1",
         "plancc_version": plancc.__version__,
         "created": "2023-11-14T22:13:20Z",
         "command": "told",

@@ -54,3 +54,5 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
         print_data(form, facts, [facts])
         return
     say(f"{output}: {made.num_vertices} vertices, {made.num_nonzeros} nonzeros, {kind}")
+    if made.values is not None:
+        say(f"weights of the edges: {made.source.weights_in_words}")

@@ -127,7 +127,7 @@ reading = together(
         "--columns",
         metavar="U,V[,WEIGHT]",
         callback=lambda context, parameter, text: split_names(text) if text else None,
-        help="Parquet: the columns of the edges.",
+        help="Edge lists and Parquet: the columns of the edges, by name, or number from 1.",
     ),
     click.option(
         "--key",

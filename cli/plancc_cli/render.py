@@ -102,6 +102,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
     )
     directed = "; the graph is directed: --symmetrize adds the reverse edges" * header.directed
     say(f"matrix: {_matrix(header)}{directed}")
+    weights = plan.provenance.get("source_weights")
+    if weights:
+        say(f"weights of the edges: {weights}")
     sizes = plan.vertex_data.sizes()
     if sizes:
         words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
@@ -251,6 +254,8 @@ def facts_table(report: Report) -> Table:
     table.add_row("plan", report.path)
     kind = "directed" if header.directed else "undirected"
     loops = "with" if header.self_loops else "without"
+    if "source_weights" in report.provenance:  # older plans do not say
+        kind += ", weighted" if report.provenance["source_weights"] else ", without weights"
     table.add_row(
         "graph",
         f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, {kind}; "

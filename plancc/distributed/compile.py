@@ -261,6 +261,7 @@ def compile_folder(
         "source_sha256": source.sha256,
         "source_format": source.format,
         "source_reading": source.reading,
+        "source_weights": source.weights_in_words,
         "plancc_version": __version__,
         "created": now(),
         "command": order.command,
@@ -363,7 +364,7 @@ def _opened(folder: str | PathLike[str]) -> tuple[MappedGraph, Source]:
             f"{path} -o FOLDER"
         )
     files = MappedGraph.open(path)
-    return files, Source(os.path.basename(os.path.abspath(path)), format=FORMAT)
+    return files, files.source
 
 
 def _write(

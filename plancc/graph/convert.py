@@ -197,7 +197,7 @@ def _from_scipy(matrix: Any) -> Graph:
         row, col, values = row[values], col[values], None
     else:
         values = as_values(values, name)
-    source = Source(name, format="scipy")
+    source = Source(name, format="scipy", weights="'data'")
     return detect_direction(build_graph(matrix.shape[0], row, col, values, source=source))
 
 
@@ -239,6 +239,7 @@ def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) ->
             ids = None
     if reading.pop("pattern", False):
         values = None
+    source = replace(source, weights="'weight'")
     built = build_graph(n, row, col, values, directed=directed, source=source, **reading)
     return replace(built, original_ids=ids)
 
@@ -257,7 +258,8 @@ def _from_igraph(graph: Any) -> Graph:
         off = row != col
         row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
         values = values if values is None else np.concatenate([values, values[off]])
-    return build_graph(n, row, col, values, directed=directed, source=Source(name, format="igraph"))
+    source = Source(name, format="igraph", weights="'weight'")
+    return build_graph(n, row, col, values, directed=directed, source=source)
 
 
 def _from_edge_index(n: Any, edge_index: Any) -> Graph:

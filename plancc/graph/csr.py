@@ -62,7 +62,7 @@ def read_csr(
     """
     files = MappedGraph.open(path, pattern=pattern)
     files.check_range(0, len(files.indices))
-    source = Source(os.path.basename(os.path.abspath(files.folder)), format="csr")
+    source = files.source
     reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     n = len(files.indptr) - 1
     values = files.numbers(0, len(files.indices))
@@ -91,6 +91,8 @@ class MappedGraph:
     original_ids : int64[n], or None
     directed : bool, or None
         None: ``graph.json`` does not say.
+    source : Source
+        With the weights as ``graph.json`` has them.
     """
 
     folder: str
@@ -99,6 +101,7 @@ class MappedGraph:
     values: npt.NDArray[Any] | None
     original_ids: npt.NDArray[np.int64] | None
     directed: bool | None
+    source: Source
 
     @classmethod
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
@@ -124,7 +127,11 @@ class MappedGraph:
         indptr = as_offsets(indptr, len(indices), f"{ptr_name}:", of)
         values = None if pattern else _others(folder, "values.npy", len(indices))
         ids = _others(folder, "original_ids.npy", n)
-        return cls(folder, indptr, indices, values, ids, _head(folder).get("directed"))
+        head = _head(folder)
+        source = Source(os.path.basename(os.path.abspath(folder)), format="csr")
+        if values is not None:
+            source = replace(source, **_weights(head))
+        return cls(folder, indptr, indices, values, ids, head.get("directed"), source)
 
     def graph(self, source: Source) -> Graph:
         """The arrays as a graph, unchecked: for its sizes and ids."""
@@ -196,6 +203,16 @@ def _head(folder: str) -> dict[str, Any]:
     if version != VERSION:
         raise InputError(f"{path}: version '{shown(version)}' is not {VERSION}; update plancc")
     return head
+
+
+def _weights(head: Mapping[str, Any]) -> dict[str, str]:
+    """Name and range of the weights, as ``graph.json`` has them."""
+    made_of = head.get("made_of")
+    if isinstance(made_of, dict):
+        told = [made_of.get(name) for name in ("weights", "weight_range")]
+        if all(isinstance(each, str) and each for each in told):
+            return dict(zip(("weights", "weight_range"), map(shown, told), strict=True))
+    return {"weights": "'values.npy'"}
 
 
 def read_csr_data(

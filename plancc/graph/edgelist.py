@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, number
+from plancc.graph.ids import ID_OPTIONS, USUAL, edge_columns, number
+from plancc.graph.metis import is_metis
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -31,6 +33,7 @@ from plancc.graph.textfile import (
     read_bytes,
     read_integers,
     read_number,
+    show,
     text_chunks,
 )
 
@@ -42,7 +45,32 @@ _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 CHUNK = 1 << 24
 """Bytes of a text that are read at once where it is not read whole."""
 _MAX_DIGITS = 18  # of a vertex id
-_MAX_DIGITS_WEIGHTED = 15  # beside weights, ids are parsed as float64
+_EXACT = 10**15  # smaller ids are exact as float64
+_DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
+
+
+class _Table(NamedTuple):
+    """How the lines of an edge list are read.
+
+    Attributes
+    ----------
+    separator : bytes
+        Between columns; empty: blanks and tabs.
+    columns : int
+        Of every line.
+    chosen : tuple of int
+        Columns of u, v and perhaps weights, where these are not all columns in this order.
+    weights : str
+        Name of the weights; "" without.
+    comma : bool
+        Whether a comma is the decimal point of weights.
+    """
+
+    separator: bytes
+    columns: int
+    chosen: tuple[int, ...]
+    weights: str
+    comma: bool
 
 
 def read_edgelist(
@@ -53,18 +81,23 @@ def read_edgelist(
     transpose: bool = False,
     num_vertices: int | None = None,
     keep_ids: bool = False,
+    columns: Sequence[str] = (),
 ) -> Graph:
     """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
 
-    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows.
-    Lines that begin with ``#`` or ``%`` are comments; .csv and .tsv files may have one line of
-    column names. Vertex ids are whole numbers >= 0, numbered as `plancc.graph.ids.number` says. The
-    graph is directed, unless `symmetrize`.
+    Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows;
+    but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
+    comments; .csv and .tsv files may have one line of column names. Vertex ids are whole numbers
+    >= 0, numbered as `plancc.graph.ids.number` says. The graph is directed, unless `symmetrize`.
 
     Parameters
     ----------
     path, pattern, symmetrize, transpose, num_vertices, keep_ids
         As in `plancc.graph.formats.read_graph`.
+    columns : sequence of str
+        Names of the columns of u and v, and of the weights, or their numbers from 1 where there is
+        no line of names. Empty: the only two or three columns in this order; of more with names,
+        those that `plancc.graph.ids.edge_columns` finds.
 
     Raises
     ------
@@ -72,9 +105,8 @@ def read_edgelist(
         For a line of more or fewer columns than the first, an id that is negative or no whole
         number, a weight that is no finite number; the message names file, line and value.
     """
-    data = read_bytes(path)
-    data, separator, columns = _sniff(path, data)
-    u, v, weights = _columns_of(path, data, separator, columns)
+    data, table = _sniff(path, read_bytes(path), tuple(columns))
+    u, v, weights = _columns_of(path, data, table)
     if pattern:
         weights = None
     found = number(u, v, os.fspath(path), num_vertices=num_vertices, keep_ids=keep_ids)
@@ -85,7 +117,7 @@ def read_edgelist(
         weights,
         symmetrize=symmetrize,
         transpose=transpose,
-        source=Source.of_file(path, "edgelist"),
+        source=Source.of_file(path, "edgelist", table.weights),
     )
     return replace(graph, original_ids=found.original_ids)
 
@@ -97,7 +129,7 @@ class EdgeListEntries:
 
     Parameters
     ----------
-    path, num_vertices, keep_ids
+    path, num_vertices, keep_ids, columns
         As `read_edgelist` takes them.
 
     Raises
@@ -109,21 +141,25 @@ class EdgeListEntries:
     directed = True
 
     def __init__(
-        self, path: StrPath, *, num_vertices: int | None = None, keep_ids: bool = False
+        self,
+        path: StrPath,
+        *,
+        num_vertices: int | None = None,
+        keep_ids: bool = False,
+        columns: Sequence[str] = (),
     ) -> None:
         check_readable(path)
-        self._path = path
+        self._path, self._columns, self._weights = path, tuple(columns), ""
         self.most, ids = 0, np.empty(0, np.int64)
-        self.weighted = False
-        for u, v, weights in self._edges():
+        for u, v, _ in self._edges():
             self.most += len(u)
-            self.weighted = weights is not None
             ids = np.union1d(ids, np.concatenate([u, v]))
         options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
         found = number(ids, ids, os.fspath(path), **options)
         check_num_vertices(found.num_vertices, os.fspath(path))
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
-        self.source = Source.of_file(path, "edgelist")
+        self.source = Source.of_file(path, "edgelist", self._weights)
+        self.weighted = bool(self._weights)
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
@@ -137,38 +173,62 @@ class EdgeListEntries:
 
     def _edges(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of the lines of every chunk."""
-        path, line, separator, columns = self._path, 0, b"", 0
+        path, line, table = self._path, 0, None
         with input_errors(path), open_input(path) as stream:
             for text in text_chunks(stream, CHUNK):
                 data = text
-                if not columns:
+                if table is None:
                     check_encoding(path, data)
-                    data, separator, columns = _sniff(path, data.removeprefix(codecs.BOM_UTF8))
+                    data = data.removeprefix(codecs.BOM_UTF8)
+                    data, table = _sniff(path, data, self._columns)
+                    self._weights = table.weights
                 try:
-                    yield _columns_of(path, data, separator, columns)
+                    yield _columns_of(path, data, table)
                 except InputError as error:
                     raise later(error, line) from error
                 line += text.count(b"\n")
-        if not columns:
+        if table is None:
             raise InputError(f"{os.fspath(path)}: the file is empty")
 
 
-def _columns_of(path: StrPath, data: bytes, separator: bytes, columns: int) -> Entries:
+def _columns_of(path: StrPath, data: bytes, table: _Table) -> Entries:
     """Ids u and v, and weights where there are any."""
+    separator, columns = table.separator, table.columns
+    if table.comma and b"," in data:
+        data = data.replace(b",", b".")
+    if table.chosen:
+        data = _taken(path, data, separator, columns, table.chosen)
+        separator, columns = b"", len(table.chosen)
     if columns == 2:
         return *read_integer_columns(path, data, separator, columns)[:2], None
     try:
-        u, v, last = read_integer_columns(path, data, separator, columns)
-        return u, v, last.astype(np.float64)
+        return read_integer_columns(path, data, separator, columns)
     except InputError:  # weights with a decimal point, or a wrong line
         return _read_weighted(path, data, separator)
 
 
-def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
-    """(data with a line of column names turned into a comment, separator, columns)."""
-    name = os.fspath(path).lower().removesuffix(".gz")
+def _taken(
+    path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
+) -> bytes:
+    """Some columns of the same lines, with blanks between them."""
+    from plancc.graph import kernels
+
+    text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
+    out = np.empty_like(text)
+    mark = separator[0] if separator else 0
+    end, bad = kernels.take_columns(text, mark, columns, np.array(chosen), out)
+    if bad >= 0:
+        message = f"{columns} columns are expected, as in the first line, not"
+        fail(path, data.count(b"\n", 0, bad) + 1, message, data[bad:].split(b"\n", 1)[0])
+    return out[:end].tobytes()
+
+
+def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table]:
+    """The data with a line of column names turned into a comment, and how to read the lines."""
+    where, name = os.fspath(path), os.fspath(path).lower().removesuffix(".gz")
     may_have_names = name.endswith((".csv", ".tsv"))
-    start = names = 0
+    names: list[str] = []
+    start = 0
     while start < len(data):
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
@@ -176,23 +236,76 @@ def _sniff(path: StrPath, data: bytes) -> tuple[bytes, bytes, int]:
         if not text.strip() or text.startswith(_COMMENT):
             start = end + 1
             continue
-        separator = next((mark for mark in (b",", b";") if mark in text), b"")
-        words = text.split(separator or None)
+        tabs = name.endswith(".tsv") and text.count(b"\t") > 2
+        separator = _separator(text, tabs or bool(wanted))
+        words = _words(text, separator)
         line = data.count(b"\n", 0, start) + 1
         if may_have_names:
             may_have_names = False
             if not any(map(_is_like_a_number, words)):
-                data, names = data[:start] + b"#" + data[start + 1 :], len(words)
+                data = data[:start] + b"#" + data[start + 1 :]
+                names = [word.strip().decode(errors="replace") for word in words]
                 start = end + 1
                 continue
-        if len(words) not in (2, 3):
-            fail(path, line, "two or three columns 'u v [weight]' are expected, not", text)
-        if names not in (0, len(words)):
-            fail(
-                path, line, f"as many columns as there are names ({names}) are expected, not", text
+        _refuse_others(path, line, text, data)
+        if names and len(names) != len(words):
+            few = f"as many columns as there are names ({len(names)}) are expected, not"
+            fail(path, line, few, text)
+        if len(words) not in (2, 3) and not (wanted or names):
+            message = (
+                "two or three columns 'u v [weight]' are expected (`columns` 1,2 takes the first "
+                "two of more), not"
             )
-        return data, separator, len(words)
-    raise InputError(f"{os.fspath(path)}: the file holds no edge")
+            fail(path, line, message, text)
+        called = names or [str(k + 1) for k in range(len(words))]
+        chosen = tuple(range(len(words)))
+        if wanted or len(words) > 3 or not {*names}.isdisjoint(USUAL - {*names[:2]}):
+            chosen = tuple(called.index(each) for each in edge_columns(where, called, wanted))
+        weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
+        comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
+        taken = () if chosen == tuple(range(len(words))) else chosen
+        return data, _Table(separator, len(words), taken, weights, comma)
+    raise InputError(f"{where}: the file holds no edge")
+
+
+def _words(text: bytes, separator: bytes) -> list[bytes]:
+    """What stands in the columns of a line; in double quotes a separator is none."""
+    if separator and b'"' in text:
+        try:
+            line = text.decode("utf-8", "surrogateescape")
+            words = next(csv.reader([line], delimiter=separator.decode()), [])
+            return [word.encode("utf-8", "surrogateescape") for word in words]
+        except csv.Error:
+            pass
+    return text.split(separator or None)
+
+
+def _separator(text: bytes, tabs: bool) -> bytes:
+    """What stands between the columns of a line; `tabs`: a tab does where there is one."""
+    words = text.split()
+    if b";" in text:
+        return b";"
+    if b"," in text and not (
+        len(words) == 3 and words[0].isdigit() and _DECIMAL_COMMA.fullmatch(words[2])
+    ):
+        return b","
+    return b"\t" if tabs and b"\t" in text else b""
+
+
+def _refuse_others(path: StrPath, line: int, text: bytes, data: bytes) -> None:
+    """InputError where the first line shows what is written otherwise, or another format."""
+    if b"{" in text:
+        message = (
+            "the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
+            "data=False), or data=['weight'], not"
+        )
+        fail(path, line, message, text)
+    if is_metis(path, data, text):
+        message = (
+            "this is the header of a METIS graph, and the lines below are its vertices: `format` "
+            "metis reads it (a line '#' before it makes it an edge list):"
+        )
+        fail(path, line, message, text)
 
 
 def _is_like_a_number(word: bytes) -> bool:
@@ -240,8 +353,11 @@ def _read_weighted(
         # the quickest parser at hand: a dense MatrixMarket matrix of three rows, one token a line
         head = b"%%%%MatrixMarket matrix array real general\n3 %d\n" % entries
         u, v, w = mmread(io.BytesIO(head + plain.translate(_TO_LINES)))
-        if np.isfinite(w).all() and max(u.max(), v.max()) < 10**_MAX_DIGITS_WEIGHTED:
-            return u.astype(np.int64), v.astype(np.int64), w.copy()
+        if np.isfinite(w).all():
+            if max(u.max(), v.max()) < _EXACT:
+                return u.astype(np.int64), v.astype(np.int64), w.copy()
+            ids = _taken(path, plain, b"", 3, (0, 1))
+            return *read_integer_columns(path, ids, b"", 2)[:2], w.copy()
     _explain(path, data, separator, 3)
     raise InputError(f"{os.fspath(path)}: not an edge list")
 
@@ -268,7 +384,6 @@ def _without_comments(data: bytes) -> bytes:
 
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
     """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
-    most = _MAX_DIGITS if columns == 2 else _MAX_DIGITS_WEIGHTED
     for line, text in data_lines(path, io.BytesIO(data), comments=_COMMENT):
         words = [word.strip() for word in text.split(separator or None)]
         if len(words) != columns or not all(words):
@@ -279,8 +394,8 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
                 fail(path, line, "a vertex id is not a whole number:", word)
             if word.startswith(b"-"):
                 fail(path, line, "a vertex id is negative:", word)
-            if len(word) > most:
-                fail(path, line, f"a vertex id has more than {most} digits:", word)
+            if len(word) > _MAX_DIGITS:
+                fail(path, line, f"a vertex id has more than {_MAX_DIGITS} digits:", word)
         if columns == 3:
             read_number(path, line, "weight", words[2], float)
 
@@ -288,7 +403,7 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
 FORMAT = Format(
     (".txt", ".csv", ".tsv", ".el", ".edges"),
     read_edgelist,
-    options=ID_OPTIONS,
+    options=(*ID_OPTIONS, "columns"),
     entries=EdgeListEntries,
     what="edge lists (SNAP)",
 )

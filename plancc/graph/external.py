@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from plancc.errors import OutputError
 from plancc.graph.canonical import as_values, check_finite
 from plancc.graph.csr import write_head
+from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
 
 BUCKETS = 256
@@ -99,21 +100,26 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     def entries() -> Iterator[Entries]:
         for row, col, values in source:
             ends = (col, row) if reading.transpose else (row, col)
+            if weighted and values is not None and len(values):
+                found.add(values)
             yield *ends, values if weighted else None
 
-    n, name = source.num_vertices, source.source.name
+    n, name, found = source.num_vertices, source.source.name, WeightRange(source.source.weights)
     if mirrored:
         # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
         between = folder / "merged"
         between.mkdir()
-        _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
+        repeated = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
         _sort(_mirrored(between), n, weighted, folder, memory, name)
         shutil.rmtree(between)
     else:
-        _sort(entries(), n, weighted, folder, memory, name)
+        repeated = _sort(entries(), n, weighted, folder, memory, name)
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
-    write_head(folder, source.directed and not reading.symmetrize, source.source)
+    made_of = replace(source.source, weights="", weight_range="")
+    if weighted:
+        made_of = found.told(source.source, repeated)
+    write_head(folder, source.directed and not reading.symmetrize, made_of)
     return len(np.load(folder / "indices.npy", mmap_mode="r"))
 
 
@@ -157,8 +163,11 @@ def _sort(
     name: str,
     *,
     drop_zeros: bool = True,
-) -> None:
-    """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder."""
+) -> int:
+    """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
+
+    Returns how many entries were added to others at their place.
+    """
     width = -(-num_rows // BUCKETS)
     fields: list[Any] = [("row", "<i4"), ("col", "<i4")]
     kind = np.dtype([*fields, ("value", "<f8")] if weighted else fields)
@@ -181,7 +190,7 @@ def _sort(
                     files[k] = stack.enter_context(open(folder / f"bucket{k}", "wb"))
                 files[k].write(chunk[ends[k - 1] if k else 0 : ends[k]].tobytes())
     together = max(LEAST_ENTRIES, memory // BYTES_PER_ENTRY)
-    sizes = np.zeros(num_rows, np.int64)
+    sizes, repeated = np.zeros(num_rows, np.int64), 0
     with _Growing(folder / "indices.npy", "<i4") as columns, ExitStack() as stack:
         numbers = None
         if weighted:
@@ -193,6 +202,7 @@ def _sort(
             first, last = k * width, min((k + 1) * width, num_rows)
             for start, end, chunk in _pieces(path, kind, first, last, together):
                 matrix = _merged(chunk, start, end, num_rows)
+                repeated += len(chunk) - matrix.nnz
                 if numbers is not None:
                     check_finite(matrix.data, name)
                     if drop_zeros:
@@ -203,6 +213,7 @@ def _sort(
                     numbers.write(matrix.data)
             path.unlink()
     np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return repeated
 
 
 def _pieces(

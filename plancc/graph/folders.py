@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from plancc.graph.formats import (
     FLAGS,
     FORMATS,
     Format,
+    check_beginning,
     data_keys,
     find_format,
     read_graph,
@@ -76,6 +78,8 @@ def to_folder(
     """
     name = find_format(path, format)
     entry: Format = FORMATS[name]
+    if os.path.isfile(path):
+        check_beginning(path, name)
     room = available_memory() if memory is None else memory
     large = False
     if entry.entries is not None and room is not None and _is_there(path, entry):
@@ -96,7 +100,8 @@ def to_folder(
                 max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
             ):
                 source = entry.entries(path, **choices)
-                source.source = source_of(path, name, flags | choices)
+                weights = source.source.weights
+                source.source = replace(source_of(path, name, flags | choices), weights=weights)
                 convert(source, made, Reading(**flags), int(SHARE * room))
             graph = read_graph(made, "csr", allow_large=True)
         else:
@@ -131,9 +136,11 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     """
     if memory is None or not os.path.exists(path):
         return
-    entry: Format = FORMATS[find_format(path, format)]
+    name = find_format(path, format)
+    entry: Format = FORMATS[name]
     if not _is_there(path, entry):
         return
+    check_beginning(path, name)
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
         raise InputError(

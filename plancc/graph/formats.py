@@ -12,12 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plancc.errors import InputError
+from plancc.errors import BackendError, InputError
 from plancc.files import sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.graph import Graph, Source
+from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors
-from plancc.registry import Registry, check_choice
+from plancc.registry import Registry, check_choice, place_of
 from plancc.text import shown
 
 FORMATS = Registry(
@@ -124,6 +125,13 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     )
 
 
+def check_beginning(path: StrPath, format: str) -> None:
+    """Refuse a file that begins as one of another format; those of third parties begin as they
+    like."""
+    if FORMATS.is_own(format) and not os.path.isdir(path):
+        check_kind(path, format)
+
+
 def _find_folder(path: str, formats: dict[str, Format]) -> str:
     able = []
     for candidate, entry in formats.items():
@@ -175,7 +183,8 @@ def read_graph(
         Edge lists: ids are vertex numbers; the vertices are 0..largest id. Without `num_vertices`
         or `keep_ids` the vertices are the ids that occur, in ascending order.
     columns : sequence of str, optional
-        Parquet: names of the columns of u and v, and of the weights if there are three.
+        Edge lists and Parquet: names of the columns of u and v, and of the weights if there are
+        three; of a text without a line of names their numbers, from 1.
     keys : mapping of str to str, optional
         ``keys["graph"]``: name of the matrix where a source has several (AnnData's ``obsp``). Its
         other keys are those of `plancc.graph.vertexdata.read_vertex_data`.
@@ -210,6 +219,7 @@ def read_graph(
             raise InputError(
                 f"{os.fspath(path)}: `{choice}` is for {', '.join(able)}, not for format '{name}'"
             )
+    check_beginning(path, name)
     flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
     taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
@@ -222,9 +232,16 @@ def read_graph(
                 graph = reader.read(path, **flags, **taken)
         except MemoryError as error:
             raise InputError(f"{os.fspath(path)}: not enough memory for this graph") from error
+        if not isinstance(graph, Graph):
+            raise BackendError(
+                f"{FORMATS.words_of(name)} reads a {type(graph).__name__}, not a "
+                f"plancc.graph.graph.Graph ({place_of(reader.read)})"
+            )
         with input_errors(path):
             sha256 = digest.result()
-    return replace(graph, source=_source_of(path, sha256, name, flags | taken))
+    made_of = _source_of(path, sha256, name, flags | taken)
+    weights = {"weights": graph.source.weights, "weight_range": graph.source.weight_range}
+    return replace(graph, source=replace(made_of, **weights))
 
 
 def source_of(path: StrPath, format: str, reading: Mapping[str, Any]) -> Source:

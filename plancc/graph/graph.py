@@ -31,17 +31,30 @@ class Source:
     reading : str
         Reading options that were on, joined by spaces, as in "symmetrize num_vertices=1000"
         (`plancc.graph.formats.reading_of`).
+    weights : str
+        What the source calls the weights of its edges, as in "column 'weight'"; empty where the
+        graph has none.
+    weight_range : str
+        "LEAST to LARGEST" or "all VALUE", before entries at one place are summed, and how many
+        were; empty where it is not known.
     """
 
     name: str = "memory"
     sha256: str = ""
     format: str = ""
     reading: str = ""
+    weights: str = ""
+    weight_range: str = ""
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str], format: str) -> Source:
+    def of_file(cls, path: str | os.PathLike[str], format: str, weights: str = "") -> Source:
         """Source of a file of that format; `plancc.graph.formats.read_graph` adds the hash."""
-        return cls(os.path.basename(os.fspath(path)), format=format)
+        return cls(os.path.basename(os.fspath(path)), format=format, weights=weights)
+
+    @property
+    def weights_in_words(self) -> str:
+        """Name and range of the weights; "" without weights."""
+        return ", ".join(filter(None, (self.weights, self.weight_range)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -158,7 +158,7 @@ def read_h5ad(
     else:
         coo = matrix.tocoo()
         (row, col), values = coo.coords, coo.data
-    source = Source.of_file(path, "h5ad")
+    source = Source.of_file(path, "h5ad", show(name))
     graph = build_graph(
         matrix.shape[0],
         row,

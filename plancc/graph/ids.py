@@ -1,8 +1,9 @@
-"""Vertex ids of edge lists: kept as vertex numbers, or numbered in ascending order."""
+"""Tables of edges: which columns are u, v and weights, and what vertices the ids are."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,51 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
+from plancc.graph.textfile import show
 
 ID_OPTIONS = ("num_vertices", "keep_ids")
+_PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
+USUAL = frozenset(name for pair in _PAIRS for name in pair)
+"""Names of columns of u and v."""
+_WEIGHTS = ("weight", "edge_weight", "w", "value")
+
+
+def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Names of the columns of u, v and perhaps weights.
+
+    Parameters
+    ----------
+    where : str
+        Names the source in messages.
+    names : sequence of str
+        Of all columns.
+    columns : sequence of str
+        What was asked for. Empty: the first of the usual pairs, with a column of weights if one has
+        its usual name; else the only two columns.
+
+    Raises
+    ------
+    InputError
+        For a name that is missing or twice there, and where nothing says what is meant.
+    """
+    names, columns = list(names), tuple(columns)
+    listed = ", ".join(show(name) for name in names[:20])
+    if columns:
+        if len(columns) not in (2, 3) or len(set(columns)) != len(columns):
+            raise InputError(
+                f"{where}: `columns` {','.join(columns)}: give two or three names, of u, v and the "
+                "weights"
+            )
+        for name in columns:
+            if names.count(name) != 1:
+                raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
+        return columns
+    for u, v in _PAIRS:
+        if names.count(u) == names.count(v) == 1:
+            return (u, v, *[name for name in _WEIGHTS if names.count(name) == 1][:1])
+    if len(names) == 2 and names[0] != names[1]:
+        return (names[0], names[1])
+    raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")
 
 
 class Numbered(NamedTuple):
@@ -67,7 +111,8 @@ def number(
     Warns
     -----
     PlanccWarning
-        If ids between the smallest and the largest do not occur, and therefore are no vertices.
+        If ids between the smallest and the largest do not occur, and therefore are no vertices; if
+        vertex numbers seem to be counted from 1.
     """
     smallest, largest = int(min(u.min(), v.min())), int(max(u.max(), v.max()))
     if num_vertices is not None:
@@ -77,6 +122,7 @@ def number(
                 f"{where}: vertex id '{largest}' is out of range 0..{num_vertices - 1} "
                 f"(`num_vertices` {num_vertices})"
             )
+        _warn_of_one(smallest, largest == num_vertices - 1, where)
         return Numbered(num_vertices, u, v, None)
     if keep_ids:
         if largest >= MAX_VERTICES:
@@ -84,6 +130,7 @@ def number(
                 f"{where}: vertex id '{largest}' is too large to be a vertex number (`keep_ids`); "
                 f"at most {MAX_VERTICES - 1} is supported"
             )
+        _warn_of_one(smallest, True, where)
         return Numbered(largest + 1, u, v, None)
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
@@ -96,6 +143,17 @@ def number(
             stacklevel=2,
         )
     return found
+
+
+def _warn_of_one(smallest: int, to_the_end: bool, where: str) -> None:
+    """Say that vertex numbers seem to be counted from 1, which leaves vertex 0 without an edge."""
+    if smallest == 1 and to_the_end:
+        warnings.warn(
+            f"{where}: the smallest id is 1, and vertex 0 has no edge: if ids count from 1, leave "
+            "out `keep_ids` and `num_vertices`",
+            PlanccWarning,
+            stacklevel=3,
+        )
 
 
 def _compact(u: npt.NDArray[np.int64], v: npt.NDArray[np.int64], largest: int) -> Numbered:

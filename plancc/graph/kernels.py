@@ -12,6 +12,7 @@ from plancc.jit import njit
 _NEWLINE, _RETURN, _BLANK, _TAB = 10, 13, 32, 9
 _PLUS, _MINUS, _DOT, _ZERO, _NINE = 43, 45, 46, 48, 57
 _MAX_DIGITS = 18
+_HASH, _PERCENT, _QUOTE = 35, 37, 34
 
 
 @njit(cache=True, nogil=True)
@@ -56,6 +57,64 @@ def scan_integers(text, comments, values, ptr, line):  # type: ignore[no-untyped
         lines += 1
         k += 1
     return tokens, lines, -1
+
+
+@njit(cache=True, nogil=True)
+def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-untyped-def]
+    """Write some columns of a text into `out`, a blank between them, line by line.
+
+    Lines have `columns` columns with `separator` between them, or blanks and tabs if it is 0; in
+    double quotes it is none. Lines that begin with # or % become blank. `text` ends with a newline,
+    and `out` is as long. Returns the length of what is written, and the offset of the first line of
+    another number of columns, or without a word in a chosen one; -1 if there is none.
+    """
+    first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    k = end = 0
+    while k < len(text):
+        line, count = k, 0
+        comment = text[k] == _HASH or text[k] == _PERCENT
+        while comment and text[k] != _NEWLINE:
+            k += 1
+        while text[k] != _NEWLINE:
+            while text[k] != separator and text[k] in (_BLANK, _TAB, _RETURN):
+                k += 1
+            if text[k] == _NEWLINE and (separator == 0 or count == 0):
+                break
+            begin = k
+            quoted = separator != 0 and text[k] == _QUOTE
+            while text[k] != _NEWLINE and (quoted or text[k] != separator):
+                if separator == 0 and text[k] in (_BLANK, _TAB, _RETURN):
+                    break
+                k += 1
+                quoted = quoted and text[k] != _QUOTE
+            stop = k
+            while stop > begin and text[stop - 1] in (_BLANK, _TAB, _RETURN):
+                stop -= 1
+            if count < columns:
+                first[count], last[count] = begin, stop
+            count += 1
+            if separator != 0 and text[k] == separator:
+                k += 1
+                if text[k] == _NEWLINE:  # the last column is empty
+                    if count < columns:
+                        first[count] = last[count] = k
+                    count += 1
+        if count != 0:
+            if count != columns:
+                return end, line
+            for place, column in enumerate(chosen):
+                if first[column] == last[column]:
+                    return end, line
+                if place:
+                    out[end] = _BLANK
+                    end += 1
+                for i in range(first[column], last[column]):
+                    out[end] = text[i]
+                    end += 1
+        out[end] = _NEWLINE
+        end += 1
+        k += 1
+    return end, -1
 
 
 @njit(cache=True, nogil=True)

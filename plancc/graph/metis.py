@@ -21,6 +21,10 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
+MOST_BYTES = 80
+"""Bytes that a METIS file has for every vertex and edge, at most, as far as it is looked for."""
+MOST_COMMENTS = 1000
+"""Lines of comments that it has at most, likewise."""
 _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 
 
@@ -46,7 +50,46 @@ def read_metis(
         twice, or the vertex itself, an edge weight < 1, a negative vertex weight, an edge that is
         not stored in both directions with one weight; the message names file, line and value.
     """
-    numbers = read_integers(path, read_bytes(path))
+    data = read_bytes(path)
+    try:
+        return _graph(path, read_integers(path, data), pattern)
+    except InputError as error:
+        if _is_edge_list(path, data):
+            raise InputError(
+                f"{error} (all lines are as those of an edge list: `format` edgelist reads it)"
+            ) from error
+        raise
+
+
+def _is_edge_list(path: StrPath, data: bytes) -> bool:
+    """Whether a text is like an edge list: all lines of two numbers, or of three; comments by #."""
+    try:
+        count = np.diff(read_integers(path, data, comments=b"#%").ptr)
+    except InputError:
+        return False
+    return len(np.unique(count[count > 0])) == 1 and count.max() in (2, 3)
+
+
+def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
+    """Whether a text is a METIS file, if `head` is its first line that is no comment.
+
+    Most texts are known by their first line: they are too long or too short for its numbers.
+    """
+    words = head.split()
+    if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) < 12 for word in words):
+        return False
+    n, edges = map(int, words[:2])
+    likely = n > 0 and 4 * edges <= len(data) <= MOST_BYTES * (n + edges + 1)
+    if not likely or not n <= data.count(b"\n") <= n + MOST_COMMENTS:
+        return False
+    try:
+        _graph(path, read_integers(path, data), True)
+    except InputError:
+        return False
+    return True
+
+
+def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
     first, n, edges, digits, ncon = _header(path, numbers)
     ptr = numbers.ptr[first + 1 :]
     line = numbers.line[first + 1 :]
@@ -90,13 +133,14 @@ def read_metis(
     fail_first(path, entry - 1 == row, line, message, entry, row)
     if weight is not None:
         fail_first(path, weight < 1, line, "an edge weight must be at least 1, not", weight, row)
+        weight = None if pattern else weight
     graph = build_graph(
         n,
         row,
         (entry - 1).astype(np.int32),
         weight,
         directed=False,
-        source=Source.of_file(path, "metis"),
+        source=Source.of_file(path, "metis", "the edge weights"),
     )
     if graph.num_nonzeros < len(row):
         key = row.astype(np.int64) * n + (entry - 1)
@@ -109,7 +153,7 @@ def read_metis(
         fail(path, int(numbers.line[first]), f"the header declares {edges} edges; the file holds",
              len(row) // 2)  # fmt: skip
     weights = np.ascontiguousarray(leading[:, int(has_sizes) :]) if ncon else None
-    return replace(graph, values=None if pattern else graph.values, vertex_weights=weights)
+    return replace(graph, vertex_weights=weights)
 
 
 def _header(path: StrPath, numbers: Integers) -> tuple[int, int, int, int, int]:

@@ -6,22 +6,31 @@ read as column 1, value 0.5), so a second look at the bytes runs beside it.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
+import re
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from plancc.errors import InputError
-from plancc.graph.canonical import build_graph, is_symmetric, to_scipy
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices, check_square
+from plancc.graph.graph import (
+    MAX_VERTICES,
+    Graph,
+    Source,
+    check_num_vertices,
+    check_square,
+)
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -32,6 +41,7 @@ from plancc.graph.textfile import (
     is_gzip,
     open_input,
     read_number,
+    show,
     text_chunks,
 )
 
@@ -46,11 +56,21 @@ _SMALL = 1 << 19  # bytes; below, plain Python is quicker than loading numba
 
 @dataclass(frozen=True)
 class _Header:
+    """What stands before the entries, and the number of its lines."""
+
     field: str
     symmetry: str
     size: int
     entries: int
     lines: int
+    one_percent: bool = False
+
+    def text(self, symmetry: str, entries: int) -> bytes:
+        """The header of the same matrix, or of some of its entries, as `mmread` takes it."""
+        return (
+            f"%%MatrixMarket matrix coordinate {self.field} {symmetry}\n"
+            f"{self.size} {self.size} {entries}\n"
+        ).encode()
 
 
 def read_mtx(
@@ -60,7 +80,9 @@ def read_mtx(
 
     Fields real, integer, unsigned-integer and pattern; symmetries general, symmetric and
     skew-symmetric. The graph is directed if and only if the header says "general". A pattern file
-    has no values; other files keep theirs as float64 (integers too).
+    has no values; other files keep theirs as float64 (integers too). Files of Network Repository,
+    whose banner may begin with one percent sign and whose size line may be short or missing, are
+    read with a warning.
 
     Parameters
     ----------
@@ -78,12 +100,15 @@ def read_mtx(
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
         header = _read_header(path, stream)
+    header = _sized(path, header)
     _check_size(path, header)
     with ThreadPoolExecutor(1) as pool:
         look = pool.submit(copy_context().run, _entries_look_right, path, header)
         try:
             with input_errors(path), open_input(path) as stream:
-                matrix = mmread(_MmreadStream(stream), spmatrix=False)
+                for _ in range(header.lines):
+                    stream.readline()
+                matrix = mmread(_MmreadStream(header, stream), spmatrix=False)
         except (ValueError, OverflowError, MemoryError) as error:
             _explain(path, header)
             raise InputError(f"{os.fspath(path)}: not a MatrixMarket file: {error}") from error
@@ -92,7 +117,7 @@ def read_mtx(
     row, col = matrix.coords
     values = None
     if header.field != "pattern":
-        right = right and bool(np.isfinite(matrix.data).all())
+        right = right and all_finite(matrix.data)
         if not pattern:
             values = matrix.data
     if not right:
@@ -112,15 +137,18 @@ def read_mtx(
 
 
 class _MmreadStream:
-    """A stream without what crashes ``mmread``, which looks for a newline after every entry: NUL
-    bytes (a hole that a full disk left, say) raise ValueError, and the last line is ended."""
+    """A header and the entries of a stream, without what crashes ``mmread``, which looks for a
+    newline after every entry: NUL bytes (a hole that a full disk left, say) raise ValueError, and
+    the last line is ended."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, header: _Header, stream: BinaryIO) -> None:
+        self._head = header.text(header.symmetry, header.entries)
         self._stream = stream
         self._ended = True
 
     def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
+        data = self._head + self._stream.read(size if size < 0 else size - len(self._head))
+        self._head = b""
         if b"\0" in data:
             raise ValueError("it holds a NUL byte")
         if not data and not self._ended:
@@ -130,11 +158,17 @@ class _MmreadStream:
 
 
 def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
+    """The header; where the size line is none, with 0 vertices, and the lines before it."""
     banner = stream.readline(4096)
     check_encoding(path, banner)
+    banner = banner.removeprefix(codecs.BOM_UTF8)
     words = banner.decode("latin-1").split()
-    if not words or words[0] != "%%MatrixMarket":  # the one word whose case matters
-        fail(path, 1, "a MatrixMarket file begins with '%%MatrixMarket', not", banner)
+    # the one word whose case matters; Network Repository writes it with one percent sign
+    if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
+        message = "a MatrixMarket file begins with '%%MatrixMarket', not"
+        raise InputError(
+            f"{os.fspath(path)}, line 1: {message} {show(banner)}{_of_another_format(banner)}"
+        )
     if len(words) != 5 or words[1].lower() != "matrix":
         fail(
             path, 1, "the header must be '%%MatrixMarket matrix FORMAT FIELD SYMMETRY', not", banner
@@ -150,7 +184,7 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
         fail(path, 1, f"the symmetry must be one of {', '.join(_SYMMETRIES)}, not", symmetry)
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
         fail(path, 1, "skew-symmetric values have signs, so the field cannot be", field)
-    lines = 1
+    lines, one_percent = 1, not banner.startswith(b"%%")
     while True:
         text = stream.readline()
         lines += 1
@@ -160,20 +194,102 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
             break
     words = text.decode("latin-1").split()
     if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
-        fail(path, lines, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
+        return _Header(field, symmetry, 0, 0, lines - 1, one_percent)
     rows, columns, entries = map(int, words)
-    where = f"{os.fspath(path)}, line {lines}"
-    check_square((rows, columns), where)
-    check_num_vertices(rows, where)
-    return _Header(field, symmetry, rows, entries, lines)
+    if rows != columns:
+        return _Header(field, symmetry, 0, 0, lines - 1, one_percent)
+    check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
+    return _Header(field, symmetry, rows, entries, lines, one_percent)
+
+
+def _of_another_format(line: bytes) -> str:
+    """What a file is that begins with a line of names, or of numbers; "" for anything else."""
+    words = re.split(rb"[ \t,;]+", line.strip())
+    if not 2 <= len(words) <= 4 or not all(words):
+        return ""
+    if all(word.isdigit() for word in words[:2]):
+        return ": `format` edgelist, or metis, reads such lines"
+    if b"," in line or b";" in line or b"\t" in line:
+        return ": a line of column names is that of an edge list, whose name ends in .csv or .tsv"
+    return ""
+
+
+def _sized(path: StrPath, header: _Header) -> _Header:
+    """The header, its numbers counted where the file's are missing: slow, and with a warning."""
+    name, line = os.fspath(path), header.lines + 1
+    if header.one_percent:
+        what = "the banner begins with one '%', and is read as '%%MatrixMarket'"
+        warnings.warn(f"{name}: {what}", PlanccWarning, stacklevel=3)
+    if header.size:
+        return header
+    with input_errors(path), open_input(path) as stream:
+        for _ in range(header.lines):
+            stream.readline()
+        text = stream.readline()
+    numbers = [int(word) if re.fullmatch(rb"-?\d{1,18}", word) else None for word in text.split()]
+    below = _counted(path, replace(header, size=MAX_VERTICES, lines=line))
+    found = None
+    least, entries = below or (0, -1)
+    if len(numbers) == 2 and numbers[1] == entries and least <= (numbers[0] or 0) <= MAX_VERTICES:
+        found = replace(header, size=numbers[0] or 0, entries=entries, lines=line)
+        what = "the size line of two numbers is taken as"
+    elif len(numbers) == 3 and None not in numbers and (below is None or numbers[2] == entries):
+        check_square([int(word) for word in text.split()[:2]], f"{name}, line {line}")
+    elif least and len(numbers) > 1 and (numbers[0] != numbers[1] or None in numbers):
+        every = _counted(path, replace(header, size=MAX_VERTICES))
+        if every is not None:
+            found = replace(header, size=every[0], entries=every[1])
+            what = "a size line 'ROWS COLUMNS ENTRIES' is missing: counted are"
+    if found is None:
+        fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
+    check_num_vertices(found.size, f"{name}, line {line}")
+    sizes = f"{found.size:,} vertices and {found.entries:,} entries"
+    warnings.warn(f"{name}, line {line}: {what} {sizes}", PlanccWarning, stacklevel=3)
+    return found
+
+
+def _counted(path: StrPath, header: _Header) -> tuple[int, int] | None:
+    """Largest vertex and number of all entries; None where a line is no entry."""
+    largest = entries = 0
+    with input_errors(path), open_input(path) as stream:
+        for _ in range(header.lines):
+            stream.readline()
+        for text in text_chunks(stream, _CHUNK):
+            try:
+                row, col, _ = _entries_of(header, text)
+            except (ValueError, OverflowError):
+                return None
+            largest = max(largest, int(row.max(initial=-1)) + 1, int(col.max(initial=-1)) + 1)
+            entries += len(row)
+    return largest, entries
+
+
+def _entries_of(header: _Header, text: bytes) -> Entries:
+    """The entries of some lines, not mirrored; ValueError or OverflowError for what is wrong."""
+    from scipy.io import mmread
+
+    from plancc.graph import kernels
+
+    count = kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field])
+    if count < 0:
+        raise ValueError("a line is no entry")
+    matrix = mmread(io.BytesIO(header.text("general", count) + text), spmatrix=False)
+    values = matrix.data if header.field != "pattern" else None
+    if values is not None and not all_finite(values):
+        raise ValueError("a value is not finite")
+    return *matrix.coords, values
 
 
 def _check_size(path: StrPath, header: _Header) -> None:
     """Refuse a count of entries that the file is too short for, before memory is asked for it."""
-    most = os.path.getsize(path) * (1100 if is_gzip(path) else 1)  # deflate: at most 1032 : 1
-    if header.entries * (4 if header.field == "pattern" else 6) > most + 1:
+    if header.entries * (4 if header.field == "pattern" else 6) > _most_bytes(path) + 1:
         _explain(path, header)
         fail(path, header.lines, "the file is too short for so many entries:", header.entries)
+
+
+def _most_bytes(path: StrPath) -> int:
+    """Most bytes that the text of a file may have."""
+    return os.path.getsize(path) * (1100 if is_gzip(path) else 1)  # deflate: at most 1032 : 1
 
 
 def _entries_look_right(path: StrPath, header: _Header) -> bool:
@@ -211,13 +327,18 @@ class MtxEntries:
 
     @staticmethod
     def claimed(path: StrPath) -> int:
-        """Entries of the matrix, as the header has them."""
-        return MtxEntries(path).most
+        """Entries of the matrix, as the header has them, or as many as the file has room for."""
+        check_readable(path)
+        with input_errors(path), open_input(path) as stream:
+            header = _read_header(path, stream)
+        entries = header.entries if header.size else _most_bytes(path) // 4
+        return entries * (1 if header.symmetry == "general" else 2)
 
     def __init__(self, path: StrPath) -> None:
         check_readable(path)
         with input_errors(path), open_input(path) as stream:
-            self._header = header = _read_header(path, stream)
+            header = _read_header(path, stream)
+        self._header = header = _sized(path, header)
         _check_size(path, header)
         self._path = path
         self.num_vertices = header.size
@@ -232,7 +353,10 @@ class MtxEntries:
             for _ in range(header.lines):
                 stream.readline()
             for text in text_chunks(stream, _CHUNK):
-                row, col, values = self._entries(text)
+                try:
+                    row, col, values = _entries_of(header, text)
+                except (ValueError, OverflowError) as error:
+                    self._fail(error)
                 found += len(row)
                 if not self.directed:
                     off = row != col
@@ -243,28 +367,6 @@ class MtxEntries:
                 yield row, col, values
         if found != header.entries:
             self._fail()
-
-    def _entries(self, text: bytes) -> Entries:
-        from scipy.io import mmread
-
-        from plancc.graph import kernels
-
-        header = self._header
-        count = kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field])
-        if count < 0:
-            self._fail()
-        head = (
-            f"%%MatrixMarket matrix coordinate {header.field} general\n"
-            f"{header.size} {header.size} {count}\n"
-        )
-        try:
-            matrix = mmread(io.BytesIO(head.encode() + text), spmatrix=False)
-        except (ValueError, OverflowError) as error:
-            self._fail(error)
-        values = matrix.data if self.weighted else None
-        if values is not None and not np.isfinite(values).all():
-            self._fail()
-        return *matrix.coords, values
 
     def _fail(self, error: Exception | None = None) -> NoReturn:
         _explain(self._path, self._header)

@@ -203,7 +203,8 @@ def read_npz(
         For a damaged archive, pickled objects, missing keys, offsets or indices out of range, a
         matrix that is not square, complex, NaN or infinity; the message names file, key, value.
     """
-    reading: dict[str, Any] = {"symmetrize": symmetrize, "source": Source.of_file(path, "npz")}
+    source = Source.of_file(path, "npz", "'data'")
+    reading: dict[str, Any] = {"symmetrize": symmetrize, "source": source}
     with Archive(path) as archive:
         name = archive.name
         values: Array | None = None

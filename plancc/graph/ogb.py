@@ -66,7 +66,7 @@ def read_ogb(
         For a heterogeneous graph, several graphs, a missing or a wrong file.
     """
     folder = os.fspath(path)
-    source = Source(os.path.basename(os.path.abspath(folder)), format="ogb")
+    source = Source(os.path.basename(os.path.abspath(folder)), format="ogb", weights="'edge-feat'")
     if _table(folder, "raw/triplet-type-list"):
         raise InputError(f"{folder}: {HETERO}")
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):

@@ -20,7 +20,7 @@ from plancc.graph.canonical import as_values, build_graph
 from plancc.graph.external import Entries
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, number
+from plancc.graph.ids import ID_OPTIONS, edge_columns, number
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, show
 from plancc.memory import check_memory
@@ -34,8 +34,6 @@ DEEPEST = 3
 BYTES_OF_NUMBER = 16
 """Bytes that a number of a column takes while it is read: as Arrow's, and as numpy's."""
 EXTENSIONS = (".parquet", ".pq")
-_PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
-_WEIGHTS = ("weight", "edge_weight", "w", "value")
 
 
 def parts_of(folder: str) -> list[str]:
@@ -90,7 +88,7 @@ def read_parquet(
         raise InputError(f"{where}: the file holds no edge")
     u, v, weights = _edges(read, names, where)
     found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
-    source = Source(os.path.basename(os.path.abspath(where)), format="parquet")
+    source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
     return replace(graph, original_ids=found.original_ids)
 
@@ -138,7 +136,7 @@ class ParquetEntries:
         found = number(ids, ids, self._where, num_vertices=num_vertices, keep_ids=keep_ids)
         check_num_vertices(found.num_vertices, self._where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
-        self.source = Source(os.path.basename(os.path.abspath(self._where)), format="parquet")
+        self.source = _source(self._where, self._names)
 
     @staticmethod
     def claimed(path: StrPath) -> int:
@@ -189,10 +187,15 @@ def _edge_columns(where: str, columns: tuple[str, ...]) -> tuple[Any, tuple[str,
     arrow = library("pyarrow", where, NEEDS)
     dataset = library("pyarrow.dataset", where, NEEDS)
     table = dataset.dataset(_files_of(where), format="parquet")
-    names = _chosen(where, list(table.schema.names), columns)
+    names = edge_columns(where, list(table.schema.names), columns)
     for k, name in enumerate(names):
         _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
     return table, names
+
+
+def _source(where: str, names: Sequence[str]) -> Source:
+    weights = f"column {show(names[2])}" if len(names) == 3 else ""
+    return Source(os.path.basename(os.path.abspath(where)), format="parquet", weights=weights)
 
 
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
@@ -286,27 +289,6 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what}: {column.null_count} values are null")
     return array
-
-
-def _chosen(where: str, names: list[str], columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of u, v and perhaps weights."""
-    listed = ", ".join(show(name) for name in names[:20])
-    if columns:
-        if len(columns) not in (2, 3) or len(set(columns)) != len(columns):
-            raise InputError(
-                f"{where}: `columns` {','.join(columns)}: give two or three names, of u, v and the "
-                "weights"
-            )
-        for name in columns:
-            if names.count(name) != 1:
-                raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
-        return columns
-    for u, v in _PAIRS:
-        if names.count(u) == names.count(v) == 1:
-            return (u, v, *[name for name in _WEIGHTS if names.count(name) == 1][:1])
-    if len(names) == 2 and names[0] != names[1]:
-        return (names[0], names[1])
-    raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")
 
 
 def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:

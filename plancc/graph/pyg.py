@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def graph_of_record(
     ----------
     record : dict
         ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
-        ``edge_attr`` of one column: the values, with a warning if it holds whole numbers;
+        ``edge_attr`` of one column: the values;
         ``num_nodes``, else as many vertices as the features have rows, or other vertex data that
         have one for every vertex of ``edge_index``.
     where : str
@@ -108,7 +109,7 @@ def graph_of_record(
     InputError
     """
     flags = {name: on for name, on in reading.items() if name != "pattern"}
-    pair, values = record.get(graph_key), None
+    pair, values, weights = record.get(graph_key), None, "'adj_t'"
     if pair is None and record.get("adj_t") is not None:
         n, row, col, values = _of_sparse(record["adj_t"], where)
     elif pair is None:
@@ -118,9 +119,10 @@ def graph_of_record(
         col, row = edge_index_of(pair, where)
         n = _num_vertices(record, row, col, where)
         _check_ends(pair=(col, row), num_vertices=n, what=f"{where}: '{graph_key}'")
-        values = _weights(record, len(row), where, told=not reading.get("pattern"))
+        weights, values = _weights(record, len(row), where)
     if reading.get("pattern"):
         values = None
+    source = replace(source, weights=weights)
     return detect_direction(build_graph(n, row, col, values, source=source, **flags))
 
 
@@ -185,8 +187,8 @@ def _num_vertices(
     return n
 
 
-def _weights(record: Record, edges: int, where: str, told: bool) -> npt.NDArray[Any] | None:
-    """One value for each edge; `told`: what is guessed is said."""
+def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[Any] | None]:
+    """Name of the edges' values, and one for each edge."""
     for name in ("edge_weight", "edge_attr"):
         if record.get(name) is None:
             continue
@@ -206,15 +208,8 @@ def _weights(record: Record, edges: int, where: str, told: bool) -> npt.NDArray[
                 f"{where}: '{name}' of shape {values.shape} must have one value for each of the "
                 f"{edges} edges"
             )
-        if told and name == "edge_attr" and values.dtype.kind in "iu":
-            warnings.warn(
-                f"{where}: 'edge_attr' holds whole numbers, which become the values of the matrix; "
-                "if they are types of edges, read it with `pattern`",
-                PlanccWarning,
-                stacklevel=2,
-            )
-        return as_values(values, f"{where}: '{name}'")
-    return None
+        return f"'{name}'", as_values(values, f"{where}: '{name}'")
+    return "", None
 
 
 def _of_sparse(

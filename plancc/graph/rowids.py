@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.formats import FORMATS
+from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 
 ROW_IDS = ("id", "ids")
@@ -68,7 +68,7 @@ def rows_by_id(
     if others:
         kept = ""
         all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
-        if all_there and graph is not None and _has_choice(graph):
+        if all_there and graph is not None and has_choice(graph):
             kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
         warnings.warn(
             f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
@@ -79,7 +79,27 @@ def rows_by_id(
     return order[place]
 
 
-def _has_choice(graph: Graph) -> bool:
+def has_choice(graph: Graph) -> bool:
     """Whether the graph's format lets vertices be that occur in no edge."""
     name = graph.source.format
     return name in FORMATS and "num_vertices" in FORMATS[name].options
+
+
+def why_not(rows: int, num_vertices: int | Graph) -> str:
+    """How the graph is to be read, with a colon before it, so that it has `rows` vertices; "" where
+    nothing says so."""
+    if isinstance(num_vertices, int) or not has_choice(num_vertices):
+        return ""
+    graph, ids = num_vertices, num_vertices.original_ids
+    count = graph.num_vertices
+    kept = {"keep_ids", "num_vertices"} & reading_of(graph.source.reading).keys()
+    if kept:
+        counts_from_one = rows == count - 1 and graph.indptr[1] == 0 and graph.indices.all()
+        return f": vertex 0 has no edge; if ids count from 1, leave out `{min(kept)}`" * bool(
+            counts_from_one
+        )
+    largest = count - 1 if ids is None else int(ids.max())
+    if rows <= largest:
+        return ""
+    occur = f"ids up to {largest} occur in the graph, {count} in all"
+    return f": {occur}; read it with `num_vertices` {rows}"

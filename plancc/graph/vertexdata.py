@@ -37,7 +37,8 @@ from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
-from plancc.graph.rowids import ROW_IDS, rows_by_id
+from plancc.graph.rowids import ROW_IDS, rows_by_id, why_not
+from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
 from plancc.memory import check_memory
 from plancc.registry import check_choice
@@ -277,9 +278,9 @@ def _of_archive(
         wanted |= {*others}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
-        count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
         ids = _row_ids(found)
-        found["features"] = _sparse_features(archive, count if ids is None else len(found[ids]))
+        rows = num_vertices if ids is None else len(found[ids])
+        found["features"] = _sparse_features(archive, rows)
     return found
 
 
@@ -353,7 +354,7 @@ def vertex_data_of(
     if ids is None:
         _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         for key, value in lists.items():
-            arrays[key] = _mask_of(value, count, f"{where}key '{called[key]}'")
+            arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
     else:
         for key, array in arrays.items():
             if not array.ndim or len(array) != rows:
@@ -422,18 +423,20 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
         raise InputError(f"{what} cannot be read as an array ({error})") from error
 
 
-def _mask_of(value: Any, num_vertices: int, what: str) -> npt.NDArray[np.bool_]:
+def _mask_of(value: Any, num_vertices: int | Graph, what: str) -> npt.NDArray[np.bool_]:
     """The mask of a list of vertex numbers."""
+    count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     numbers = as_array(value, what)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     _check_list(numbers, what, "iu", "vertex numbers")
-    wrong = (numbers < 0) | (numbers >= num_vertices)
+    wrong = (numbers < 0) | (numbers >= count)
     if wrong.any():
         raise InputError(
-            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{num_vertices - 1}"
+            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{count - 1}"
+            f"{why_not(int(numbers.max()) + 1, num_vertices)}"
         )
-    mask = np.zeros(num_vertices, np.bool_)
+    mask = np.zeros(count, np.bool_)
     mask[numbers] = True
     return mask
 
@@ -476,6 +479,8 @@ def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArr
 
 
 def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
+    check_readable(name)
+    check_kind(name, "npy")
     array = map_array(name)
     return {"labels" if array.ndim == 1 else "features": array}
 
@@ -485,6 +490,7 @@ def _read_table(
 ) -> Mapping[str, npt.NDArray[Any] | None]:
     """Columns of numbers by their names; without names one is the labels, several the features."""
     check_readable(name)
+    check_kind(name, "table")
     mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
     with input_errors(name), open_input(name) as stream:
         words, second = (_words(stream, mark, name) for _ in range(2))
@@ -653,7 +659,7 @@ def read_numbers(
                 delimiter=mark,
                 skiprows=skipped,
                 ndmin=2,
-                encoding="utf-8",
+                encoding="utf-8-sig",
                 quotechar='"' if reading is not None else None,
                 usecols=None if reading is None else reading.columns,
                 converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
@@ -755,18 +761,13 @@ def _check_rows(
     names: Mapping[str, str],
 ) -> None:
     """InputError unless every array has a row for every vertex."""
-    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     for key, array in arrays.items():
-        what = f"{where}key '{names.get(key, key)}'"
         if len(array) != count:
-            help = ""
-            if ids is not None and len(array) > (largest := int(ids.max())):
-                help = (
-                    f": ids up to {largest} occur in the graph, {count} in all; read it with "
-                    f"`num_vertices` {len(array)}"
-                )
-            raise InputError(f"{what} has '{len(array)}' rows, the graph {count} vertices{help}")
+            raise InputError(
+                f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
+                f"vertices{why_not(len(array), num_vertices)}"
+            )
 
 
 def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
@@ -841,19 +842,20 @@ _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
 }
 
 
-def _sparse_features(archive: Archive, num_vertices: int) -> npt.NDArray[np.float32]:
+def _sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray[np.float32]:
     from scipy.sparse import csr_array
 
     shape = archive.integers("feat_shape", 2).tolist()
-    if shape[0] != num_vertices:
+    count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+    if shape[0] != count:
         raise InputError(
-            f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, "
-            f"the graph {num_vertices} vertices"
+            f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, the graph {count} vertices"
+            f"{why_not(shape[0], num_vertices)}"
         )
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
     indices = archive.indices("feat_indices", shape[1])
-    ptr = archive.offsets("feat_indptr", num_vertices, len(indices))
+    ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]
     if data.shape != indices.shape:
         raise InputError(

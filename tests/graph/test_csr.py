@@ -285,7 +285,8 @@ def test_ids_and_choices(tmp_path):
     path.write_text("1 2\n5 9\n")
     with pytest.raises(InputError, match=r"'9' is out of range 0\.\.5"):
         to_folder(path, tmp_path / "folder", memory=1, num_vertices=6)
-    with pytest.raises(InputError, match="`columns` is not for format 'edgelist'"):
+    path = mtx_file(tmp_path / "a.mtx", "real", "general", 1)
+    with pytest.raises(InputError, match="`columns` is not for format 'mtx'"):
         to_folder(path, tmp_path / "folder", memory=1, columns=("a", "b"))
 
 

@@ -1,6 +1,7 @@
 """Edge lists: against a parser of its own, and what bad files get."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.errors import InputError
-from plancc.graph.formats import read_graph
+from plancc.graph.folders import to_folder
+from plancc.graph.formats import read_graph, reading_of
+from plancc.graph.kernels import take_columns
 
 
 @st.composite
@@ -111,7 +114,7 @@ BAD = {
     "overflow": ("0 1 0.5\n1 2 1e999\n", 2, "1e999"),
     "weight": ("0 1 0.5\n1 2 heavy\n", 2, "heavy"),
     "large id": ("0 1\n1 9999999999999999999\n", 2, "9999999999999999999"),
-    "large id beside weight": ("0 1 .5\n1 9999999999999999 .5\n", 2, "9999999999999999"),
+    "large id beside weight": ("0 1 .5\n1 9999999999999999999 .5\n", 2, "9999999999999999999"),
     "python's underscore": ("0 1 .5\n1 2 1_0\n", 2, "1_0"),
     "plus sign": ("0 1 .5\n1 2 +0.5\n", 2, "+0.5"),
     "vertical tab": ("0 1\n1 \v\n", 2, "\ufffd"),
@@ -151,6 +154,124 @@ def test_no_edges(tmp_path, text):
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(InputError, match=r"a\.txt: the file holds no edge"):
         read_graph(tmp_path / "a.txt")
+
+
+TABLES = {
+    # text, columns, entries by ids
+    "numbers": ("5 7 1 x\n7 5 2 y\n", "1,2", {(5, 7): 1, (7, 5): 1}),
+    "turned": ("5 7 1 x\n7 9 2 y\n", "2,1", {(7, 5): 1, (9, 7): 1}),
+    "weights first": ("0.5 a 5 7\n2 b 7 9\n", "3,4,1", {(5, 7): 0.5, (7, 9): 2}),
+    "comments": ("# c\n5 7 1 x\n\n% c\r\n7 5 2 y\r\n", "1,2,3", {(5, 7): 1, (7, 5): 2}),
+    "no last newline": ("5,7,,x\n7,5,2,", "1,2", {(5, 7): 1, (7, 5): 1}),
+    "tabs": ("5\ta b\t7\t\n7\t\t5\tx\n", "1,3", {(5, 7): 1, (7, 5): 1}),
+    "quotes": ('5,"a,b",7\n7,"c",5\n', "1,3", {(5, 7): 1, (7, 5): 1}),
+    "commas": ("5;x;7;0,5\n7;y;5;2,25\n", "1,3,4", {(5, 7): 0.5, (7, 5): 2.25}),
+    "names": ("a,b,time,w\n5,7,9,.5\n7,5,8,2\n", "b,a,w", {(7, 5): 0.5, (5, 7): 2}),
+    "usual names": ("id,weight,target,source\n1,.5,7,5\n2,2,5,7\n", "", {(5, 7): 0.5, (7, 5): 2}),
+    "pandas": (",source,target\n0,5,7\n1,7,5\n", "", {(5, 7): 1, (7, 5): 1}),
+}
+
+
+@pytest.mark.parametrize("memory", [1, None])
+@pytest.mark.parametrize("case", TABLES)
+def test_columns(tmp_path, monkeypatch, case, memory):
+    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", 40)
+    text, columns, expected = TABLES[case]
+    path = tmp_path / ("a.csv" if "," in text.splitlines()[0] else "a.txt")
+    path.write_text(text)
+    options = {"columns": tuple(columns.split(","))} if columns else {}
+    graph = to_folder(path, tmp_path / "folder", memory=memory, **options)
+    ids = graph.original_ids.tolist()
+    assert {(ids[i], ids[j]): w for (i, j), w in entries(graph).items()} == expected
+    made_of = json.loads((tmp_path / "folder" / "graph.json").read_text())["made_of"]
+    assert reading_of(made_of["reading"]) == options
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "words"),
+    [
+        (
+            "1 2 3 4\n",
+            "",
+            "line 1: two or three columns 'u v [weight]' are expected (`columns` 1,2",
+        ),
+        ("a,b,c,d\n1,2,3,4\n", "", "Name them by `columns`: 'a', 'b', 'c', 'd'"),
+        ("1 2 3 4\n", "1,5", "column '5' is missing; there are '1', '2', '3', '4'"),
+        ("1 2 3 4\n", "1,1", "`columns` 1,1: give two or three names"),
+        ("a,b,c,d\n1,2,3,4\n", "a,x", "column 'x' is missing; there are 'a', 'b', 'c', 'd'"),
+        (
+            "1 2 3 4\n1 2 3\n",
+            "1,2",
+            "line 2: 4 columns are expected, as in the first line, not '1 2 3'",
+        ),
+        (
+            "1,2,3\n\n1,,3\n",
+            "1,2",
+            "line 3: 3 columns are expected, as in the first line, not '1,,3'",
+        ),
+        ("1 2 a\n1 x a\n", "1,2", "line 2: not a whole number 'x'"),
+        ("1 2 a\n1 2 b\n", "1,2,3", "line 1: the weight is not a number: 'a'"),
+    ],
+)
+def test_columns_that_are_not_there(tmp_path, text, columns, words):
+    path = tmp_path / ("a.csv" if text[0] == "a" else "a.txt")
+    path.write_text(text)
+    options = {"columns": tuple(columns.split(","))} if columns else {}
+    refused(lambda p: read_graph(p, **options), path, words)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["1", "23", "x", "4.5"]), min_size=3, max_size=4), min_size=1
+    ),
+    st.sampled_from([" ", "\t", ",", " , ", ";"]),
+    st.permutations([0, 1, 2]),
+    st.integers(1, 3),
+)
+def test_the_kernel_of_columns_against_split(rows, mark, order, taken):
+    chosen, separator = order[:taken], mark.strip()
+    lines = [mark.join(row) for row in rows]
+    text = np.frombuffer(("# c\n" + "\r\n".join(lines) + "\n").encode(), np.uint8)
+    out = np.empty_like(text)
+    end, bad = take_columns(text, ord(separator or "\0"), 3, np.array(chosen), out)
+    wrong = [k for k, row in enumerate(rows) if len(row) != 3]
+    good = rows[: wrong[0]] if wrong else rows
+    words = ["", *(" ".join(row[k] for k in chosen) for row in good)]
+    assert out[:end].tobytes().decode() == "".join(f"{line}\n" for line in words)
+    assert bad == (4 + sum(len(line) + 2 for line in lines[: wrong[0]]) if wrong else -1)
+
+
+@pytest.mark.parametrize(
+    "text", ["5;7;0,5\n7;5;2\n", "5 7 0,5\n7 5 2\n", "5\t7\t,5\n7\t5\t2,0e0\n", "5;7;2\n7;5;,5\n"]
+)
+@pytest.mark.parametrize("chunk", [8, 1 << 20])
+def test_decimal_commas(tmp_path, monkeypatch, text, chunk):
+    monkeypatch.setattr("plancc.graph.edgelist.CHUNK", chunk)
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    expected = {(0, 1): 2, (1, 0): 0.5} if text.startswith("5;7;2") else {(0, 1): 0.5, (1, 0): 2}
+    assert entries(read_graph(path)) == expected
+    assert entries(to_folder(path, tmp_path / "folder", memory=1)) == expected
+
+
+def test_ids_beside_weights_have_as_many_digits(tmp_path):
+    ids = [999999999999999999, 999999999999999998]
+    (tmp_path / "a.txt").write_text(f"# c\n{ids[0]},{ids[1]},0.5\n\n{ids[1]},{ids[0]},2.25\n")
+    for pattern in (False, True):
+        graph = read_graph(tmp_path / "a.txt", pattern=pattern)
+        assert graph.original_ids.tolist() == ids[::-1]
+        assert entries(graph) == {(1, 0): 1 if pattern else 0.5, (0, 1): 1 if pattern else 2.25}
+
+
+@pytest.mark.parametrize("data", ["{}", "{'weight': 0.5}"])
+def test_edges_as_networkx_writes_them(tmp_path, data):
+    path = tmp_path / "a.edgelist.txt"
+    path.write_text(f"1 2 {data}\n")
+    words = (
+        "line 1: the data of an edge is a dict: write the file by nx.write_edgelist(graph, path, "
+    )
+    refused(read_graph, path, words, "data=False), or data=['weight']", data)
 
 
 @long

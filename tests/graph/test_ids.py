@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from graph_helpers import entries
 
 import plancc
@@ -22,10 +23,9 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "n"), [({"keep_ids": True}, 6), ({"num_vertices": 9}, 9)])
+@pytest.mark.filterwarnings("error", "ignore:.*the smallest id is 1:plancc.errors.PlanccWarning")
 def test_isolated_vertices_survive(path, options, n):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        graph = read_graph(path, **options)
+    graph = read_graph(path, **options)
     assert graph.num_vertices == n
     assert graph.original_ids is None
     assert entries(graph) == {(1, 5): 1, (5, 3): 1, (3, 1): 1}
@@ -78,3 +78,53 @@ def test_options_are_for_formats_that_have_them(tmp_path):
         read_graph(tmp_path / "a.graph", keep_ids=True)
     with pytest.raises(InputError, match="unknown reading option 'bogus'"):
         read_graph(tmp_path / "a.graph", bogus=True)
+
+
+def test_more_rows_than_vertices_without_holes(tmp_path):
+    """Vertices at the end without an edge: the ids alone do not show them."""
+    path, data = tmp_path / "a.txt", tmp_path / "a.npz"
+    path.write_text("0 1\n1 2\n")
+    words = "ids up to 2 occur in the graph, 3 in all; read it with `num_vertices` 5"
+    features = np.arange(10, dtype=np.float32).reshape(5, 2)
+    sparse = sp.csr_array(features)
+    held = {name: getattr(sparse, name) for name in ("indptr", "indices", "data", "shape")}
+    for arrays in (
+        {"features": features},
+        {f"feat_{name}": np.asarray(array) for name, array in held.items()},
+        {"labels": np.zeros(3, np.int64), "train_idx": np.array([0, 4])},
+    ):
+        np.savez(data, **arrays)
+        with pytest.raises(InputError, match=words):
+            read_vertex_data(data, read_graph(path))
+    np.savez(data, features=features)
+    assert read_vertex_data(data, read_graph(path, num_vertices=5)).features.shape == (5, 2)
+    (tmp_path / "a.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"
+    )
+    with pytest.raises(InputError, match=r"has '5' rows, the graph 3 vertices$"):
+        read_vertex_data(data, read_graph(tmp_path / "a.mtx"))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"), [({"keep_ids": True}, "keep_ids"), ({"num_vertices": 4}, "num_vertices")]
+)
+def test_ids_that_count_from_one_are_no_vertex_numbers(tmp_path, options, name):
+    path, data = tmp_path / "a.txt", tmp_path / "a.npy"
+    path.write_text("1 2\n2 3\n")
+    words = "the smallest id is 1, and vertex 0 has no edge: if ids count from 1, leave out"
+    with pytest.warns(PlanccWarning, match=words):
+        graph = read_graph(path, **options)
+    assert graph.num_vertices == 4
+    np.save(data, np.eye(3))
+    words = f"'3' rows, the graph 4 vertices: vertex 0 has no edge; .* from 1, leave out `{name}`$"
+    with pytest.raises(InputError, match=words):
+        read_vertex_data(data, graph)
+    assert read_vertex_data(data, read_graph(path)).features.shape == (3, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graph = read_graph(path, num_vertices=9)  # what is beyond is meant
+        path.write_text("0 1\n2 3\n")
+        read_graph(path, keep_ids=True)
+    np.save(data, np.eye(7))
+    with pytest.raises(InputError, match=r"has '7' rows, the graph 9 vertices$"):
+        read_vertex_data(data, graph)

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from graph_helpers import dense_entries, entries, merged, refused, same, shared,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
+from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, write_graph
 from plancc.graph.kernels import check_entries
 
@@ -280,3 +282,72 @@ def test_shared_graphs_as_scipy_reads_them(name):
     assert np.array_equal(graph.indices, matrix.indices)
     assert graph.values is None
     assert graph.directed == (scipy.io.mminfo(path)[5] == "general")
+
+
+ONE = "the banner begins with one '%', and is read as '%%MatrixMarket'"
+SHORT = "line 3: the size line of two numbers is taken as 5 vertices and 3 entries"
+MISSING = (
+    "line 3: a size line 'ROWS COLUMNS ENTRIES' is missing: counted are 4 vertices and 3 entries"
+)
+REPOSITORY = {
+    # banner without its first %, lines before the entries, what is said
+    "one percent": ("%MatrixMarket", "5 5 3\n", [ONE]),
+    "two numbers": ("%%MatrixMarket", "5 3\n", [SHORT]),
+    "no size line": ("%%MatrixMarket", "", [MISSING]),
+    "all of it": ("%MatrixMarket", "", [ONE, MISSING]),
+    "byte order mark": ("\ufeff%%MatrixMarket", "5 5 3\n", []),
+}
+
+
+@pytest.mark.parametrize("field", ["pattern", "integer", "real"])
+@pytest.mark.parametrize("case", REPOSITORY)
+def test_network_repository(tmp_path, monkeypatch, case, field):
+    """Read whole and sorted on the disk; a good file says nothing."""
+    monkeypatch.setattr("plancc.graph.mtx._CHUNK", 8)
+    banner, size, said = REPOSITORY[case]
+    values = {"pattern": ("", "", ""), "integer": (" 1", " 2", " 3"), "real": (" .5", " 2", " 3")}
+    places = [(1, 0), (2, 1), (3, 0)]
+    lines = [f"{i + 1} {j + 1}{v}" for (i, j), v in zip(places, values[field], strict=True)]
+    path = tmp_path / "a.mtx"
+    head = f"{banner} matrix coordinate {field} symmetric\n% a comment\n{size}"
+    path.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+    number = {"pattern": (1, 1, 1), "integer": (1, 2, 3), "real": (0.5, 2, 3)}[field]
+    expected = symmetrized([(i, j, w) for (i, j), w in zip(places, number, strict=True)])
+    for read in (read_graph, lambda p: to_folder(p, tmp_path / "folder", memory=1)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            graph = read(path)
+        assert entries(graph) == {(i, j): float(w) for i, j, w in expected}
+        assert graph.num_vertices == (5 if size else 4)
+        assert [str(each.message).split(str(path))[1].lstrip(":, ") for each in caught] == said
+
+
+@pytest.mark.parametrize(
+    ("field", "body", "line"),
+    [
+        ("pattern", "5 5\n2 1\n", "5 5"),  # a loop, or a size
+        ("pattern", "2 1\n3 x\n", "2 1"),
+        ("pattern", "2 x\n3 1\n", "2 x"),
+        ("pattern", "12 1", "12 1"),  # cut short
+        ("pattern", "12", "12"),
+        ("pattern", "2 0\n3 1\n", "2 0"),
+        ("real", "2 2\n1 1 1\n", "2 2"),
+        ("integer", "2 2 -1\n", "2 2 -1"),
+    ],
+)
+def test_size_lines_that_say_nothing(tmp_path, field, body, line):
+    path = tmp_path / "a.mtx"
+    path.write_text(HEAD.format(field, "general") + body)
+    words = f"line 2: three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not '{line}'"
+    refused(read_graph, path, words)
+    with pytest.raises(InputError, match="three whole numbers"):
+        to_folder(path, tmp_path / "folder", memory=1)
+
+
+def test_a_matrix_that_is_not_square_has_a_size_line(tmp_path):
+    path = tmp_path / "a.mtx"
+    path.write_text(INTEGER + "2 3 1\n1 1 1\n")
+    refused(read_graph, path, "line 2: a graph needs a square matrix, not one of '2 x 3'")
+    path.write_text(INTEGER + "2 3 7\n1 1 1\n")
+    with pytest.warns(PlanccWarning, match="is missing: counted are 3 vertices and 2 entries"):
+        assert entries(read_graph(path)) == {(0, 0): 1, (1, 2): 7}

@@ -102,7 +102,7 @@ def test_garbled_archives(tmp_path):
         assert "pickle" not in str(caught.value)
     with open(path, "wb") as stream:
         np.save(stream, np.eye(3))
-    with pytest.raises(InputError, match="single numpy array"):
+    with pytest.raises(InputError, match="begins as a numpy array, not as npz"):
         read_graph(path)
 
 

@@ -126,7 +126,8 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
 def test_whole_numbers_of_edges_may_be_types(path, shape):
     kinds = torch.tensor([1, 2, 3]).reshape(shape)
     torch.save(tensors(edge_attr=kinds), path)
-    with pytest.warns(PlanccWarning, match="'edge_attr' holds whole numbers, .* with `pattern`"):
+    words = "'edge_attr' is taken as weights .*, 1 to 3: whole numbers may be types .*`pattern`"
+    with pytest.warns(PlanccWarning, match=words):
         assert entries(read_graph(path)) == {(1, 0): 1, (2, 1): 2, (2, 3): 3}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

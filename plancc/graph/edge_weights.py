@@ -1,0 +1,106 @@
+"""Weights of edges as a source gives them: their range, and what they may be in place of weights.
+
+Edge lists have times, types and ids where others have weights, and nothing but their names and
+their size tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import PlanccWarning
+from plancc.graph.graph import Source
+
+LARGE = 10**6
+"""Whole numbers from here on are more often times or ids than weights."""
+BLOCK = 1 << 14
+"""Values that are looked at together: they stay in the cache."""
+UNNAMED = "the values"
+_NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|label|type|id)s?\b")
+_ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
+
+
+class WeightRange:
+    """Least and largest of the values that are added, and whether they are whole numbers.
+
+    Parameters
+    ----------
+    name : str
+        What the source calls the values.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name or UNNAMED
+        # in words: camel case and underscores are blanks
+        self._words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\W_]+", " ", self._name).lower()
+        self._least, self._largest, self._whole = float("inf"), float("-inf"), True
+
+    @property
+    def _is_large(self) -> bool:
+        return max(-self._least, self._largest) >= LARGE
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Look at more values, which are finite; for whole ones only where these mean anything."""
+        if not len(values):
+            return
+        self._least = min(self._least, float(values.min()))
+        self._largest = max(self._largest, float(values.max()))
+        all_of_them = self._is_large or _ATTRIBUTES.search(self._words)
+        end = len(values) if all_of_them else BLOCK
+        for start in range(0, min(end, len(values)), BLOCK):
+            block = values[start : start + BLOCK]
+            self._whole = self._whole and (
+                block.dtype.kind in "biu" or bool((np.floor(block) == block).all())
+            )
+
+    def told(self, source: Source, repeated: int = 0) -> Source:
+        """The source with the range in words.
+
+        Parameters
+        ----------
+        source : Source
+            A range that it has already is kept.
+        repeated : int
+            Entries that were added to others at their place.
+
+        Warns
+        -----
+        PlanccWarning
+            If the values look like times, types or ids.
+        """
+        if source.weight_range:
+            return source
+        name = self._name
+        if self._least > self._largest:  # no entries
+            return replace(source, weights=name)
+        words = f"{self._least:,.15g} to {self._largest:,.15g}"
+        if self._least == self._largest:
+            words = f"all {self._least:,.15g}"
+        if repeated:
+            words += f", repeated entries summed: {repeated:,}"
+        why = self._doubt()
+        if why:
+            are = "is" if name.startswith(("column", "'")) else "are"
+            warnings.warn(
+                f"{source.name}: {name} {are} taken as weights of the edges, {words}: {why}; "
+                "`pattern` reads the graph without weights",
+                PlanccWarning,
+                stacklevel=3,
+            )
+        return replace(source, weights=name, weight_range=words)
+
+    def _doubt(self) -> str:
+        """Why the values may be no weights; "" where nothing says so."""
+        if found := _NO_WEIGHTS.search(self._words):
+            return f"the name says {found[1]}"
+        if self._whole and self._is_large:
+            return "whole numbers as large are often times or ids"
+        if self._whole and _ATTRIBUTES.search(self._words):
+            return "whole numbers may be types of edges"
+        return ""

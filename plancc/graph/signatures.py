@@ -1,0 +1,101 @@
+"""What a file is by its first bytes, whatever its name says."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from typing import NamedTuple
+
+from plancc.errors import InputError
+from plancc.graph.textfile import StrPath, input_errors, open_input
+
+LOOKED_AT = 4096
+"""Bytes that are looked at."""
+
+
+class Kind(NamedTuple):
+    """Files that begin alike.
+
+    Attributes
+    ----------
+    what : str
+    begins : pattern of bytes
+    formats : tuple of str
+        Our formats that such files may be of.
+    advice : str
+        What to do with one, where no format reads it.
+    """
+
+    what: str
+    begins: re.Pattern[bytes]
+    formats: tuple[str, ...] = ()
+    advice: str = ""
+
+
+def _kind(what: str, begins: bytes, *formats: str, advice: str = "") -> Kind:
+    return Kind(what, re.compile(begins, re.IGNORECASE), formats, advice)
+
+
+UNPACK = "unpack it, or let it be gzip and its name end in .gz"
+KINDS = (
+    _kind("HDF5", rb"\x89HDF\r\n\x1a\n", "h5ad"),
+    _kind("Parquet", rb"PAR1", "parquet"),
+    _kind("a zip archive", rb"PK(\x03\x04|\x05\x06)", "npz", "pyg"),
+    _kind("a numpy array", rb"\x93NUMPY", "npy", advice="a graph is read from .npz"),
+    _kind("gzip", rb"\x1f\x8b\x08", advice="let its name end in .gz"),
+    _kind("bzip2", rb"BZh[1-9]1AY&SY", advice=UNPACK),
+    _kind("xz", rb"\xfd7zXZ\x00", advice=UNPACK),
+    _kind("zstd", rb"\x28\xb5\x2f\xfd", advice=UNPACK),
+    _kind("MatrixMarket", rb"\s*%%?[ \t]*MatrixMarket\b", "mtx"),
+    _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download was answered by a page"),
+    _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
+    _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),
+    _kind("GML", rb"\s*(creator\b[^\n]*\n\s*)?graph\s*\[", "gml"),
+)
+"""What files are known by their first bytes; of texts, after a byte order mark."""
+
+
+def check_kind(path: StrPath, format: str) -> None:
+    """Refuse a file that is of another format by its first bytes.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A file, decompressed by the extension .gz.
+    format : str
+        What it is read as: a format of ours, "npy", or "table" (numbers as text).
+
+    Raises
+    ------
+    InputError
+        It says what the file is and what to do. Also for a file that cannot be read.
+    """
+    with input_errors(path), open_input(path) as stream:
+        head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)
+    for kind in KINDS:
+        if kind.begins.match(head):
+            if format not in kind.formats:
+                raise InputError(
+                    f"{os.fspath(path)}: begins as {kind.what}, not as "
+                    f"{_NAMES.get(format, format)}{_advice(kind, format)}"
+                )
+            return
+
+
+_NAMES = {"edgelist": "an edge list", "npy": "a numpy array", "table": "a table of numbers"}
+_OF_DATA = ("npy", "table")
+"""Formats of vertex data."""
+_DATA_NAMES = ("npz", "npy", "parquet")
+"""Their extensions."""
+
+
+def _advice(kind: Kind, format: str) -> str:
+    """What to do with a file of this kind where another format was expected."""
+    if format in _OF_DATA:
+        named = next((name for name in kind.formats if name in _DATA_NAMES), "")
+        advice = f"let its name end in .{named}" if named else kind.advice
+    else:
+        readers = [name for name in kind.formats if name != "npy"]
+        advice = f"`format` {' or '.join(readers)} reads it" if readers else kind.advice
+    return f": {advice}" if advice else ""
