@@ -30,7 +30,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
 from plancc.models import MODELS, make_model
-from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
@@ -96,7 +95,7 @@ class Contender:
         model = name
         if name not in MODELS and name in PARTITIONERS:
             search["partitioner"] = name
-            model = "hp" if Hypergraph in PARTITIONERS[name].accepts else "gp"
+            model = PARTITIONERS[name].model
         elif name not in MODELS:
             raise InputError(
                 f"unknown model or partitioner '{name}': choose from "

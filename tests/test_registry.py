@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import plancc
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.formats import FORMATS
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
@@ -21,6 +21,8 @@ from plancc.partitioners.run import partition
 from plancc.registry import Registry
 from plancc.report.provenance import read_tried
 from plancc.sampling import SAMPLERS
+from plancc_cli.words import unexpected
+from plancc_datasets.dataset import DATASETS, load_dataset
 
 ENTRY_POINTS = """
 [plancc.models]
@@ -32,17 +34,24 @@ loner = others:Loner
 idle = others:Idle
 instance = others:INSTANCE
 hp = others:Stripes
+arrays = others:Arrays
+looked-for = others:LookedFor
+crossed = others:Crossed
+broken = others:Broken
 [plancc.partitioners]
 dealt = others:DEALT
 bare = others:deal
+uncut = others:UNCUT
 [plancc.formats]
 pairs = others:PAIRS
 absent = no_such_module:FORMAT
 plain = others:read_pairs
+lists = others:LISTS
 [plancc.samplers]
 nobody = others:Loner
 [plancc.datasets]
 line = others:Line
+bent = others:Bent
 """
 
 # without "from __future__ import annotations": the types of the fields are types, not strings
@@ -55,9 +64,9 @@ import numpy as np
 from plancc.fields import option
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
-from plancc.models.base import Model
+from plancc.models.base import EdgeModel, Model
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.problem import Assignment, Hypergraph
+from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.partitioners.adapter import Adapter
 from plancc_datasets.dataset import Dataset
 
@@ -101,6 +110,33 @@ def deal(problem, num_parts, *, epsilon, seed, preset, threads):
     return np.arange(problem.num_vertices) % num_parts
 
 
+class Arrays(Model):
+    def build(self, matrix, num_parts, *, balance, seed):
+        return np.zeros(matrix.num_vertices)
+
+
+class LookedFor(Arrays):
+    problem: ClassVar[type] = Hypergraph
+    searched: ClassVar[bool] = True
+    default_objective: ClassVar[str] = "volume"
+
+
+class Crossed(EdgeModel):
+    build = Arrays.build
+
+
+class Broken(Model):
+    def build(self, matrix, num_parts, *, balance, seed):
+        return matrix.num_rows  # line @
+
+
+def uncut(problem, num_parts, **options):
+    raise KeyError("uncut")
+
+
+UNCUT = Adapter("uncut", uncut, (WeightedGraph,), ("only",), ("cut",))
+
+
 DEALT = Adapter("dealt", deal, (Hypergraph,), ("only",), auto_rank={Hypergraph: 99})
 
 
@@ -110,6 +146,7 @@ def read_pairs(path, *, pattern, symmetrize, transpose):
 
 
 PAIRS = Format((".pairs",), read_pairs)
+LISTS = Format((".lists",), lambda path, **flags: [(0, 1)])
 
 
 @dataclass(frozen=True)
@@ -121,7 +158,14 @@ class Line:
     def build(self):
         i = np.arange(self.n - 1)
         return Dataset(build_graph(self.n, i, i + 1, None))
+
+
+@dataclass(frozen=True)
+class Bent:
+    def build(self):
+        return Line().build().graph
 """
+LINES = MODULE.splitlines()
 
 
 @pytest.fixture
@@ -156,7 +200,7 @@ def test_names_and_errors(package, monkeypatch):
 def registered(package, monkeypatch):
     """All registries with the package's entries."""
     monkeypatch.syspath_prepend(package)
-    for registry in (FORMATS, MODELS, PARTITIONERS, SAMPLERS):
+    for registry in (FORMATS, MODELS, PARTITIONERS, SAMPLERS, DATASETS):
         monkeypatch.setattr(registry, "_plugins", None)
     yield
     sys.modules.pop("others", None)
@@ -197,10 +241,68 @@ def test_what_does_not_fit_disturbs_nobody_else():
         plancc.compile(RING, "stochastic-hp", 3, sampler="nobody")
     with pytest.raises(InputError, match="no option `factor`, which is scaled's"):
         plancc.compile(RING, "rp", 3, factor=4)
-    with pytest.raises(InputError, match=r"pairs \(.pairs\)$"):
+    with pytest.raises(InputError, match=r"pairs \(.pairs\), lists"):
         plancc.read_graph(__file__)
     plan = plancc.compile(RING, "auto", 3, candidates=["stripes", "scaled"], effort="fast")
     assert plan.provenance["chosen_model"] == "scaled"
+
+
+def line_of(text):
+    """The line of the package's module that holds a text."""
+    return next(k for k, line in enumerate(LINES, 1) if text in line)
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_a_model_builds_is_its_own_fault():
+    """Model, package, what is to be built, file and line; whoever asks it to build."""
+    place = rf"of plancc.models.problem \(.*others.py, line {line_of('class Arrays') + 1}\)$"
+    for name, expected in (
+        ("arrays", "Assignment or Hypergraph or WeightedGraph"),
+        ("looked-for", "Hypergraph or WeightedGraph"),
+        ("crossed", "Assignment or EdgeProblem"),
+    ):
+        words = f"^model '{name}' of package others builds a ndarray, not {expected} {place}"
+        with pytest.raises(BackendError, match=words):
+            plancc.compile(RING, name, 3)
+    with pytest.raises(BackendError, match=r"^model 'arrays' of package others builds a ndarray"):
+        plancc.compile(RING, "cagnet-1d", 3, blocks="arrays")
+
+
+@pytest.mark.usefixtures("registered")
+def test_what_others_raise_is_not_ours(tmp_path):
+    with pytest.raises(AttributeError) as caught:
+        plancc.compile(RING, "broken", 3)
+    line = f"others.py, line {line_of('# line @')}); PLANCC_TRACEBACK=1 shows how it came there"
+    said = unexpected(caught.value)
+    assert said.startswith("unexpected AttributeError: 'Graph' object has no attribute 'num_rows'")
+    assert ", in model 'broken' of package others (" in said
+    assert said.endswith(line)
+    with pytest.raises(KeyError) as caught:
+        plancc.compile(RING, "gp", 3, partitioner="uncut")
+    assert ", in package others (" in unexpected(caught.value)  # of several entries, one function
+    (tmp_path / "a.lists").write_text("0 1\n")
+    with pytest.raises(
+        BackendError, match=r"format 'lists' of package others reads a list, not a "
+    ):
+        plancc.read_graph(tmp_path / "a.lists")
+    with pytest.raises(BackendError, match="dataset 'bent' of package others builds a Graph, not "):
+        load_dataset("bent")
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0  # noqa: B018
+    assert "please report it" in unexpected(caught.value)
+
+
+@pytest.mark.usefixtures("registered")
+def test_the_model_that_suits_a_partitioner_is_named():
+    words = (
+        "'uncut' cannot partition a hypergraph: take `model` gp, which it suits, or choose from "
+    )
+    for model in (None, "hp", "medium-grain"):
+        with pytest.raises(InputError, match=words):
+            plancc.compile(RING, model, 3, partitioner="uncut")
+    words = "'dealt' cannot partition a graph: take `model` hp, which it suits, or choose from mtk"
+    with pytest.raises(InputError, match=words):
+        plancc.compile(RING, "gp", 3, partitioner="dealt")
 
 
 @pytest.mark.usefixtures("registered")

@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 from plancc.errors import PlanccError
 from plancc.processes import ends_with, interrupted, is_stopping
 from plancc.registry import check_choice
-from plancc.text import docstring, message, shown
+from plancc.text import docstring, message
 from plancc_cli.missing import missing_library
-from plancc_cli.words import Interruptible, interruption, name_flags, usage_words
+from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
 
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
@@ -142,11 +142,7 @@ def run() -> None:
             sys.exit(_say(interrupted(), 1))
         if os.environ.get("PLANCC_TRACEBACK"):
             raise
-        unexpected = (
-            f"unexpected {type(error).__name__}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
-            "where; please report it)"
-        )
-        sys.exit(_say(missing_library(error) or unexpected, 1))
+        sys.exit(_say(missing_library(error) or unexpected(error), 1))
 
 
 def _say(sentence: str, code: int) -> int:

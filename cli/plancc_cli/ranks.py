@@ -14,9 +14,9 @@ import click
 
 from plancc import processes
 from plancc.errors import InputError, PlanccError, Stopped
-from plancc.text import message, shown
+from plancc.text import message
 from plancc_cli.missing import missing_library
-from plancc_cli.words import in_flags
+from plancc_cli.words import in_flags, unexpected
 from plancc_runtime import launch
 from plancc_runtime.transport.base import is_lack_of_memory, say
 
@@ -149,11 +149,7 @@ def told(error: BaseException) -> tuple[str, int]:
     missing = missing_library(error)
     if missing is not None:
         return missing, 1
-    where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
-    return (
-        f"unexpected {type(error).__name__}{where}: {shown(error)} (PLANCC_TRACEBACK=1 shows "
-        "where; please report it)"
-    ), 1
+    return unexpected(error), 1
 
 
 def _check_alone(ranks: int, transport_name: str) -> None:

@@ -11,7 +11,8 @@ import click
 
 from plancc.errors import PlanccError
 from plancc.processes import is_stopping
-from plancc.text import docstring, printable
+from plancc.registry import plugin_at_fault
+from plancc.text import docstring, printable, shown
 
 MOST_CLASSES = 12
 """Classes that are counted in a line."""
@@ -70,6 +71,16 @@ def usage_words(error: click.ClickException) -> str:
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
+
+
+def unexpected(error: BaseException) -> str:
+    """What to say of an error that nobody expected, and to whom to report it."""
+    where = "".join(f" {note}" for note in getattr(error, "__notes__", ()))  # "in rank 2"
+    what = f"unexpected {type(error).__name__}{where}: {shown(error)}"
+    plugin = plugin_at_fault(error)
+    if plugin:
+        return f"{what}, in {plugin}; PLANCC_TRACEBACK=1 shows how it came there"
+    return f"{what} (PLANCC_TRACEBACK=1 shows where; please report it)"
 
 
 def say(sentence: str) -> None:

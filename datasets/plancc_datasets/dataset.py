@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import BackendError, InputError
 from plancc.fields import kind_of, option, options_of, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
 from plancc.graph.vertexdata import VertexData
-from plancc.registry import Registry, check_choice
+from plancc.registry import Registry, check_choice, place_of
 
 DATASETS = Registry(
     "dataset",
@@ -81,7 +81,13 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     if unknown is not None:
         known = ", ".join(each.name for each in options_of(recipe))
         raise InputError(f"dataset '{name}' has no option '{unknown}': choose from {known}")
-    return recipe(**options).build()
+    made = recipe(**options).build()
+    if not isinstance(made, Dataset):
+        raise BackendError(
+            f"{DATASETS.words_of(name)} builds a {type(made).__name__}, not a "
+            f"plancc_datasets.dataset.Dataset ({place_of(recipe.build)})"
+        )
+    return made
 
 
 def check_options(recipe: Recipe) -> None:

@@ -13,6 +13,7 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
 from plancc.distributed.sweeps import sweep
 from plancc.graph.graph import Source
+from plancc.models import build_problem
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, WeightedGraph
 from plancc.models.random import random_owner
@@ -66,9 +67,10 @@ def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source
         loads = Loads.of(share.sizes(source), balance, epsilon)
         if not task.model.searched:
             sizes = share.sizes(source)
-            made = task.model.build(sizes, num_parts, balance=balance, seed=seed)
+            made = build_problem(
+                task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
+            )
     if made is not None:
-        assert isinstance(made, Assignment)
         return Found(made.rows, loads.imbalances(made.rows, num_parts), dict(made.notes))
     limits, none = loads.limits(num_parts), np.empty(0, np.int64)
     weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))

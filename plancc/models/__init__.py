@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plancc.errors import InputError
+from plancc.errors import BackendError, InputError
 from plancc.fields import options_of
 from plancc.models.base import Model
-from plancc.registry import Registry
+from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
+from plancc.registry import Registry, place_of
+
+if TYPE_CHECKING:
+    from plancc.graph.graph import Graph
+    from plancc.models.weights import Balance
 
 MODELS = Registry(
     "model",
@@ -40,6 +45,8 @@ MODELS = Registry(
     },
     subclass_of="plancc.models.base:Model",
 )
+PROBLEMS = (Assignment, Hypergraph, WeightedGraph)
+"""What models of row plans build."""
 DEFAULT_MODEL = "hp"
 """Model of those who name none."""
 
@@ -61,3 +68,41 @@ def make_model(name: str, options: Mapping[str, Any]) -> Model:
         if missing and field.name not in options:
             raise InputError(f"model '{name}' needs `{field.name}`")
     return model_class.from_options(options)
+
+
+def build_problem(
+    model: Model,
+    matrix: Graph,
+    num_parts: int,
+    *,
+    balance: str | Balance,
+    seed: int,
+    takes: tuple[type, ...] = PROBLEMS,
+) -> Any:
+    """What a model builds, which is one of the types that its caller takes.
+
+    Parameters
+    ----------
+    model : Model
+        Perhaps a third party's.
+    matrix, num_parts, balance, seed
+        As of `Model.build`.
+    takes : tuple of type
+
+    Raises
+    ------
+    InputError
+        What the model refuses.
+    BackendError
+        If it builds anything else; the message names model, package, file and line.
+    """
+    problem = model.build(matrix, num_parts, balance=balance, seed=seed)
+    if not isinstance(problem, takes):
+        name = MODELS.name_of(type(model))
+        who = MODELS.words_of(name) if name else type(model).__name__
+        expected = " or ".join(kind.__name__ for kind in takes)
+        raise BackendError(
+            f"{who} builds a {type(problem).__name__}, not {expected} of plancc.models.problem "
+            f"({place_of(type(model).build)})"
+        )
+    return problem

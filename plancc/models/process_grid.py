@@ -21,7 +21,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.fields import option, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph
-from plancc.models import MODELS
+from plancc.models import MODELS, build_problem
 from plancc.models.base import Model
 from plancc.models.problem import Problem
 from plancc.models.weights import Balance, check_num_parts
@@ -133,7 +133,7 @@ class ProcessGridModel(Model):
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks
-        problem: Problem = model.build(matrix, blocks, balance=balance, seed=seed)
+        problem: Problem = build_problem(model, matrix, blocks, balance=balance, seed=seed)
         return problem
 
 

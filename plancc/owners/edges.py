@@ -23,6 +23,7 @@ from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models import build_problem
 from plancc.models.checkerboard import CheckerboardModel
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
@@ -71,12 +72,18 @@ def _found(
         with observer("partition"):
             return _searched(matrix, task, report)
     with observer(f"model {task.name}"):
-        problem = task.model.build(matrix, task.num_parts, balance=balance, seed=task.options.seed)
+        problem = build_problem(
+            task.model,
+            matrix,
+            task.num_parts,
+            balance=balance,
+            seed=task.options.seed,
+            takes=(Assignment, EdgeProblem),
+        )
     with observer("partition"):
         if isinstance(problem, Assignment):
             found = _assigned(matrix, problem, task)
         else:
-            assert isinstance(problem, EdgeProblem)
             weights = {"nnz": problem.hypergraph.vertex_weights}
             loads = Loads(weights, task.options.epsilon, balance.capacities)
             found = partitioned(problem.hypergraph, task, loads)

@@ -22,6 +22,7 @@ from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
+from plancc.models import build_problem
 from plancc.models.capacities import Capacities
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
@@ -76,7 +77,7 @@ def find_row_owners(
     problem = None
     if not task.searches:
         with observer(f"model {task.name}"):
-            problem = model.build(matrix, num_parts, balance=balance, seed=options.seed)
+            problem = build_problem(model, matrix, num_parts, balance=balance, seed=options.seed)
     with observer("partition"):
         if problem is None:
             found = _searched(job)
@@ -86,7 +87,6 @@ def find_row_owners(
             notes = empty_parts(rows, num_parts)
             found = Found(Owners(rows), dict(problem.notes), about_owners=notes)
         else:
-            assert isinstance(problem, Hypergraph | WeightedGraph)
             found = partitioned(problem, task, loads)
     if isinstance(problem, Hypergraph | WeightedGraph) and model.searched:
         left = _left_to_do(found, job)

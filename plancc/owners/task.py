@@ -21,6 +21,7 @@ from plancc.models.weights import Balance
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
+from plancc.partitioners.run import check_accepts
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 
@@ -56,6 +57,8 @@ class Task:
         self._check_objective()
         self._check_partitioner()
         self._check_search()
+        if self.model.problem is not None and self.options.partitioner != AUTO:
+            check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
             self.options.nodes.check(self.num_parts)
         for asked in self.handed_on.values():

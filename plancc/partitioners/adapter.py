@@ -127,6 +127,11 @@ class Adapter:
     starts: tuple[Start, ...] = ()
     prepare: Callable[..., dict[str, Any]] | None = None
 
+    @property
+    def model(self) -> str:
+        """The model that it solves: hp of hypergraphs, gp of graphs."""
+        return "hp" if Hypergraph in self.accepts else "gp"
+
     def available(self) -> bool:
         """Whether its library is installed (which does not load it)."""
         return not self.library or util.find_spec(self.library) is not None

@@ -253,6 +253,7 @@ def _candidates(
     """Adapters to try in turn; under "auto" the first installed one, then builtin."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
+        check_accepts(partitioner, type(problem))
         if not adapter.takes(problem):
             able = [name for name, each in PARTITIONERS.loaded().items() if each.takes(problem)]
             raise InputError(
@@ -274,6 +275,19 @@ def _candidates(
             )
     builtin = PARTITIONERS["builtin"]
     return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]
+
+
+def check_accepts(partitioner: str, kind: type) -> None:
+    """InputError if a partitioner takes no problems of a kind; it names those that do, and the
+    model that suits the partitioner."""
+    adapter: Adapter = PARTITIONERS[partitioner]
+    if kind not in adapter.accepts:
+        able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
+        words = "a hypergraph" if kind is Hypergraph else "a graph"
+        raise InputError(
+            f"partitioner '{partitioner}' cannot partition {words}: take `model` {adapter.model}, "
+            f"which it suits, or choose from {', '.join(able)}"
+        )
 
 
 def _describe(problem: Hypergraph | WeightedGraph) -> str:

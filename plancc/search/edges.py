@@ -37,6 +37,7 @@ from plancc.cost.rates import EpochTime
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models import build_problem
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.libra import LibraModel
@@ -290,8 +291,9 @@ class _Job:
         begin, limit = wall_seconds(), PARTITIONER_SHARE * self.deadline.seconds_left()
         if self.options.time_limit is not None:
             limit = min(limit, self.options.time_limit)
-        problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=seed)
-        assert isinstance(problem, EdgeProblem)
+        problem = build_problem(
+            model, self.matrix, self.num_parts, balance="nnz", seed=seed, takes=(EdgeProblem,)
+        )
         adapter = strongest(problem.hypergraph) if strong else None
         try:
             result = partition(

@@ -20,6 +20,7 @@ from plancc.cost.rates import EpochTime
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models import build_problem
 from plancc.models.base import Model
 from plancc.models.graph import GraphModel
 from plancc.models.limits import Limits
@@ -107,12 +108,14 @@ class Job:
         self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
 
     def _problem_of(self, model: Model) -> Any:
-        problem = model.build(self.matrix, self.num_parts, balance="nnz", seed=self.options.seed)
-        if not isinstance(problem, Hypergraph | WeightedGraph):
-            raise BackendUnavailable(
-                f"{type(model).__name__} is searched, but builds {type(problem).__name__}, not a "
-                "Hypergraph or a WeightedGraph"
-            )
+        problem = build_problem(
+            model,
+            self.matrix,
+            self.num_parts,
+            balance="nnz",
+            seed=self.options.seed,
+            takes=(Hypergraph, WeightedGraph),
+        )
         return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
 
     @cached_property
