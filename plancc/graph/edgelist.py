@@ -106,6 +106,8 @@ def read_edgelist(
         number, a weight that is no finite number; the message names file, line and value.
     """
     data, table = _sniff(path, read_bytes(path), tuple(columns))
+    if table is None:
+        raise InputError(f"{os.fspath(path)}: the file holds no edge")
     u, v, weights = _columns_of(path, data, table)
     if pattern:
         weights = None
@@ -173,14 +175,17 @@ class EdgeListEntries:
 
     def _edges(self) -> Iterator[Entries]:
         """Ids of u and v, and weights, of the lines of every chunk."""
-        path, line, table = self._path, 0, None
+        path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
             for text in text_chunks(stream, CHUNK):
-                data = text
+                data = text = before + text
                 if table is None:
                     check_encoding(path, data)
                     data = data.removeprefix(codecs.BOM_UTF8)
                     data, table = _sniff(path, data, self._columns)
+                    before = text if table is None else b""
+                    if table is None:
+                        continue
                     self._weights = table.weights
                 try:
                     yield _columns_of(path, data, table)
@@ -188,7 +193,8 @@ class EdgeListEntries:
                     raise later(error, line) from error
                 line += text.count(b"\n")
         if table is None:
-            raise InputError(f"{os.fspath(path)}: the file is empty")
+            what = "holds no edge" if before.strip() else "is empty"
+            raise InputError(f"{os.fspath(path)}: the file {what}")
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table) -> Entries:
@@ -223,8 +229,9 @@ def _taken(
     return out[:end].tobytes()
 
 
-def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table]:
-    """The data with a line of column names turned into a comment, and how to read the lines."""
+def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
+    """The data with a line of column names turned into a comment, and how to read the lines; None
+    where there are none but comments and names."""
     where, name = os.fspath(path), os.fspath(path).lower().removesuffix(".gz")
     may_have_names = name.endswith((".csv", ".tsv"))
     names: list[str] = []
@@ -265,7 +272,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         taken = () if chosen == tuple(range(len(words))) else chosen
         return data, _Table(separator, len(words), taken, weights, comma)
-    raise InputError(f"{where}: the file holds no edge")
+    return data, None
 
 
 def _words(text: bytes, separator: bytes) -> list[bytes]:

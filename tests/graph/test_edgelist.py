@@ -187,6 +187,17 @@ def test_columns(tmp_path, monkeypatch, case, memory):
     assert reading_of(made_of["reading"]) == options
 
 
+def test_a_last_line_behind_comments_alone(tmp_path):
+    """It has no newline, and what is read before it has no edge."""
+    path = tmp_path / "a.csv"
+    path.write_text("# c\nsource,target\n5,7")
+    graph = to_folder(path, tmp_path / "folder", memory=1)
+    assert entries(graph) == entries(read_graph(path)) == {(0, 1): 1}
+    path.write_text("# c\nsource,target\n")
+    with pytest.raises(InputError, match="the file holds no edge"):
+        to_folder(path, tmp_path / "other", memory=1)
+
+
 @pytest.mark.parametrize(
     ("text", "columns", "words"),
     [

@@ -489,3 +489,9 @@ def test_bad_dicts(tmp_path, data, words):
     np.savez(tmp_path / "g.npz", **ARCHIVE)
     with pytest.raises(InputError, match=words):
         plancc.compile(tmp_path / "g.npz", "block", 2, data=data)
+
+
+@pytest.mark.parametrize("text", ["1.5,2\n3,4\n", "f0,f1\n1.5,2\n3,4\n"])
+def test_a_byte_order_mark_before_a_table(tmp_path, text):
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8-sig")
+    assert read_vertex_data(tmp_path / "x.csv", 2).features.tolist() == [[1.5, 2], [3, 4]]
