@@ -239,6 +239,7 @@ def compile(
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
+    said = []
     if given_up:
         warnings.warn(given_up, PlanccWarning, stacklevel=2)
     large_arrays = partial(on_disk, task.options.on_disk)
@@ -253,13 +254,16 @@ def compile(
         source = task.model.source(matrix)
         if dims is not None:
             source.sampler.check_layers(len(dims) - 1)
+        if source.remark:
+            said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(seed))
     for remark in remarks(vertex_data):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     unfit = task.model.unfit(matrix, num_parts)
-    if unfit:  # said before the search
-        warnings.warn(unfit, PlanccWarning, stacklevel=2)
+    said += [unfit] if unfit else []
+    for note in said:  # before the search
+        warnings.warn(note, PlanccWarning, stacklevel=2)
     with large_arrays():
         found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
@@ -315,7 +319,7 @@ def compile(
             **found.how,
             **({} if memory is None else {"memory": memory}),
             "predicted_memory": way.peak,
-            "warnings": "\n".join([text for text in (given_up, unfit) if text] + notes),
+            "warnings": "\n".join([*([given_up] if given_up else []), *said, *notes]),
         },
     )
 

@@ -64,7 +64,10 @@ def command(
     from plancc_cli.tables import print_data, rows_of
 
     topology, rates = given.pop("topology"), given.pop("boundary_sampling")
-    drawn = options.of_batches(batches, given)
+    drawn, on_batches = options.of_batches(batches, given), None
+    if batches is not None:  # first: it refuses options before it reads
+        with progress() as shown, shown.stage("batches"):
+            (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
     result = report(
         plan,
         dims=dims,
@@ -73,10 +76,6 @@ def command(
         topology=None if topology is None else Topology.parse(topology),
         boundary_sampling=rates,
     )
-    on_batches = None
-    if batches is not None:
-        with progress() as shown, shown.stage("batches"):
-            (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
     form = options.form()
     if form:
         figures = result.as_dict(per_part)

@@ -120,7 +120,7 @@ def command(
 
     if trace is not None:
         options.check_output(trace, plan, settings["init"])
-    basis, asked = _asked(plan, dims, machine, settings)
+    basis, asked = _asked(plan, dims, machine, ranks, settings)
     if ranks_per_node is not None:
         basis = _with_node(basis, ranks_per_node)
     predictor = basis.predictor
@@ -153,17 +153,25 @@ def command(
 
 
 def _asked(
-    plan: str, dims: list[int] | None, machine: Machine | None, settings: dict[str, Any]
+    plan: str,
+    dims: list[int] | None,
+    machine: Machine | None,
+    ranks: int | None,
+    settings: dict[str, Any],
 ) -> tuple[Basis, TrainOptions]:
     """The basis of the prediction and the options of the run, which have the same widths."""
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
+    from plancc.report.plans import checked_ranks
     from plancc_runtime.options import TrainOptions
+    from plancc_runtime.run import agree
+    from plancc_runtime.slices import as_run
 
     with PlanFile(plan) as file:
         basis, data = Basis.read(file, dims, machine), DataWidths.read(file)
-        is_row_plan = file.header.layout == "row"
+        header = as_run(file.header)
+        size = checked_ranks(file, ranks)
     given = {name: settings.pop(name) for name in WIDTHS}
     if given["classes"] is None:
         basis.check(f"{plan}: ")
@@ -190,7 +198,8 @@ def _asked(
         classes=None if data.classes == classes else classes,
         **settings,
     )
-    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, is_row_plan))
+    agree(plan, header, asked, size)
+    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header.layout == "row"))
     return replace(basis, predictor=predictor), asked
 
 

@@ -103,6 +103,7 @@ class StochasticModel(Model):
             raise InputError(
                 f"`batches` {self.batches!r}: '{AUTO}' or a whole number from 1 is needed"
             )
+        make_sampler(self.sampler, 1, **self.sampler_options)  # refuses options before any work
 
     @classmethod
     def option_fields(cls) -> dict[str, Field[Any]]:
@@ -158,8 +159,9 @@ class StochasticModel(Model):
             train_mask=mask,
             clusters=self.vertex_data.clusters,
         )
+        sampler, remark = sampler.fitted(population)
         sampler.check(population)
-        return BatchSource(sampler, population)
+        return BatchSource(sampler, population, remark)
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
@@ -241,10 +243,11 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class BatchSource:
-    """A sampler with a population that it was checked for."""
+    """A sampler with a population that it was checked for, and a remark on its batches."""
 
     sampler: Sampler
     population: Population
+    remark: str = ""
 
     def nets_per_batch(self, seed: int) -> float:
         """Mean number of nets in the first batches of the fitted sample."""

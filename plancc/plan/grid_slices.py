@@ -111,31 +111,17 @@ def share_of_rank(
         counts = np.where(np.diff(block.row_ptr) > 0, counts, 0)
         row_ptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         place, value = held[kept].astype(np.int32), block.value[kept]
-    nothing = np.zeros(0, np.int32)
-    return Part(
-        index=rank,
-        num_parts=grid.num_ranks,
-        first_row=first,
-        global_id=block.global_id[own],
-        num_interior=last - first,
-        row_ptr=np.zeros(last - first + 1, np.int64),
-        column=nothing,
-        value=block.value[:0],
-        send_peer=nothing,
-        send_ptr=np.zeros(1, np.int64),
-        send_row=nothing,
-        recv_peer=nothing,
-        recv_ptr=np.zeros(1, np.int64),
-        vertex_data=vertex_data,
-        grid=GridShare(
-            grid=grid,
-            rank=rank,
-            part_ptr=block.part_ptr,
-            row_ptr=row_ptr,
-            place=place,
-            value=value,
-            block=part,
-        ),
+    share = GridShare(
+        grid=grid,
+        rank=rank,
+        part_ptr=block.part_ptr,
+        row_ptr=row_ptr,
+        place=place,
+        value=value,
+        block=part,
+    )
+    return Part.of_rows(
+        rank, grid.num_ranks, first, block.global_id[own], vertex_data, share, value.dtype
     )
 
 

@@ -151,6 +151,37 @@ class Part:
     fold_route: PartRoute | None = None
     claims: Claims | None = None
 
+    @classmethod
+    def of_rows(
+        cls,
+        index: int,
+        num_parts: int,
+        first_row: int,
+        global_id: Int32Array,
+        vertex_data: VertexData,
+        grid: GridShare | None = None,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> Part:
+        """Rows without nonzeros and messages; parameters are attributes, `dtype` the values'."""
+        nothing, zero = np.zeros(0, np.int32), np.zeros(1, np.int64)
+        return cls(
+            index=index,
+            num_parts=num_parts,
+            first_row=first_row,
+            global_id=global_id,
+            num_interior=len(global_id),
+            row_ptr=np.zeros(len(global_id) + 1, np.int64),
+            column=nothing,
+            value=np.zeros(0, dtype),
+            send_peer=nothing,
+            send_ptr=zero,
+            send_row=nothing,
+            recv_peer=nothing,
+            recv_ptr=zero,
+            vertex_data=vertex_data,
+            grid=grid,
+        )
+
     @property
     def num_rows(self) -> int:
         return len(self.global_id)

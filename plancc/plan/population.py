@@ -26,7 +26,7 @@ def num_training(file: PlanFile) -> int | None:
     return int(file.read("vertex_data/train_mask").sum(dtype=np.int64))
 
 
-def read_population(file: PlanFile, sampler: Sampler) -> Population:
+def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = True) -> Population:
     """The population that a sampler draws from, as far as it needs it.
 
     Parameters
@@ -36,6 +36,8 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
     sampler : Sampler
         If it needs nothing, the population is a number of vertices. Otherwise it has the training
         mask too wherever the plan carries one: some samplers only prefer training vertices.
+    with_pattern : bool
+        Whether the pattern, for which kernels are called, is read where the sampler needs it.
 
     Returns
     -------
@@ -74,7 +76,8 @@ def read_population(file: PlanFile, sampler: Sampler) -> Population:
     indptr, indices = None, None
     if "pattern" in sampler.needs:
         file.check_row_plan(f"sampler '{sampler.name}'")
-        indptr, indices = _read_pattern(file, part_ptr, global_id)
+        if with_pattern:
+            indptr, indices = _read_pattern(file, part_ptr, global_id)
     return Population(
         n,
         indptr,

@@ -25,7 +25,7 @@ from plancc.plan.grid_slices import (
 )
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import claims_of, data_invariants, part_invariants
-from plancc.plan.parts import Claims, Part, PartRange
+from plancc.plan.parts import Claims, GridShare, Part, PartRange
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import HOPS, Exchange, Fold, Header, Int64Array, Route, Step
 
@@ -75,16 +75,48 @@ def check_num_ranks(file: PlanFile, num_ranks: int) -> None:
         )
 
 
-def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
-    """The slice of rank `rank` from an open plan; see `read_rank_slice`."""
+def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
+    """The rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
+
+    No kernel is called. Vertex data are checked as far as they are whole numbers.
+
+    Parameters and errors are those of `read_part`.
+    """
+    header = file.header
+    _check_rank(file, rank, num_ranks)
+    grid, share = header.grid, None
+    part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
+    if grid is None:
+        first, last = block_of_parts(header.num_parts, num_ranks)[rank : rank + 2].tolist()
+        own = slice(None)
+    else:
+        first = grid.part(rank)
+        last = first + 1
+        own = slice(*(rows_of_rank(grid, part_ptr, rank) - part_ptr[first]).tolist())
+        empty = np.zeros(0, np.int32)
+        share = GridShare(grid, rank, part_ptr, np.zeros(1, np.int64), empty, np.zeros(0))
+    global_id = file.read_within("rows/global_id", header.num_vertices, first, last)[own]
+    data = _read_vertex_data(file, first, last)
+    if grid is not None:
+        data = data.take(np.arange(own.start, own.stop))
+    _check(file, data_invariants(replace(data, features=None), header.num_vertices))
+    first_row = int(part_ptr[first]) + (own.start or 0)
+    return Part.of_rows(rank, num_ranks, first_row, global_id, data, share)
+
+
+def read_part(
+    file: PlanFile, rank: int, num_ranks: int, vertex_data: VertexData | None = None
+) -> Part:
+    """The slice of rank `rank` from an open plan; see `read_rank_slice`.
+
+    `vertex_data` of the rank's rows in plan order, as `read_rows` has them, are not read again.
+    """
     num_parts = file.header.num_parts
-    if not 0 <= rank < num_ranks:
-        raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
-    check_num_ranks(file, num_ranks)
+    _check_rank(file, rank, num_ranks)
     if file.header.grid is not None:
-        return _read_grid_share(file, rank, num_ranks)
+        return _read_grid_share(file, rank, num_ranks, vertex_data)
     ranks = block_of_parts(num_parts, num_ranks)
-    block, num_interior = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]))
+    block, num_interior = _read_parts(file, int(ranks[rank]), int(ranks[rank + 1]), vertex_data)
     rank_of_part = np.repeat(np.arange(num_ranks), np.diff(ranks))
     claims = claims_of(block, rank_of_part, rank, file.header)
     if num_ranks == num_parts:
@@ -92,15 +124,23 @@ def read_part(file: PlanFile, rank: int, num_ranks: int) -> Part:
     return replace(merge(block, rank, ranks), claims=claims)
 
 
-def _read_grid_share(file: PlanFile, rank: int, num_ranks: int) -> Part:
+def _check_rank(file: PlanFile, rank: int, num_ranks: int) -> None:
+    if not 0 <= rank < num_ranks:
+        raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
+    check_num_ranks(file, num_ranks)
+
+
+def _read_grid_share(
+    file: PlanFile, rank: int, num_ranks: int, data: VertexData | None = None
+) -> Part:
     """The slice of a rank of a process grid; it may read more rows than it has vertex data of."""
     grid = check_ranks(file.path, file.header, num_ranks)
     first, last = parts_to_read(grid, rank)
-    block, num_interior = _read_parts(file, first, last, with_data=False)
+    block, num_interior = _read_parts(file, first, last, VertexData())
     part = block.only_part(int(num_interior[0])) if keeps_part(grid) else None
     own = grid.part(rank)
     rows = np.arange(*rows_of_rank(grid, block.part_ptr, rank)) - block.part_ptr[own]
-    data = _read_vertex_data(file, own, own + 1).take(rows)
+    data = data or _read_vertex_data(file, own, own + 1).take(rows)
     _check(file, data_invariants(data, file.header.num_vertices))
     share = share_of_rank(grid, rank, block, part, data)
     return replace(share, claims=_claims_of_grid(file.header, rank, block))
@@ -118,9 +158,12 @@ def _claims_of_grid(header: Header, rank: int, block: PartRange) -> Claims:
 
 
 def _read_parts(
-    file: PlanFile, first: int, last: int, *, with_data: bool = True
+    file: PlanFile, first: int, last: int, data: VertexData | None = None
 ) -> tuple[PartRange, Int64Array]:
-    """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`."""
+    """Parts ``first..last-1`` as they stand in the file, checked; and their `num_interior`.
+
+    Their vertex data are `data`, or read if None.
+    """
     header = file.header
     part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
     expand = _read_step(file, "expand", first, last)
@@ -141,7 +184,7 @@ def _read_parts(
         value=file.read("matrix/value", first, last),
         send=expand.send,
         receive=expand.receive,
-        vertex_data=_read_vertex_data(file, first, last) if with_data else VertexData(),
+        vertex_data=_read_vertex_data(file, first, last) if data is None else data,
         fold=fold,
         topology=header.topology,
         route=_read_route(file, "expand", first, last),

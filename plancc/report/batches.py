@@ -5,6 +5,7 @@ Reads whole plans, and draws every batch once for all of them. Knows no terminal
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
@@ -21,8 +22,8 @@ from plancc.cost.batches import (
     expected_volume,
     ratio,
 )
-from plancc.errors import InputError
-from plancc.plan.population import population_of
+from plancc.errors import InputError, PlanccWarning
+from plancc.plan.population import num_training, population_of
 from plancc.plan.reader import PlanFile
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.plans import checked_ranks
@@ -126,16 +127,30 @@ def batch_reports(
         1..num_parts, or no batch can be drawn with these options from what the first plan carries.
     PlanError
         If a file is damaged.
+
+    Warns
+    -----
+    PlanccWarning
+        If batches are smaller than was asked for.
     """
     if number < 1:
         raise InputError(f"`batches` {number}: at least 1 is needed")
     if number > MOST_BATCHES:
         raise InputError(f"`batches` {number}: at most {MOST_BATCHES} can be counted")
-    first: tuple[str, Population] | None = None
-    owners, names, recorded = [], [], []
-    for path in paths:
+    recorded, sizes = [], []
+    for path in paths:  # before any plan is read whole
         with PlanFile(path) as file:
             file.check_row_plan("what mini-batches move")
+            checked_ranks(file, num_ranks)
+            recorded.append(str(file.attributes("provenance").get("sampler", "")))
+            sizes.append((file.header.num_vertices, num_training(file)))
+    if not sizes:
+        return []
+    chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
+    first: tuple[str, Population] | None = None
+    owners, names = [], []
+    for path in paths:
+        with PlanFile(path) as file:
             ranks = checked_ranks(file, num_ranks)
             plan = file.read_plan()
         population = population_of(plan)
@@ -145,18 +160,11 @@ def batch_reports(
             raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
-        recorded.append(str(plan.provenance.get("sampler", "")))
-    if first is None:
-        return []
+    assert first is not None
     population = first[1]
-    mask = population.train_mask
-    chosen = chosen_sampler(
-        next(filter(None, recorded), ""),
-        population.num_vertices,
-        None if mask is None else int(mask.sum()),
-        sampler,
-        **options,
-    )
+    chosen, remark = chosen.fitted(population)
+    if remark:
+        warnings.warn(remark, PlanccWarning, stacklevel=2)
     found = batch_figures(chosen, population, owners, range(number), seed=seed, threads=threads)
     indptr, indices = population.pattern
     most_pins = int(np.bincount(indices, minlength=1).max()) + 1  # each with its own row

@@ -32,8 +32,7 @@ class EdgeSampler(Sampler):
 
     keep: float = option(help="share of nonzeros that are kept", metavar="P")
 
-    def check(self, population: Population) -> None:
-        super().check(population)
+    def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
             raise InputError(f"keep {self.keep}: must be above 0 and at most 1")
 

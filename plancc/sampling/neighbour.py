@@ -50,8 +50,8 @@ class NeighbourSampler(SizedSampler):
     def num_blocks(self) -> int:
         return len(self.fanouts)
 
-    def check(self, population: Population) -> None:
-        super().check(population)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.fanouts:
             raise InputError("no fan-outs: one per layer is needed")
         if min(self.fanouts) < 1:

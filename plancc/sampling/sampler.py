@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import MISSING, Field, dataclass
-from typing import Any, ClassVar
+from dataclasses import MISSING, Field, dataclass, replace
+from typing import Any, ClassVar, Self
 
 from plancc.errors import InputError
 from plancc.fields import checked, kind_of, option, options_of, parsed, unknown_option
@@ -41,7 +41,7 @@ class Sampler(ABC):
     An option is declared by `plancc.fields.option` (or ``dataclasses.field`` with the metadata
     ``help``), which gives its help text and default; its type is one of `plancc.fields.KINDS`. The
     command line, `make_sampler` and the provenance of a plan take it from there. An option without
-    default must be given::
+    default must be given; ``__post_init__`` may refuse values (InputError)::
 
         @dataclass(frozen=True)
         class HubSampler(SizedSampler):
@@ -68,10 +68,22 @@ class Sampler(ABC):
         return 1
 
     def check(self, population: Population) -> None:
-        """Raise InputError if the options or the population do not allow a batch."""
+        """Raise InputError if the population does not allow a batch."""
         for need in self.needs:
             if getattr(population, "indptr" if need == "pattern" else need) is None:
                 raise InputError(f"sampler '{self.name}' needs {need}, which {_MISSING[need]}")
+
+    def fitted(self, population: Population) -> tuple[Self, str]:
+        """The same with batches no larger than what they are drawn from, and a remark on that.
+
+        The remark is empty where nothing changes. The pattern of the population is not needed.
+
+        Raises
+        ------
+        InputError
+            If there is nothing to draw from.
+        """
+        return self, ""
 
     def check_layers(self, num_layers: int) -> None:
         """Raise InputError unless batches have one block for all layers, or one for each."""
@@ -119,22 +131,33 @@ class SizedSampler(Sampler):
     Attributes
     ----------
     batch_size : int
-        Vertices that are drawn, from 1 to all that may be. `make_sampler` has a default.
+        Vertices that are drawn, from 1 to all that may be. `make_sampler` has a default, `fitted`
+        the upper bound.
     """
 
     batch_size: int = option(
         help="vertices of a batch", otherwise=f"{DEFAULT_SHARE:.0%} of those that may be drawn"
     )
 
-    def check(self, population: Population) -> None:
-        super().check(population)
+    def __post_init__(self) -> None:
         if self.batch_size < 1:
             raise InputError(f"batch size {self.batch_size}: at least 1 is needed")
+
+    def check(self, population: Population) -> None:
+        super().check(population)
         if self.batch_size > self.available(population):
-            what = f"{'training ' * self._draws_training(population)}vertices"
-            raise InputError(
-                f"batch size {self.batch_size}: there are only {self.available(population)} {what}"
-            )
+            raise InputError(self._too_large(population))
+
+    def fitted(self, population: Population) -> tuple[Self, str]:
+        available = self.available(population)
+        if self.batch_size <= available:
+            return self, ""
+        remark = f"{self._too_large(population)}, and batches are of {available}"
+        return replace(self, batch_size=available), remark
+
+    def _too_large(self, population: Population) -> str:
+        what = f"{'training ' * self._draws_training(population)}vertices"
+        return f"batch size {self.batch_size}: there are only {self.available(population)} {what}"
 
     def available(self, population: Population) -> int:
         """Vertices that may be drawn."""

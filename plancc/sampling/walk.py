@@ -41,8 +41,8 @@ class WalkSampler(SizedSampler):
 
     walk_length: int = option(3, "steps of every walk")
 
-    def check(self, population: Population) -> None:
-        super().check(population)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.walk_length < 1:
             raise InputError(f"walk length {self.walk_length}: at least 1 is needed")
         if self.walk_length > MAX_LENGTH:

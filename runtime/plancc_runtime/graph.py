@@ -32,9 +32,7 @@ from plancc_runtime.nn.gradients import copy_from_first, sum_gradients
 from plancc_runtime.nodes import with_exchange
 from plancc_runtime.slices import (
     Slice,
-    check_slices,
-    name_of,
-    open_slice,
+    open_plan,
     read_ids,
     rows_of_rank,
 )
@@ -415,15 +413,15 @@ def open_graph(
             raise InputError(f"dtype {dtype}: choose torch.float32 or torch.float64")
         check_threads(threads)
         device = own_device(device, transport)
-        header, part, content = open_slice(plan, transport)
-        if part.grid is not None:
-            name = name_of(plan) or "this plan"
+    opened = open_plan(plan, transport)
+    header, content = opened.header, opened.content
+    with transport.agreement():
+        if opened.rows.grid is not None:
             raise InputError(
-                f"{name}: the library works on plans of layout row or edge, not of grid "
-                f"'{header.grid}'; plancc-run trains with it"
+                f"{opened.name or 'this plan'}: the library works on plans of layout row or edge, "
+                f"not of grid '{header.grid}'; plancc-run trains with it"
             )
-    check_slices(part, content, transport, name_of(plan))
-    part = with_exchange(header, part, "auto", transport)
+    part = with_exchange(header, opened.read(transport), "auto", transport)
     share = transport.cores_per_rank()
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads or share)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.plan.part_routes import keeps_nodes
 from plancc.plan.parts import Part
 from plancc.plan.slices import block_of_parts
 from plancc.plan.topology import Topology
@@ -31,22 +32,24 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
         "nodes": hops wherever the ranks are.
     transport : Transport
 
-    Raises
-    ------
-    InputError
-        On all ranks, if "nodes" is asked for and the plan has no hops for so many ranks.
     """
     topology = header.topology
     if part.route is None or topology is None:
-        with transport.agreement():
-            if exchange == "nodes":
-                raise InputError(f"`exchange` nodes: {_why_flat(header, transport.size)}")
         return part
     there = exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
     if there:
         node = planned_nodes(topology, transport.size)
         transport.far = (node != node[transport.rank]).tolist()
     return part if there and exchange != "flat" else replace(part, route=None, fold_route=None)
+
+
+def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
+    """InputError if hops are asked for and the plan has none for so many ranks."""
+    if exchange != "nodes":
+        return
+    topology, ranks = header.topology, block_of_parts(header.num_parts, num_ranks)
+    if topology is None or not keeps_nodes(topology, ranks):
+        raise InputError(f"`exchange` nodes: {_why_flat(header, num_ranks)}")
 
 
 def _why_flat(header: Header, num_ranks: int) -> str:

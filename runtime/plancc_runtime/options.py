@@ -50,11 +50,11 @@ MINIMUM = {
     "delay": 1,
     "embeddings": 1,
 }
-UNLIMITED = ("epochs", "seed")
-MOST = {"layers": 10_000} | {
-    name: 2**31 - 1 for name in MINIMUM if name not in ("layers", *UNLIMITED)
+MOST = {name: 2**31 - 1 for name in MINIMUM if name != "epochs"} | {
+    "layers": 10_000,
+    "seed": 2**64 - 1,
 }
-"""Largest values of the options of `MINIMUM`, but for `UNLIMITED`: sizes of arrays and lists."""
+"""Largest values of the options of `MINIMUM`, but for epochs: sizes of arrays and lists, keys."""
 LARGEST_RATE = float(np.finfo(np.float32).max)
 PATHS = ("init", "checkpoint", "log", "trace", "predict")
 RATES = ("dropout", "input_dropout", "attention_dropout", "momentum")

@@ -16,7 +16,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
 from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
-from plancc_runtime.slices import checked_slice, read_ids
+from plancc_runtime.slices import open_plan, read_ids
 from plancc_runtime.train import run_of
 from plancc_runtime.transport.base import Transport
 
@@ -64,20 +64,21 @@ def predict(
         need_torch("a network")
     from plancc_runtime.saved import Description
 
-    header, part, content = checked_slice(plan, transport)
+    opened = open_plan(plan, transport)
     with transport.agreement():
         description = Description.read(weights)
         settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
         options = options_of(description, fspath(weights), settings)
-        ids = read_ids(plan, content, transport)
-        _check_widths(fspath(plan), part, description.dims)
-    _check_classes(fspath(plan), part, description.dims[-1], transport)
-    data = part.vertex_data
-    known = np.zeros(part.num_rows, np.int32)  # nothing is learnt from labels here
-    part = replace(part, vertex_data=type(data)(features=data.features, labels=known))
-    run = run_of((header, part), (header, part, ""), options, transport)
+        _check_widths(fspath(plan), opened.rows, description.dims)
+    _check_classes(fspath(plan), opened.rows, description.dims[-1], transport)
+    data = opened.rows.vertex_data
+    known = np.zeros(opened.rows.num_rows, np.int32)  # nothing is learnt from labels here
+    rows = replace(opened.rows, vertex_data=type(data)(features=data.features, labels=known))
+    run = run_of(replace(opened, rows=rows), options, transport)
+    with transport.agreement():
+        ids = read_ids(plan, opened.content, transport)
     assert options.predict is not None
-    return header, run.predict(options.predict, embeddings, ids, description.multi_label)
+    return opened.header, run.predict(options.predict, embeddings, ids, description.multi_label)
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import fields, replace
 from hashlib import sha256
@@ -21,15 +21,17 @@ from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
-from plancc_runtime.execution.mini_batches import Drawn, open_sampler, recorded_sampler
+from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
+from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.logs import RunLog
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import save_predictions
@@ -46,7 +48,7 @@ from plancc_runtime.results import (
     summarise,
 )
 from plancc_runtime.saved import Description
-from plancc_runtime.slices import Slice, rows_of_rank
+from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
@@ -59,18 +61,28 @@ ROWS = 1 << 16
 
 
 def agree(
-    plan: str | PathLike[str] | Slice,
-    header: Header,
-    options: TrainOptions,
-    transport: Transport,
+    plan: str | PathLike[str] | Slice, header: Header, options: TrainOptions, num_ranks: int
 ) -> Drawn | None:
-    """Whether plan and options fit each other; the sampler of mini-batches, if there are any."""
-    with transport.agreement():
-        if options.kernel != "auto":
-            check_choice("kernel", options.kernel, KERNELS)
-        check_layout(header, options)
-    with transport.agreement():
-        return open_sampler(plan, options, header)
+    """Whether plan and options fit each other; mini-batches, if there are any; not collective.
+
+    Parameters
+    ----------
+    plan : path, or (Header, Part)
+    header : Header
+        As of `slices.as_run`.
+    options : TrainOptions
+    num_ranks : int
+
+    Raises
+    ------
+    InputError
+        If they do not.
+    """
+    if options.kernel != "auto":
+        check_choice("kernel", options.kernel, KERNELS)
+    check_layout(header, options)
+    check_exchange(header, options.exchange, num_ranks)
+    return chosen_batches(plan, options, header)
 
 
 def remarks_on_plan(
@@ -89,30 +101,25 @@ def remarks_on_plan(
 class Run:
     """A training run on one rank.
 
+    What it refuses, it refuses when it is made, before the first kernel is called; but for a
+    damaged plan, which `prepare` reads.
+
     Parameters
     ----------
-    header, part, content
-        What `slices.open_slice` returned; the rows of `part` in their order of execution.
+    opened : Opened
     options : TrainOptions
     transport : Transport
-    name : str
-        The plan's, for messages.
-    remarks : sequence of str
-        What is known to be said of the run.
     """
 
-    def __init__(
-        self,
-        header: Header,
-        part: Part,
-        content: str,
-        options: TrainOptions,
-        transport: Transport,
-        name: str = "the plan",
-        remarks: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, opened: Opened, options: TrainOptions, transport: Transport) -> None:
+        header, rows, self.content = opened.header, opened.rows, opened.content
         self.header, self.options, self.transport = header, options, transport
-        self.content, self._remarks = content, remarks
+        self._name = opened.name or "the plan"
+        with transport.agreement():
+            self._drawn = agree(opened.plan, header, options, transport.size)
+        self._remarks = remarks_on_plan(opened.plan, options, transport)
+        if self._drawn is not None and self._drawn.remark:
+            self._remarks.append(self._drawn.remark)
         self._threads = options.threads or transport.cores_per_rank()
         torch.set_num_threads(self._threads)
         with transport.agreement():
@@ -127,10 +134,8 @@ class Run:
             kernel=options.kernel,
             device=device,
         )
-        self._part: Part | None = part
-        self._rows, self._hops = rows_of_rank(header, part), part.route is not None
-        self._pipelining = pipelining(self._part.grid, options.pipeline)
-        self._data = load_data(self._part, transport, self._resources.dtype, options, device, name)
+        self._rows = rows_of_rank(header, rows)
+        self._data = self._load(rows)
         with transport.agreement():
             check_widths(header, options, self._data)
         network = make_network(options, self._data, transport, self._resources.dtype)
@@ -141,29 +146,27 @@ class Run:
         self._best, self._first = Validation(), 0
         self._checkpoints = None
         if options.checkpoint is not None:
-            self._checkpoints = Checkpoints(options, content, transport)
+            self._checkpoints = Checkpoints(options, self.content, transport)
             try:
                 self._resume(self._checkpoints)
             except BaseException:
                 self._checkpoints.close()
                 raise
-        # by what the network has now, which may come from a file
-        features = network.standardized(self._data.features, self._data.first_column)
-        with transport.agreement():
-            if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
-                raise PlanccError(f"{name}: features of this rank are not finite as they are used")
-        if options.dtype == "bfloat16":
-            features = features.to(torch.bfloat16)
-        self._data = replace(self._data, features=features)
-        del features
         self._log = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
-                self._log = RunLog(options.log, self._first, content)
+                self._log = RunLog(options.log, self._first, self.content)
         self._outline: RunOutline | None = None
         self._measures = Measures()
         self._steps: list[Step] = []
         self._done = self._first
+
+    def _load(self, rows: Part) -> LocalData:
+        """The vertex data of rows of this rank. Collective."""
+        resources = self._resources
+        return load_data(
+            rows, self.transport, resources.dtype, self.options, resources.device, self._name
+        )
 
     def _resume(self, checkpoints: Checkpoints) -> None:
         """Go on from the last checkpoint, if the options say so."""
@@ -175,23 +178,47 @@ class Run:
                     check_choice("kernel of the checkpoint", kernel, KERNELS)
                 self._resources = replace(self._resources, kernel=kernel)
 
-    def prepare(self, drawn: Drawn | None) -> None:
-        """Set up the execution; what that takes is measured."""
-        assert self._part is not None
+    def prepare(self, opened: Opened) -> None:
+        """Read the rank's slice, and set up the execution; what that takes is measured."""
+        options, transport = self.options, self.transport
+        part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
+        part = in_order(part, options.row_order, options.pipeline, transport)
+        moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
+        transport.allreduce_max(moved)
+        if moved[0]:
+            self._rows, self._data = rows_of_rank(self.header, part), self._load(part)
+        self._hops = part.route is not None
+        self._pipelining = pipelining(part.grid, options.pipeline)
+        self._use_features()
+        with transport.agreement():
+            drawn = None if self._drawn is None else self._drawn.whole(opened.plan, options.seed)
         before = self._learner.start()
         with self._span("setup"):
             self._execution = execution_of(
-                self.header, self._part, self._data, self.options, self._resources, drawn
+                self.header, part, self._data, options, self._resources, drawn
             )
             if self._checkpoints is not None:
                 self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
-            self._part = None
+            del part
             self._data = self._execution.prepare(self._learner.network)
             if self._checkpoints is not None and self._first:
                 self._execution.carry_on(self._first)
                 self._checkpoints.fill(self._execution.carried(), self._first)
         _release_free_memory()
         self._setup = self._learner.measure(before)
+
+    def _use_features(self) -> None:
+        """Standardise features by what the network has now, which may come from a file."""
+        network, data = self._learner.network, self._data
+        features = network.standardized(data.features, data.first_column)
+        with self.transport.agreement():
+            if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
+                raise PlanccError(
+                    f"{self._name}: features of this rank are not finite as they are used"
+                )
+        if self.options.dtype == "bfloat16":
+            features = features.to(torch.bfloat16)
+        self._data = replace(data, features=features)
 
     def outline(self) -> RunOutline:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,40 +18,122 @@ from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import Addressed, name_ranks
 
+if TYPE_CHECKING:
+    from plancc.plan.reader import PlanFile
+
 Slice = tuple[Header, Part]
 LAYOUTS = ("row", "edge", "grid", "feature")
 
 
-def open_slice(plan: str | PathLike[str] | Slice, transport: Transport) -> tuple[Header, Part, str]:
-    """This rank's slice, and the content hash of the file it is from; not collective.
+@dataclass(frozen=True)
+class Opened:
+    """A plan that a rank has opened: what is known of its slice before any kernel is called.
 
-    A grid of one process column in which needed rows travel is a row plan, and is returned as one.
+    Attributes
+    ----------
+    plan : path, or (Header, Part)
+    header : Header
+        As of `as_run`.
+    rows : Part
+        The rank's rows in plan order, with vertex data; of a file without nonzeros and messages.
+    content : str
+        Content hash of the file; "" for a slice.
+    """
+
+    plan: str | PathLike[str] | Slice
+    header: Header
+    rows: Part
+    content: str
+
+    @property
+    def name(self) -> str:
+        """The path of the file; "" for a slice."""
+        return name_of(self.plan)
+
+    def read(self, transport: Transport) -> Part:
+        """The whole slice, with the vertex data of `rows`. Collective.
+
+        Raises
+        ------
+        InputError, PlanError
+            On all ranks, as `plancc.plan.slices.read_part`, or if the slices do not fit together.
+        """
+        with transport.agreement():
+            part = self._read(transport)
+        check_slices(part, transport)
+        return part
+
+    def _read(self, transport: Transport) -> Part:
+        if isinstance(self.plan, tuple):
+            part = replace(self.plan[1], vertex_data=self.rows.vertex_data)
+        else:
+            from plancc.plan.slices import read_part
+
+            with _same_file(self.plan, self.content) as file:
+                part = read_part(file, transport.rank, transport.size, self.rows.vertex_data)
+        share = part.grid
+        if share is not None and self.header.layout == "row":
+            assert share.block is not None
+            return replace(share.block, vertex_data=part.vertex_data, claims=part.claims)
+        return part
+
+
+def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
+    """Open a plan, of which no kernel is needed yet. Collective.
 
     Raises
     ------
     InputError, PlanError
-        As `plancc.plan.slices.read_part`, or for an unknown layout.
+        On all ranks, as `plancc.plan.slices.read_rows`, for an unknown layout, or if the ranks
+        opened different plans.
     """
+    with transport.agreement():
+        opened = _opened(plan, transport)
+    check_contents(opened.content, transport, opened.name)
+    return opened
+
+
+def _opened(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
     if isinstance(plan, tuple):
-        header, part, content = *plan, ""
+        header, rows, content = *plan, ""
     else:
         from plancc.plan.reader import PlanFile
-        from plancc.plan.slices import read_part
+        from plancc.plan.slices import read_rows
 
         with PlanFile(plan) as file:
             header, content = file.header, file.content_sha256
             if transport.rank == 0:
                 file.all_attributes()  # compares their digests; no rank needs what they say
-            part = read_part(file, transport.rank, transport.size)
+            rows = read_rows(file, transport.rank, transport.size)
     if header.layout not in LAYOUTS:
         raise PlanError(
             f"this version runs plans of layout {', '.join(LAYOUTS)}, not {header.layout}"
         )
-    share = part.grid
-    if share is not None and share.grid.scheme == "1d" and share.block is not None:
-        header = replace(header, layout="row")
-        part = replace(share.block, vertex_data=part.vertex_data, claims=part.claims)
-    return header, part, content
+    header = as_run(header)
+    if header.layout == "row":
+        rows = replace(rows, grid=None)
+    return Opened(plan, header, rows, content)
+
+
+def as_run(header: Header) -> Header:
+    """The header of a plan as it runs.
+
+    A grid of one process column in which needed rows travel is a row plan.
+    """
+    grid = header.grid
+    as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
+    return replace(header, layout="row") if as_rows else header
+
+
+@contextmanager
+def _same_file(plan: str | PathLike[str], content: str) -> Iterator[PlanFile]:
+    """The file, opened again; PlanError if it has another content now."""
+    from plancc.plan.reader import PlanFile
+
+    with PlanFile(plan) as file:
+        if file.content_sha256 != content:
+            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
+        yield file
 
 
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
@@ -65,12 +149,8 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
     """
     if isinstance(plan, tuple):
         return None
-    from plancc.plan.reader import PlanFile
-
     name = "rows/original_id"
-    with PlanFile(plan) as file:
-        if file.content_sha256 != content:
-            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
+    with _same_file(plan, content) as file:
         if not file.has(name):
             return None
         n, parts = file.header.num_vertices, file.header.num_parts
@@ -91,11 +171,9 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
 def checked_slice(
     plan: str | PathLike[str] | Slice, transport: Transport
 ) -> tuple[Header, Part, str]:
-    """What `open_slice` returns, if the slices of all ranks fit together. Collective."""
-    with transport.agreement():
-        header, part, content = open_slice(plan, transport)
-    check_slices(part, content, transport, name_of(plan))
-    return header, part, content
+    """Header, this rank's slice, if those of all ranks fit together, and hash. Collective."""
+    opened = open_plan(plan, transport)
+    return opened.header, opened.read(transport), opened.content
 
 
 def name_of(plan: str | PathLike[str] | Slice) -> str:
@@ -103,25 +181,8 @@ def name_of(plan: str | PathLike[str] | Slice) -> str:
     return "" if isinstance(plan, tuple) else fspath(plan)
 
 
-def check_slices(part: Part, content: str, transport: Transport, path: str = "") -> None:
-    """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
-
-    Parameters
-    ----------
-    part : Part
-    content : str
-        Content hash of the file that this rank opened.
-    transport : Transport
-    path : str
-        Of that file, for messages.
-
-    Raises
-    ------
-    PlanError
-        If the ranks opened different plans, or one sends what its peer does not expect.
-    """
-    fold, share = part.fold, part.grid
-    grid = None if share is None else share.grid
+def check_contents(content: str, transport: Transport, path: str = "") -> None:
+    """PlanError on all ranks if they opened files of other content, or names. Collective."""
     found = transport.ranks_by_value(content)
     if len(found) > 1:
         own, what = content[:16] or "none", "content hashes"
@@ -129,6 +190,19 @@ def check_slices(part: Part, content: str, transport: Transport, path: str = "")
             own, what = f"{own} of {path or 'no file'}", "content hashes and files"
         plans = "; ".join(f"{name_ranks(r)}: {c}" for c, r in transport.ranks_by_value(own).items())
         transport.agree(PlanError(f"the ranks opened different plans ({what}: {plans})"))
+
+
+def check_slices(part: Part, transport: Transport) -> None:
+    """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
+
+    Raises
+    ------
+    PlanError
+        If the ranks have parts of plans of different kinds, or one sends what its peer does not
+        expect.
+    """
+    fold, share = part.fold, part.grid
+    grid = None if share is None else share.grid
     found = transport.ranks_by_value(f"layout {'row' if fold is None else 'edge'}, grid {grid}")
     if len(found) > 1:
         kinds = "; ".join(f"{name_ranks(ranks)}: {kind}" for kind, ranks in found.items())

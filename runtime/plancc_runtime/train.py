@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING
 
-from plancc.plan.parts import Part
-from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
-from plancc_runtime.nodes import with_exchange
 from plancc_runtime.options import TrainOptions, check_same_options
 from plancc_runtime.results import Measure, RunOutline, TrainResult
-from plancc_runtime.slices import Slice, checked_slice, read_ids
+from plancc_runtime.slices import Opened, Slice, open_plan, read_ids
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
@@ -108,28 +105,16 @@ def prepared(
     """
     with transport.agreement():
         need_torch("training")
-    return run_of(plan, checked_slice(plan, transport), options, transport, kind)
+    return run_of(open_plan(plan, transport), options, transport, kind)
 
 
 def run_of(
-    plan: str | PathLike[str] | Slice,
-    opened: tuple[Header, Part, str],
-    options: TrainOptions,
-    transport: Transport,
-    kind: type[Run] | None = None,
+    opened: Opened, options: TrainOptions, transport: Transport, kind: type[Run] | None = None
 ) -> Run:
-    """`prepared`, from a slice that `slices.checked_slice` returned. Collective; needs torch."""
-    from plancc_runtime.layouts.order import in_order
-    from plancc_runtime.run import Run, agree, remarks_on_plan
+    """`prepared`, from a plan that `slices.open_plan` opened. Collective; needs torch."""
+    from plancc_runtime.run import Run
 
     check_same_options(options, transport)
-    header, part, content = opened
-    drawn = agree(plan, header, options, transport)
-    remarks = remarks_on_plan(plan, options, transport)
-    part = with_exchange(header, part, options.exchange, transport)
-    part = in_order(part, options.row_order, options.pipeline, transport)
-    name = fspath(plan) if isinstance(plan, str | PathLike) else "the plan"
-    run = (kind or Run)(header, part, content, options, transport, name, remarks)
-    del part, opened  # their vertex data are the run's now
-    run.prepare(drawn)
+    run = (kind or Run)(opened, options, transport)  # refuses before the first kernel is called
+    run.prepare(opened)
     return run

@@ -129,6 +129,20 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
     assert found["expected_volume"] == pytest.approx(shown["volume"]["mean"], abs=half)
 
 
+def test_a_batch_larger_than_the_graph(graph: Path, tmp_path: Path) -> None:
+    """The plan is that of batches of the whole graph, and says so."""
+    plans = [tmp_path / "whole.h5", tmp_path / "more.h5"]
+    words = ["compile", graph, *STOCHASTIC, "--effort", "fast"]
+    ok(*words, "--batch-size", N, "-o", plans[0])
+    done = plancc(*words, "--batch-size", 4 * N, "-o", plans[1])
+    remark = f"batch size {4 * N}: there are only {N} vertices, and batches are of {N}"
+    assert done.err.splitlines().count(f"plancc: warning: {remark}") == 1
+    whole, more = (json.loads(ok("inspect", plan, "--json")) for plan in plans)
+    assert more["provenance"]["sampler"] == f"uniform batch_size={N}"
+    assert remark in more["provenance"]["warnings"]
+    assert more["content_sha256"] == whole["content_sha256"]
+
+
 def test_clusters_are_carried(graph: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
     ok("compile", graph, "-p", 3, "--model", "block", "--clusters", 7, "-o", plan)

@@ -123,6 +123,17 @@ def test_batches_of_all_vertices_are_the_full_batch(plan: Path) -> None:
     assert shown["batches"]["nonzeros"]["mean"] == shown["header"]["num_nonzeros"]
 
 
+def test_batches_larger_than_the_graph_are_the_full_batch(plan: Path) -> None:
+    words = ["inspect", plan, "--batches", 2, "--json", "--batch-size"]
+    done = plancc(*words, 10 * N)
+    assert (done.code, done.err) == (
+        0,
+        f"plancc: warning: batch size {10 * N}: there are only {N} vertices, and batches are of "
+        f"{N}\n",
+    )
+    assert done.out == ok(*words, N)
+
+
 def test_one_batch_has_no_interval(plan: Path) -> None:
     words = ["inspect", plan, "--batches", 1, "--batch-size", 50]
     shown = json.loads(ok(*words, "--json"))["batches"]

@@ -508,8 +508,9 @@ def test_wrong_masks_and_parts():
     nobody = VertexData(train_mask=np.zeros(N, bool))
     with pytest.raises(InputError, match="the training mask holds no vertex"):
         stochastic("train", vertex_data=nobody).source(graph)
-    with pytest.raises(InputError, match="batch size 21: there are only 20 training vertices"):
-        stochastic("train", batch_size=21, vertex_data=DATA).source(graph)
+    source = stochastic("train", batch_size=21, vertex_data=DATA).source(graph)
+    assert str(source.sampler) == "train batch_size=20"
+    assert source.remark.startswith("batch size 21: there are only 20 training vertices")
     with pytest.raises(InputError, match="31 parts for 30 vertices"):
         stochastic().build(graph, 31, balance="nnz", seed=1)
     with pytest.raises(InputError, match="unknown balance 'x'"):

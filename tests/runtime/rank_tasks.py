@@ -25,7 +25,7 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import make_network
-from plancc_runtime.slices import check_slices
+from plancc_runtime.slices import check_contents, check_slices
 from plancc_runtime.train import train
 
 RATE = 0.5
@@ -196,7 +196,8 @@ def all_equal(transport, values):
 def checked_slices(transport, parts, contents, paths=None):
     rank = transport.rank
     try:
-        check_slices(parts[rank], contents[rank], transport, *(paths[rank:][:1] if paths else ()))
+        check_contents(contents[rank], transport, *(paths[rank:][:1] if paths else ()))
+        check_slices(parts[rank], transport)
     except PlanError as error:
         return str(error)
     return None

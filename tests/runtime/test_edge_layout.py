@@ -488,7 +488,7 @@ def test_tables_of_the_fold_that_do_not_fit_are_found():
         mixed = [parts[0], other, parts[2]]
         with pytest.raises(PlanError, match=message):
             on_ranks(
-                3, lambda transport, mixed=mixed: check_slices(mixed[transport.rank], "", transport)
+                3, lambda transport, mixed=mixed: check_slices(mixed[transport.rank], transport)
             )
     with pytest.raises(PlanError, match="layout row, edge, grid, feature, not face"):
         trained((replace(header, layout="face"), parts), TrainOptions(epochs=1))

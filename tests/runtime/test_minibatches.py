@@ -17,6 +17,7 @@ import runs
 import worlds
 from cases import long
 from click.testing import CliRunner
+from launcher import alone
 from reference import close
 from scipy.sparse import csr_matrix
 
@@ -103,6 +104,7 @@ def save_plan(path, a, data=None, **provenance):
     return path
 
 
+TRAINING = int(vertex_data().train_mask.sum())
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 
@@ -455,7 +457,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--batch-size 41", "batch size 41: there are only 40 vertices"),
+        ("--batch-size 0", "batch size 0: at least 1 is needed"),
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
         (
@@ -523,6 +525,29 @@ def test_what_is_printed(bare, tmp_path):
     assert found["sampler"] == "uniform batch_size=12"
     assert [step["vertices"] for step in found["steps"]] == [12] * 6
     assert found["options"]["batch_size"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "available", "what"),
+    [("--sampler train", TRAINING, "training vertices"), ("--sampler uniform", N, "vertices")],
+)
+def test_a_batch_larger_than_its_source(words, available, what, plans, tmp_path):
+    """One rank of two says so, once; the run is that of batches of all that there is."""
+    asked, found = 10 * N, []
+    for size in (available, asked):
+        target = tmp_path / f"{size}.json"
+        words_of_size = [*words.split(), "--batch-size", size, "--epochs", 2, "--json", target]
+        done = alone(plans["directed"], *words_of_size, "--ranks", 2, "--threads", 1)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(target.read_text()))
+    remark = f"batch size {asked}: there are only {available} {what}, and batches are of"
+    assert done.stderr.count(remark) == 1
+    whole, more = found
+    assert sum(remark in each for each in more["remarks"]) == 1
+    assert not any("batch size" in each for each in whole["remarks"])
+    assert more["sampler"] == whole["sampler"] == f"{words.split()[1]} batch_size={available}"
+    assert more["steps_per_epoch"] == 1
+    assert [e["loss"] for e in more["epochs"]] == [e["loss"] for e in whole["epochs"]]
 
 
 def test_a_diverging_step(bare):

@@ -17,7 +17,6 @@ from runs import on_ranks, with_data
 
 import plancc
 import plancc_runtime
-import plancc_runtime.graph
 from plancc.errors import InputError, OutputError, PlanError
 from plancc_runtime import gathering, rowfiles, slices
 from plancc_runtime.options import TrainOptions
@@ -414,8 +413,7 @@ def test_ids_of_another_plan_of_the_same_name(way, case, tmp_path, monkeypatch):
         plan.unlink()
         plan.write_bytes((case.folder / "several.h5").read_bytes())
 
-    for module in (slices, plancc_runtime.graph):
-        monkeypatch.setattr(module, "check_slices", replaced)
+    monkeypatch.setattr(slices, "check_slices", replaced)
     transport = SingleTransport()
 
     def work() -> None:

@@ -369,42 +369,87 @@ def test_the_expected_product_is_the_full_one(sampler):
 
 
 ERRORS = {
-    "uniform 0": (UniformSampler(0), {}, "batch size 0: at least 1"),
-    "uniform 7": (UniformSampler(7), {}, "batch size 7: there are only 6 vertices"),
-    "train 0": (TrainSampler(0), {"train": [1, 0] * 3}, "batch size 0: at least 1"),
-    "train 4": (TrainSampler(4), {"train": [1, 0] * 3}, "only 3 training vertices"),
-    "train mask": (TrainSampler(2), {}, "sampler 'train' needs train_mask, which the vertex data"),
-    "train empty": (TrainSampler(1), {"train": [0] * 6}, "training mask holds no vertex"),
-    "cluster 0": (ClusterSampler(0), {"clusters": [0] * 6}, "batch size 0: at least 1"),
-    "cluster 7": (ClusterSampler(7), {"clusters": [0] * 6}, "only 6 vertices"),
-    "clusters": (ClusterSampler(2), {}, "sampler 'cluster' needs clusters, which the vertex data"),
-    "walk 0": (WalkSampler(0), {}, "batch size 0: at least 1"),
-    "walk 7": (WalkSampler(7), {}, "only 6 vertices"),
-    "walk length": (WalkSampler(2, 0), {}, "walk length 0: at least 1"),
-    "walk pattern": (WalkSampler(2), {"pattern": False}, "sampler 'walk' needs pattern"),
-    "keep 0": (EdgeSampler(0.0), {}, "keep 0.0: must be above 0 and at most 1"),
-    "keep 2": (EdgeSampler(1.5), {}, "keep 1.5: must be above 0"),
-    "keep nan": (EdgeSampler(math.nan), {}, "keep nan: must be above 0"),
-    "neighbour 0": (NeighbourSampler(0, (2,)), {}, "batch size 0: at least 1"),
-    "neighbour 7": (NeighbourSampler(7, (2,)), {}, "only 6 vertices"),
-    "neighbour 4": (NeighbourSampler(4, (2,)), {"train": [1, 0] * 3}, "only 3 training vertices"),
-    "seeds": (NeighbourSampler(1, (2,)), {"train": [0] * 6}, "training mask holds no vertex"),
-    "fan-outs": (NeighbourSampler(2, ()), {}, "no fan-outs"),
-    "fan-out": (NeighbourSampler(2, (3, 0)), {}, "fan-out 0: at least 1"),
-    "neighbours": (NeighbourSampler(2, (3,)), {"pattern": False}, "'neighbour' needs pattern"),
+    "uniform 0": (lambda: UniformSampler(0), {}, "batch size 0: at least 1"),
+    "uniform 7": (lambda: UniformSampler(7), {}, "batch size 7: there are only 6 vertices"),
+    "train 0": (lambda: TrainSampler(0), {"train": [1, 0] * 3}, "batch size 0: at least 1"),
+    "train 4": (lambda: TrainSampler(4), {"train": [1, 0] * 3}, "only 3 training vertices"),
+    "train mask": (
+        lambda: TrainSampler(2),
+        {},
+        "sampler 'train' needs train_mask, which the vertex data",
+    ),
+    "train empty": (lambda: TrainSampler(1), {"train": [0] * 6}, "training mask holds no vertex"),
+    "cluster 0": (lambda: ClusterSampler(0), {"clusters": [0] * 6}, "batch size 0: at least 1"),
+    "cluster 7": (lambda: ClusterSampler(7), {"clusters": [0] * 6}, "only 6 vertices"),
+    "clusters": (
+        lambda: ClusterSampler(2),
+        {},
+        "sampler 'cluster' needs clusters, which the vertex data",
+    ),
+    "walk 0": (lambda: WalkSampler(0), {}, "batch size 0: at least 1"),
+    "walk 7": (lambda: WalkSampler(7), {}, "only 6 vertices"),
+    "walk length": (lambda: WalkSampler(2, 0), {}, "walk length 0: at least 1"),
+    "walk pattern": (lambda: WalkSampler(2), {"pattern": False}, "sampler 'walk' needs pattern"),
+    "keep 0": (lambda: EdgeSampler(0.0), {}, "keep 0.0: must be above 0 and at most 1"),
+    "keep 2": (lambda: EdgeSampler(1.5), {}, "keep 1.5: must be above 0"),
+    "keep nan": (lambda: EdgeSampler(math.nan), {}, "keep nan: must be above 0"),
+    "neighbour 0": (lambda: NeighbourSampler(0, (2,)), {}, "batch size 0: at least 1"),
+    "neighbour 7": (lambda: NeighbourSampler(7, (2,)), {}, "only 6 vertices"),
+    "neighbour 4": (
+        lambda: NeighbourSampler(4, (2,)),
+        {"train": [1, 0] * 3},
+        "only 3 training vertices",
+    ),
+    "seeds": (
+        lambda: NeighbourSampler(1, (2,)),
+        {"train": [0] * 6},
+        "training mask holds no vertex",
+    ),
+    "fan-outs": (lambda: NeighbourSampler(2, ()), {}, "no fan-outs"),
+    "fan-out": (lambda: NeighbourSampler(2, (3, 0)), {}, "fan-out 0: at least 1"),
+    "neighbours": (
+        lambda: NeighbourSampler(2, (3,)),
+        {"pattern": False},
+        "'neighbour' needs pattern",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_what_is_refused(case):
-    sampler, given, words = ERRORS[case]
+    make, given, words = ERRORS[case]
     given = dict(given)
     pattern = given.pop("pattern", True)
     whole = population_of(np.ones((6, 6), bool), **given)
     population = whole if pattern else Population(6)
     with pytest.raises(InputError, match=words) as caught:
-        sampler.check(population)
+        make().check(population)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "train", "available"),
+    [
+        (UniformSampler(9), None, 6),
+        (TrainSampler(9), [1, 0] * 3, 3),
+        (NeighbourSampler(10**40, (2,)), None, 6),
+        (NeighbourSampler(4, (2,)), [1, 0] * 3, 3),
+        (WalkSampler(7), [1, 0] * 3, 6),
+        (ClusterSampler(7), None, 6),
+    ],
+)
+def test_a_batch_larger_than_its_source_is_a_smaller_one(sampler, train, available):
+    mask = None if train is None else np.array(train, bool)
+    population = Population(6, train_mask=mask, clusters=np.zeros(6, np.int32))
+    fitted, remark = sampler.fitted(population)
+    assert fitted == replace(sampler, batch_size=available)
+    assert fitted.batches_per_epoch(population) == 1
+    what = "training vertices" if sampler.of_training and train else "vertices"
+    assert remark == (
+        f"batch size {sampler.batch_size}: there are only {available} {what}, and batches are of "
+        f"{available}"
+    )
+    assert fitted.fitted(population) == (fitted, "")
 
 
 class TwoBlockSampler(UniformSampler):

@@ -132,6 +132,10 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
             f"`model` {options.model}: attention needs all neighbours of a row at once, and grid "
             f"'{grid}' brings them piece by piece; take a plan of layout row"
         )
+    if grid.layout == "grid" and options.row_order not in ("auto", "none"):
+        raise InputError(
+            f"{_setting(options, 'row_order')}: rows of a plan of grid '{grid}' stay in plan order"
+        )
     if options.aggregator == "max":
         wanted.append("`aggregator` max")
     if options.norm != "none" and grid.splits_columns:

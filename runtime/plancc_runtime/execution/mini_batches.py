@@ -64,11 +64,30 @@ class Drawn:
     population : Population
     per_epoch : int
         Mini-batches of an epoch.
+    remark : str
+        What to say of the sampler.
     """
 
     sampler: Sampler
     population: Population
     per_epoch: int
+    remark: str
+
+    def whole(self, plan: str | PathLike[str] | Slice, seed: int) -> Drawn:
+        """The same with all that the sampler draws from; not collective.
+
+        Raises
+        ------
+        InputError, PlanError
+            If the plan is damaged, or no batch can be drawn.
+        """
+        sampler, population = self.sampler, self.population
+        if "pattern" in sampler.needs and not isinstance(plan, tuple):
+            with PlanFile(plan) as file:
+                population = read_population(file, sampler)
+        sampler.check(population)
+        sampler.batch(population, seed, 0)  # what it refuses, it refuses here
+        return replace(self, population=population)
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,10 +374,10 @@ def _sampler_in(file: PlanFile) -> str:
     return str(file.attributes("provenance").get("sampler", ""))
 
 
-def open_sampler(
+def chosen_batches(
     plan: str | PathLike[str] | Slice, options: TrainOptions, header: Header
 ) -> Drawn | None:
-    """The sampler of mini-batches, and what this rank needs to draw from; not collective.
+    """The sampler of mini-batches, and what it draws from without the pattern; not collective.
 
     What the user does not say is as the plan was compiled for. None: full batch.
 
@@ -383,8 +402,10 @@ def open_sampler(
             recorded = _sampler_in(file)
             training = num_training(file)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
-            population = read_population(file, sampler)
+            population = read_population(file, sampler, with_pattern=False)
     sampler.check_layers(options.layers)
-    sampler.check(population)
-    sampler.batch(population, options.seed, 0)  # what it refuses, it refuses here
-    return Drawn(sampler, population, options.steps or sampler.batches_per_epoch(population))
+    sampler, remark = sampler.fitted(population)
+    if isinstance(plan, tuple) or "pattern" not in sampler.needs:
+        sampler.check(population)
+    per_epoch = options.steps or sampler.batches_per_epoch(population)
+    return Drawn(sampler, population, per_epoch, remark)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from plancc.errors import InputError
 from plancc.plan.batches import Batches
 from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
@@ -38,10 +37,6 @@ def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Pa
         As of `layouts.pipeline.pipelining`.
     transport : Transport
 
-    Raises
-    ------
-    InputError
-        If an order is wanted for rows of another process grid.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
@@ -49,11 +44,6 @@ def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Pa
     if feature:
         return _of_group(part, method, pipeline, transport)
     with transport.agreement():
-        if part.grid is not None and method != "none":
-            raise InputError(
-                f"`row_order` {method}: rows of a plan of grid '{part.grid.grid}' stay in plan "
-                "order"
-            )
         return in_cache_order(part, method)
 
 

@@ -1,0 +1,152 @@
+"""What can be refused is refused before the first kernel is called."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+import worlds
+from numba.core.dispatcher import Dispatcher
+from runs import file_of, on_ranks
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError, PlanccError
+from plancc.graph.vertexdata import VertexData
+from plancc.report.batches import batch_reports
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.predict import predict
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.weights import save_weights
+
+GRIDS = {"2d 2x2": 4, "2d 1x1": 1, "feature 1x3": 3}
+"""Their ranks."""
+
+
+class KernelCalled(Exception):
+    """A kernel was called."""
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """Every kernel that a module knows by its name raises."""
+
+    def called(*arguments, **options):
+        raise KernelCalled
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("plancc") and not name.startswith("plancc.jit"):
+            for key, value in list(vars(module).items()):
+                if isinstance(value, Dispatcher):
+                    monkeypatch.setattr(module, key, called)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a plan, a checkpoint, a plan without validation vertices, and weights."""
+    folder = tmp_path_factory.mktemp("checks")
+    for grid in GRIDS:
+        file_of("directed", grid)
+    plan = worlds.plan("directed", "row", 4)
+    plan.save(folder / "plan.h5")
+    no_val = replace(plan.vertex_data, val_mask=None)
+    replace(plan, vertex_data=no_val).save(folder / "no_val.h5")
+    replace(plan, vertex_data=VertexData()).save(folder / "bare.h5")
+    options = TrainOptions(epochs=1, threads=1, checkpoint=folder / "run")
+    result = train(folder / "plan.h5", options, SingleTransport())
+    save_weights(folder / "weights.npz", result.weights, result.network)
+    return folder
+
+
+REFUSED = {
+    "kernel": ("plan.h5", {"kernel": "x"}, "unknown kernel 'x'"),
+    "fold": ("plan.h5", {"fold": "none"}, "needs an edge plan"),
+    "size": ("plan.h5", {"batch_size": 0}, "batch size 0"),
+    "fan-outs": ("plan.h5", {"sampler": "neighbour", "fanouts": (3,)}, "has 1 number"),
+    "fan-out": ("plan.h5", {"sampler": "neighbour", "fanouts": (3, 0)}, "fan-out 0"),
+    "walk": ("plan.h5", {"sampler": "walk", "walk_length": 0}, "walk length 0"),
+    "keep": ("plan.h5", {"sampler": "edges", "keep": 0.0}, "keep 0.0"),
+    "mask": ("bare.h5", {"sampler": "train"}, "carries no train_mask"),
+    "clusters": ("bare.h5", {"sampler": "cluster"}, "carries no clusters"),
+    "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
+    "features": ("plan.h5", {"features": 3}, "carries features of width 7"),
+    "classes": ("plan.h5", {"classes": 2}, "carries labels up to"),
+    "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own masks"),
+    "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),
+    "device": ("plan.h5", {"device": "cuda:99"}, "`device` cuda:99"),
+    "init": ("plan.h5", {"init": "weights.npz", "hidden": 5}, "has shape"),
+    "checkpoint": ("plan.h5", {"checkpoint": "run"}, "holds a checkpoint of an earlier run"),
+    "resume": ("plan.h5", {"checkpoint": "none", "resume": True}, "there is no checkpoint"),
+    "resumed": (
+        "plan.h5",
+        {"checkpoint": "run", "resume": True, "hidden": 5},
+        "was made with hidden 16",
+    ),
+    "grid": ("2d 2x2", {"row_order": "rcm"}, "stay in plan order"),
+    "width": ("2d 2x2", {"hidden": 1}, "1"),
+    "feature": ("feature 1x3", {"pipeline": "auto", "aggregator": "max", "model": "sage"}, "max"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_runs(case, folder, no_kernels):
+    name, given, words = REFUSED[case]
+    plan = folder / name if name.endswith(".h5") else file_of("directed", name)
+    paths = {key: folder / given[key] for key in ("init", "checkpoint") if key in given}
+    options = TrainOptions(threads=1, **{**given, **paths})
+    with pytest.raises(InputError, match=words):
+        on_ranks(GRIDS.get(name, 2), lambda transport: train(plan, options, transport))
+
+
+def test_ranks_that_differ(folder, no_kernels):
+    def seeds(transport):
+        options = TrainOptions(threads=1, seed=transport.rank)
+        train(folder / "plan.h5", options, transport)
+
+    with pytest.raises(InputError, match="other options: `seed` is"):
+        run_ranks(2, seeds)
+    names = ("plan.h5", "bare.h5")
+    with pytest.raises(PlanccError, match="opened different plans"):
+        run_ranks(2, lambda t: train(folder / names[t.rank], TrainOptions(threads=1), t))
+    with pytest.raises(InputError, match="5 ranks for a plan of 4 parts"):
+        run_ranks(5, lambda t: train(folder / "plan.h5", TrainOptions(threads=1), t))
+
+
+def test_predictions_of_another_network(folder, no_kernels, tmp_path):
+    with pytest.raises(InputError, match="the plan has no features"):
+        predict(folder / "bare.h5", folder / "weights.npz", tmp_path / "x.csv", SingleTransport())
+
+
+def test_the_library(folder, no_kernels):
+    with pytest.raises(InputError, match="the library works on plans of layout row"):
+        plancc_runtime.open(file_of("directed", "2d 1x1"), SingleTransport())
+
+
+def test_batches_of_inspect(folder, no_kernels):
+    for given, words in (
+        ({"sampler": "edges"}, "needs `keep`"),
+        ({"batch_size": 0}, "batch size 0"),
+        ({"num_ranks": 9}, "9"),
+    ):
+        with pytest.raises(InputError, match=words):
+            batch_reports([folder / "plan.h5"], 3, **given)
+
+
+def test_samplers_of_the_compiler(no_kernels):
+    graph = worlds.graph("directed")
+    for given, words in (
+        ({"sampler": "edges"}, "needs `keep`"),
+        ({"batch_size": 0}, "batch size 0"),
+        ({"sampler": "neighbour", "fanouts": (0,)}, "fan-out 0"),
+    ):
+        with pytest.raises(InputError, match=words):
+            plancc.compile(graph, "stochastic-hp", 2, **given)
+
+
+def test_the_kernels_are_found(folder, no_kernels):
+    """What is not refused meets one."""
+    with pytest.raises(KernelCalled):
+        train(folder / "plan.h5", TrainOptions(threads=1), SingleTransport())
