@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from plancc.clock import announcing
@@ -79,6 +80,8 @@ def command(
     """Train a graph neural network from the communication plan PLAN."""
 
     level = verbosity_level()  # threads do not know the context
+    if settings["resume"] and settings["checkpoint"] is not None:
+        settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
@@ -96,6 +99,20 @@ def command(
 
         code = job.run(ranks, transport_name, timeout, work)
     sys.exit(code)
+
+
+def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of a run that resumes: where the command line has none, the checkpoint's."""
+    launch.need_torch(PROGRAM)
+    from plancc_runtime.checkpoint import resumed_options
+
+    context = click.get_current_context()
+    given = {
+        name: value
+        for name, value in settings.items()
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    return settings | resumed_options(settings["checkpoint"], given)
 
 
 def run() -> None:
@@ -297,6 +314,14 @@ def _print_result(result: TrainResult, f1: bool, out: Console) -> None:
 def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     """What is trained, and how: some lines."""
     header, options = outline.header, outline.options
+    if outline.resumed_from:
+        line = (
+            f"resumed from {outline.resumed_from}, epoch {outline.first_epoch} of {options.epochs}"
+        )
+        if outline.ended:
+            more = "epochs" if outline.first_epoch >= options.epochs else "patience"
+            line += f": nothing is left to do; a larger `{more}` goes on"
+        yield line
     origin = {False: "from the plan", True: "random"}
     grid = "" if header.grid is None else f" ({header.grid})"
     yield (

@@ -110,7 +110,7 @@ HELP = {
         "checkpoint": "Folder for checkpoints: the last ones, and the best by validation loss.",
         "every": "Epochs between checkpoints.  [default: only at the end]",
         "keep_last": "Number of checkpoints to keep; --resume passes over a damaged one.",
-        "resume": "Resume from the last checkpoint, bit by bit the same.",
+        "resume": "Resume from the last checkpoint, bit by bit the same; it has the other options.",
         "signals": "With --checkpoint: another signal that, like TERM, lets the run save a "
         "checkpoint after this epoch and end with exit code 75; may be repeated.",
         "log": "Log file: a line of JSON per epoch.",

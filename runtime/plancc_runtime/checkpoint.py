@@ -32,9 +32,10 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from plancc.files import FolderLock, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
-from plancc_runtime.options import FULL, OPTION_NAMES, TrainOptions
+from plancc_runtime.options import FULL, OF_A_RANK, OPTION_NAMES, PATHS, TrainOptions
 from plancc_runtime.transport.base import Transport, is_lack_of_memory
 from plancc_runtime.transport.messages import name_ranks
 
@@ -60,8 +61,10 @@ MOST_COUNT = 1 << 53
 FREE = {
     *("epochs", "patience", "eval_every", "threads", "device", "init", "passes", "kernel"),
     *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "keep_last", "resume"),
-    *("log", "trace", "predict", "embeddings"),
+    *("log", "trace", "predict", "embeddings", "profile"),
 }
+OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings", "profile"}
+"""Options that every run has of its own: a resumed one takes all others from its checkpoint."""
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
 FORMER = {"parametrization": "paper"}  # options that once were none, and what held then
 BEST_FACTS = ("loss", "epoch", "since", "drops")  # fields of `Validation` that a checkpoint keeps
@@ -103,6 +106,45 @@ class _Facts:
     late: list[str]
 
 
+def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run that resumes: those given, the others as its checkpoint has them.
+
+    What it does not have is left out, as is everything where none is whole: making `Checkpoints`
+    says what is wrong then. Not collective.
+
+    Parameters
+    ----------
+    folder : path
+        With checkpoints.
+    given : mapping of str to value
+        Fields of `TrainOptions`.
+
+    Raises
+    ------
+    InputError
+        If the options of the checkpoint have other types than those of a run.
+    """
+    _need_safetensors()
+    kinds = {each.name: str(each.type).split(" | ") for each in fields(TrainOptions)}
+    for number in _numbers(Path(folder)):
+        path = Path(folder) / _name(number)
+        try:
+            facts, _, _ = _read_file(path)
+        except (_Damaged, _Unfit, OSError):
+            continue
+        there = FORMER | facts.options
+        taken = {name: there[name] for name in OPTION_NAMES if name in there.keys() - OWN}
+        for name, value in taken.items():
+            if not any(_is_of(value, kind) for kind in kinds[name]):
+                raise InputError(
+                    f"{path}: is damaged: its option '{name}' is {shown(reprlib.repr(value), 40)}"
+                )
+            if isinstance(value, list):
+                taken[name] = tuple(value)
+        return {**taken, **given}
+    return dict(given)
+
+
 class Checkpoints:
     """The checkpoints of one run. Every method is collective.
 
@@ -122,6 +164,8 @@ class Checkpoints:
         another number of ranks.
     remarks : list of str
         What `load` has to say: that the last checkpoint is damaged.
+    source : str
+        The file that `load` took; "" before.
 
     Raises
     ------
@@ -140,18 +184,14 @@ class Checkpoints:
         self._options, self._content, self._transport = options, content, transport
         self.kernels: list[str] = []
         self.remarks: list[str] = []
+        self.source = ""
         self._best_epoch: int | None = None  # of BEST, once this run has written it
         self._saved: int | None = None  # epoch of the last checkpoint
         self._damaged: list[str] = []  # names that were passed over
         self._lock: FolderLock | None = None
         self._carried: dict[str, Tensor] = {}  # of the checkpoint that was loaded
         with transport.agreement():
-            try:
-                import safetensors.torch  # noqa: F401
-            except ImportError as error:
-                raise BackendUnavailable(
-                    "checkpoints need safetensors; install it with: pip install 'plancc[run]'"
-                ) from error
+            _need_safetensors()
             there = self._names()
             if options.resume and not there:
                 raise InputError(f"`resume`: there is no checkpoint {self._folder / LAST}")
@@ -298,6 +338,7 @@ class Checkpoints:
                 value.copy_(there[key])
         self.kernels = facts.kernels if len(facts.kernels) == self._transport.size else []
         self._saved = None if self._damaged else facts.epoch
+        self.source = str(path)
         return facts.epoch, best
 
     def fill(self, carried: dict[str, Tensor], epoch: int) -> None:
@@ -398,8 +439,17 @@ class Checkpoints:
             if here[name] != before:
                 raise InputError(
                     f"{path}: was made with {name.replace('_', '-')} {shown(before, 40)}, which "
-                    f"cannot become {here[name]}"
+                    f"cannot become {here[name]}; leave `{name}` out"
                 )
+
+
+def _need_safetensors() -> None:
+    try:
+        import safetensors.torch  # noqa: F401
+    except ImportError as error:
+        raise BackendUnavailable(
+            "checkpoints need safetensors; install it with: pip install 'plancc[run]'"
+        ) from error
 
 
 def _name(number: int) -> str:
@@ -586,6 +636,19 @@ def _is_finite(value: object) -> bool:
 
 def _is_object(value: object) -> bool:
     return isinstance(value, dict)
+
+
+def _is_of(value: object, kind: str) -> bool:
+    """Whether JSON has a value of a type as `TrainOptions` writes it."""
+    if kind.startswith("tuple["):
+        inner = kind.removeprefix("tuple[").split(",")[0]
+        return isinstance(value, list) and all(_is_of(each, inner) for each in value)
+    if kind == "float":
+        return _is_finite(value)
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    types = {"bool": bool, "str": str, "None": type(None), "Mapping[str, Any]": dict}
+    return isinstance(value, types.get(kind, ()))
 
 
 def _are_names(value: object) -> bool:

@@ -273,6 +273,12 @@ class RunOutline:
         Sentences on data of which little can be learnt (`plancc_runtime.remarks`).
     hops : bool
         Whether rows travel in hops between nodes.
+    resumed_from : str
+        The checkpoint that the run goes on from; "" if from none.
+    first_epoch : int
+        The epochs before this run.
+    ended : bool
+        Whether these were all that the options ask for.
     """
 
     header: Header
@@ -294,6 +300,9 @@ class RunOutline:
     pipelining: Pipelining | None
     remarks: list[str]
     hops: bool
+    resumed_from: str
+    first_epoch: int
+    ended: bool
 
 
 @dataclass(frozen=True)

@@ -250,6 +250,9 @@ class Run:
                     *of_data(data.random_features, data.random_labels),
                 ],
                 hops=self._hops,
+                resumed_from="" if self._checkpoints is None else self._checkpoints.source,
+                first_epoch=self._first,
+                ended=self._first >= self.options.epochs or self._is_past_best(),
             )
         return self._outline
 
@@ -268,7 +271,7 @@ class Run:
         options = self.options
         with self._execution.epochs():
             for epoch in range(self._first, options.epochs):
-                if options.patience is not None and self._best.since >= options.patience:
+                if self._is_past_best():
                     break
                 if self._checkpoints is not None:
                     self._stop_if_asked(stop)
@@ -285,6 +288,11 @@ class Run:
                 if report is not None:
                     report(measure)
             self._save()
+
+    def _is_past_best(self) -> bool:
+        """Whether the validation loss has not fallen for as long as the patience lasts."""
+        patience = self.options.patience
+        return patience is not None and self._best.since >= patience
 
     def _save(self) -> None:
         """Write a checkpoint, if there are any."""

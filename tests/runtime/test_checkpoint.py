@@ -12,6 +12,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from safetensors.torch import save
 
 from plancc import files
 from plancc.errors import InputError, OutputError
+from plancc_cli.stopping import StopSignals
 from plancc_runtime.checkpoint import Checkpoints, _digest
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
@@ -149,6 +151,56 @@ def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(plans, tmp_path)
     again = run(plans[0], 1, tmp_path / "part", epochs=9, resume=True)[0]
     assert [len(r.epochs) for r in (whole, more, again)] == [9, 5, 0]
     assert whole.final.loss == more.final.loss == again.final.loss
+
+
+ASKED = {
+    "sage": "--model sage --aggregator max --hidden 5 --split 0.6,0.2,0.2 --passes none",
+    "batches": "--sampler neighbour --fanouts 2,2 --batch-size 9 --no-bias --schedule cosine",
+}
+
+
+@pytest.mark.parametrize("words", ASKED.values(), ids=ASKED)
+def test_a_resumed_run_takes_the_options_of_its_checkpoint(plans, words, tmp_path):
+    """Those that are not given, on the command line; it says first where it goes on."""
+    plan, options = plans[0], [*words.split(), "--seed", 3, "--threads", 1]
+    whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
+    done = alone(plan, *options, "--epochs", 4, "--save", whole)
+    assert done.returncode == 0, done.stderr
+    asked = iter(["", "", "SIGTERM", "SIGTERM"])
+    with patch.object(StopSignals, "__call__", lambda self: next(asked)):
+        done = alone(plan, *options, "--epochs", 4, "--checkpoint", tmp_path / "run")
+    assert done.returncode == 75, done.stderr
+    resume = ["--checkpoint", tmp_path / "run", "--resume", "--threads", 1]
+    done = alone(plan, *resume, "--save", cut)
+    assert done.returncode == 0, done.stderr
+    last = tmp_path / "run" / "last.safetensors"
+    assert done.stdout.splitlines()[0] == f"resumed from {last}, epoch 2 of 4"
+    with np.load(whole) as one, np.load(cut) as other:
+        assert one.files == other.files
+        assert all(one[name].tobytes() == other[name].tobytes() for name in one.files)
+    done = alone(plan, *resume, "--json", tmp_path / "run.json")
+    assert done.returncode == 0, done.stderr
+    line = f"resumed from {last}, epoch 4 of 4: nothing is left to do; a larger --epochs goes on"
+    assert done.stdout.splitlines()[0] == line
+    result = json.loads((tmp_path / "run.json").read_text())
+    assert (result["epochs"], result["first_epoch"], result["ended"]) == ([], 4, True)
+    done = alone(plan, *resume, "--hidden", 7)
+    assert done.returncode == 2
+    assert "which cannot become 7; leave --hidden out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epochs", "x"), ("lr", [1]), ("passes", [3]), ("model_options", 2), ("residual", 1)],
+)
+def test_options_of_another_type_are_one_sentence(plans, name, value, tmp_path):
+    words = ["--checkpoint", tmp_path, "--threads", 1]
+    assert alone(plans[0], *words, "--epochs", 1).returncode == 0
+    rewritten(tmp_path / "last.safetensors", with_value("options", name, value=value))
+    done = alone(plans[0], *words, "--resume")
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert f"last.safetensors: is damaged: its option '{name}' is" in line
 
 
 def test_the_best_weights_are_kept_beside_the_last(plans, tmp_path):
