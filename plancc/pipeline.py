@@ -21,6 +21,7 @@ from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.vertexdata import VertexData
+from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
 from plancc.models.capacities import check_capacities
@@ -32,7 +33,7 @@ from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import in_words, now
-from plancc.owners.request import DEFAULT_BALANCE, Assigner, default_model, prepared
+from plancc.owners.request import DEFAULT_BALANCE, Assigner, balance_of, default_model, prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
@@ -67,6 +68,7 @@ def compile(
     normalize: str = "sym",
     self_loops: bool = True,
     balance: str | None = None,
+    weights: Any = None,
     dims: Sequence[int] | None = None,
     epsilon: float = 0.01,
     objective: str | None = None,
@@ -115,7 +117,12 @@ def compile(
         What the parts share evenly: "nnz", "rows", "weights", "work" or "train", or several with
         commas between them, each with an allowed imbalance of its own if need be, as in
         "nnz:0.1,rows" (`plancc.models.weights.Balance`). None: that one where rows are searched
-        for, else "nnz" (`plancc.owners.request.default_balance`).
+        for, else "nnz" (`plancc.owners.request.default_balance`); "weights" where there are
+        `weights`.
+    weights : path, or number[n] or number[n, num_weights], optional
+        Weights of the vertices for balance "weights", from 0 on, in vertex order or with ids
+        (`plancc.graph.weights.read_weights`). None: those that the source of the graph or the
+        vertex data have, if any.
     dims : sequence of int, optional
         Widths d_0..d_L of the layers that epochs are predicted for. None: those of the features and
         the labels, with 128 between them; without data
@@ -224,6 +231,7 @@ def compile(
         stop=stop,
         capacities=None if capacities is None else check_capacities(capacities),
     )
+    balance = balance_of(balance, weights)
     if model is None:
         model, chosen = default_model(options, balance)
         model_options = chosen | model_options
@@ -236,6 +244,8 @@ def compile(
         check_reading(graph, taken)
     with observer("load"):
         graph, vertex_data = as_source(graph, data, split=split, keys=keys)
+        if weights is not None:
+            graph = weighted(graph, weights)
         assigner.check_graph(graph.num_vertices, vertex_data)
         task = _with_dims(task, vertex_data)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)

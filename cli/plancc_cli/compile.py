@@ -14,7 +14,13 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import DEFAULT_BALANCE, default_model, prepared, timed_candidates
+from plancc.owners.request import (
+    DEFAULT_BALANCE,
+    balance_of,
+    default_model,
+    prepared,
+    timed_candidates,
+)
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
@@ -52,7 +58,7 @@ SECTIONS = {
         *("dims", "machine"),
         *("partitioner", "preset", "time_limit", "topology", "exchange"),
     ),
-    "Balance": ("balance", "epsilon", "capacities"),
+    "Balance": ("balance", "weights", "epsilon", "capacities"),
     "Vertex data": ("data", "no_data", "split_name"),
     "Graph file": options.READING,
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
@@ -131,6 +137,11 @@ def _of_single_models() -> str:
     "may be given several times.  [default: those of GRAPH]",
     "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: of features and "
     f"labels, or {DIMS_DEFAULT}]",
+)
+@click.option(
+    "--weights",
+    type=click.Path(),
+    help="Weights of vertices, for balance weights: a number a line or id,weight; .npy.",
 )
 @click.option("--no-data", is_flag=True, help="Leave the vertex data of GRAPH out.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
@@ -227,6 +238,7 @@ def command(
     names = {field.name for field in fields(SearchOptions)} & settings.keys()
     search = SearchOptions(**{name: settings[name] for name in names})
     chosen: dict[str, Any] = {}
+    settings["balance"] = balance_of(settings["balance"], settings["weights"])
     if settings["model"] is None:
         settings["model"], chosen = default_model(search, settings["balance"])
     model = MODELS[settings["model"]]
@@ -234,7 +246,7 @@ def command(
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
-    options.check_plan_output(output, graph, settings["part"], *data)
+    options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     if data and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
     reading = {name: settings.pop(name) for name in options.READING}

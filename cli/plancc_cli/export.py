@@ -87,6 +87,7 @@ def command(
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.normalize import normalize as normalized
     from plancc.graph.vertexdata import read_vertex_data
+    from plancc.graph.weights import with_own_weights
     from plancc.models.hmetis import write_hmetis
     from plancc.models.hypergraph import HypergraphModel
 
@@ -94,7 +95,8 @@ def command(
     if self_loops or normalize != "none":
         graph = normalized(graph, normalize, self_loops=self_loops, dtype="float64")
     if data:
-        wanted = replace(wanted, train_mask=read_vertex_data(data, graph).train_mask)
+        graph, found = with_own_weights(graph, read_vertex_data(data, graph))
+        wanted = replace(wanted, train_mask=found.train_mask)
     if hypergraph:
         problem = HypergraphModel().build(graph, 1, balance=wanted, seed=0)
         write_hmetis(problem, output)

@@ -21,6 +21,7 @@ from plancc.graph.vertexdata import (
     read_vertex_data,
     vertex_data_of,
 )
+from plancc.graph.weights import with_own_weights
 
 _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a graph of networkx, igraph, PyTorch Geometric or "
@@ -89,7 +90,7 @@ def as_source(
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> tuple[Graph, VertexData]:
-    """Graph and vertex data of what a user has.
+    """Graph and vertex data of what a user has; weights of vertices are in the graph.
 
     Parameters
     ----------
@@ -113,21 +114,23 @@ def as_source(
         graph = as_graph(obj)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
-        return graph, own_data(obj, graph, **choice)
-    if data is False or isinstance(data, VertexData):
+        found = own_data(obj, graph, **choice)
+    elif data is False or isinstance(data, VertexData):
         if split is not None or data_keys(keys):
             raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
-        return graph, check_vertex_data(vars(data), graph) if data else VertexData()
-    if isinstance(data, Mapping):
-        return graph, vertex_data_of(data, graph, "`data`: ", **choice)
-    if isinstance(data, str | os.PathLike) or (
+        found = check_vertex_data(vars(data), graph) if data else VertexData()
+    elif isinstance(data, Mapping):
+        found = vertex_data_of(data, graph, "`data`: ", **choice)
+    elif isinstance(data, str | os.PathLike) or (
         isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
     ):
-        return graph, read_vertex_data(data, graph, **choice)
-    raise InputError(
-        f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, as "
-        "{'features': ..., 'labels': ..., 'train_mask': ...}"
-    )
+        found = read_vertex_data(data, graph, **choice)
+    else:
+        raise InputError(
+            f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
+            "as {'features': ..., 'labels': ..., 'train_mask': ...}"
+        )
+    return with_own_weights(graph, found)
 
 
 def own_data(

@@ -73,7 +73,7 @@ class Graph:
     directed : bool
         As the source declares it; an undirected graph holds both (i, j) and (j, i).
     vertex_weights : int64[num_vertices, num_weights], or None
-        Weights that the source gives to vertices (METIS ``.graph``).
+        Weights of vertices, of the source (METIS ``.graph``) or others (`plancc.graph.weights`).
     original_ids : int64[num_vertices], or None
         The source's own vertex ids; None when they are 0..n-1, and for
         formats that count vertices from 1 without gaps (MatrixMarket, METIS).

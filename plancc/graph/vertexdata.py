@@ -2,8 +2,8 @@
 
 Sources have these names, all optional: ``features``; ``labels``, or for several classes per vertex
 ``targets`` (a matrix of 0 and 1, which may also be called ``labels``); ``train_mask``,
-``val_mask``, ``test_mask``; ``clusters``. `ALIASES` and `INDEX_LISTS` say how else these may be
-called. Other names are ignored. Pickled objects are never loaded.
+``val_mask``, ``test_mask``; ``clusters``; ``weights``. `ALIASES` and `INDEX_LISTS` say how else
+these may be called. Other names are ignored. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from plancc.graph.parquet import read_columns
 from plancc.graph.rowids import ROW_IDS, rows_by_id, why_not
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
+from plancc.graph.wholeweights import whole_weights
 from plancc.memory import check_memory
 from plancc.registry import check_choice
 from plancc.text import shown
@@ -60,6 +61,8 @@ class VertexData:
         Cluster of every vertex, from 0: what the sampler `cluster` draws.
     targets : bool[num_vertices, num_classes], or None
         In place of labels where a vertex may be of any number of classes.
+    weights : int64[num_vertices, num_weights], or None
+        For balance "weights" (`plancc.graph.weights`); of sources only, plans have none.
     """
 
     features: npt.NDArray[Any] | None = None
@@ -69,6 +72,7 @@ class VertexData:
     test_mask: npt.NDArray[np.bool_] | None = None
     clusters: npt.NDArray[np.int32] | None = None
     targets: npt.NDArray[np.bool_] | None = None
+    weights: npt.NDArray[np.int64] | None = None
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
         """The same data with row k taken from row ``order[k]``."""
@@ -100,12 +104,16 @@ def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS, "clusters", "targets")
+"""Names of what plans hold."""
+SOURCE_KEYS = (*KEYS, "weights")
+"""Names of what sources hold."""
 ALIASES = {
     "features": ("x", "feat", "node_feat"),
     "labels": ("y", "label", "node_label"),
     "val_mask": ("valid_mask",),
+    "weights": ("weight",),
 }
-"""Other names of what plans hold, as PyTorch Geometric, DGL and OGB have them."""
+"""Other names of what sources hold, as PyTorch Geometric, DGL and OGB have them."""
 INDEX_LISTS = {
     "train_mask": ("train_idx", "train_index"),
     "val_mask": ("val_idx", "valid_idx", "val_index", "valid_index"),
@@ -163,8 +171,8 @@ def read_vertex_data(
         The split to take where the source has several: its name, or the column of masks that have
         one for every split.
     keys : mapping of str to str, optional
-        The source's names of some of `KEYS`, as in ``{"features": "X_pca", "labels": "leiden"}``.
-        Of several sources one must have the name.
+        The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
+        "leiden"}``. Of several sources one must have the name.
     required : bool
         Whether a source without vertex data is wrong.
     allow_large : bool
@@ -273,7 +281,7 @@ def _of_archive(
     archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
 ) -> dict[str, Any]:
     """All names of an archive; arrays that cannot be vertex data are not read, and None."""
-    wanted = {*KEYS, *ROW_IDS, *keys.values()}
+    wanted = {*SOURCE_KEYS, *ROW_IDS, *keys.values()}
     for others in (*ALIASES.values(), *INDEX_LISTS.values()):
         wanted |= {*others}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
@@ -299,7 +307,7 @@ def vertex_data_of(
     Parameters
     ----------
     held : mapping of str to array
-        Names as in `KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored.
+        Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored.
     num_vertices, split, keys, required
         As in `read_vertex_data`.
     where : str
@@ -318,13 +326,15 @@ def vertex_data_of(
     called: dict[str, str] = {}
     keys = data_keys(keys)
     for key in keys:
-        check_choice("name of vertex data", key, KEYS)
-    for key in KEYS:
+        check_choice("name of vertex data", key, SOURCE_KEYS)
+    for key in SOURCE_KEYS:
         if key in keys and keys[key] not in held and not elsewhere:
             raise InputError(f"{where}key '{keys[key]}' is missing; there are {_listed(held)}")
         names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
         for name in names:
             value = held.get(name)
+            if key == "weights" and not (required or _has_rows(value, count)):
+                continue  # a graph's own, of edges
             if value is not None:
                 arrays[key], called[key] = as_array(value, f"{where}key '{name}'"), name
                 break
@@ -346,7 +356,7 @@ def vertex_data_of(
         if not required:
             return VertexData()
         raise InputError(
-            f"{where}no vertex data: none of the keys '{', '.join(KEYS)}' is there, but "
+            f"{where}no vertex data: none of the keys '{', '.join(SOURCE_KEYS)}' is there, but "
             f"{_listed(held)}"
         )
     for key in arrays.keys() & set(MASKS):
@@ -376,6 +386,10 @@ def vertex_data_of(
         if key in arrays:
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
     return check_vertex_data(arrays, num_vertices, where, called)
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    return tuple(getattr(value, "shape", ()))[:1] == (count,)
 
 
 def _listed(held: Iterable[str], most: int = 20) -> str:
@@ -552,7 +566,10 @@ def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
     """What is in a column, by its name."""
     chosen = data_keys(keys)
     named = {
-        name: key for key in KEYS for name in (key, *ALIASES.get(key, ())) if key not in chosen
+        name: key
+        for key in SOURCE_KEYS
+        for name in (key, *ALIASES.get(key, ()))
+        if key not in chosen
     }
     return named | {name: key for key, name in chosen.items()}
 
@@ -636,12 +653,14 @@ def _truth(word: str) -> float:
 
 def read_numbers(
     path: StrPath,
-    mark: str = ",",
+    mark: str | None = ",",
     skipped: int = 0,
     dtype: npt.DTypeLike = np.float64,
     reading: Reading | None = None,
 ) -> npt.NDArray[Any]:
     """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
+
+    `mark` is between columns; None: blanks.
 
     Raises
     ------
@@ -704,7 +723,7 @@ def check_vertex_data(
     Parameters
     ----------
     arrays : mapping
-        Some of `KEYS`.
+        Some of `SOURCE_KEYS`.
     num_vertices : int or Graph
     where : str
         Put before every message.
@@ -716,8 +735,8 @@ def check_vertex_data(
     InputError
         A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
         masks that are not boolean, clusters that are not integers >= 0 or far above the number of
-        vertices, targets other than 0 and 1, labels and targets both; the message names key and
-        value.
+        vertices, targets other than 0 and 1, labels and targets both, weights below 0; the message
+        names key and value.
     """
     names = names or {}
     checked: dict[str, Any] = {
@@ -839,6 +858,7 @@ _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
     **dict.fromkeys(MASKS, _mask),
     "clusters": partial(_integers, least=0, rule="clusters are integers >= 0"),
     "targets": _targets,
+    "weights": whole_weights,
 }
 
 
@@ -908,7 +928,7 @@ def save_vertex_data(data: VertexData, path: StrPath) -> None:
     OutputError
         If the file cannot be written.
     """
-    arrays = {key: getattr(data, key) for key in KEYS if getattr(data, key) is not None}
+    arrays = {key: value for key in SOURCE_KEYS if (value := getattr(data, key)) is not None}
     if not arrays:
         raise InputError(f"{path}: there are no features, labels, masks or clusters to write")
     with atomic_write(path) as temporary, open(temporary, "wb") as stream:

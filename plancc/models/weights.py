@@ -21,7 +21,7 @@ MAX_TOTAL = 2**53
 LOOSE = 0.1
 """Allowed imbalance of nonzeros beside a tighter balance of rows, unless that is larger."""
 
-BATCH = "batch"
+WEIGHTS, BATCH = "weights", "batch"
 BATCH_SCALE = 1000
 """Mean weight of a row with balance "batch"."""
 
@@ -38,8 +38,8 @@ class Balance:
         - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section 4.3.1,
           ``w(v_i) = |cols(A(i, :))|``);
         - "rows": 1 for every row;
-        - "weights": the vertex weights that the source of the graph gives; several per vertex are
-          as many constraints;
+        - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per vertex
+          are as many constraints;
         - "work": multiply-adds that the row costs in one forward pass,
           ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025,
           proof of Proposition 3.1);
@@ -298,7 +298,10 @@ def _rows(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     name, weights = matrix.source.name, matrix.vertex_weights
     if weights is None or weights.size == 0:
-        raise InputError(f"{name}: balance 'weights', but it has no vertex weights")
+        raise InputError(
+            f"{name}: balance 'weights', but no vertex has a weight: give `weights`, or a column "
+            "'weight' in `data`"
+        )
     if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
         raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")
     return weights.astype(np.int64, copy=False)
@@ -335,7 +338,7 @@ def _batch(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 _WEIGHTS: dict[str, Callable[[Graph, Balance], npt.NDArray[np.int64]]] = {
     "nnz": _nonzeros,
     "rows": _rows,
-    "weights": _own_weights,
+    WEIGHTS: _own_weights,
     "work": _work,
     "train": _train,
     BATCH: _batch,

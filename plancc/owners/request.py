@@ -9,17 +9,45 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 from plancc.errors import InputError
+from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
 from plancc.models import DEFAULT_MODEL, MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import LOOSE, Balance, check_num_parts
+from plancc.models.weights import LOOSE, WEIGHTS, Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.predictor import DEFAULT_DIMS
+
+
+def balance_of(balance: str | None, weights: Any) -> str | None:
+    """What is to be balanced where weights of vertices are given: these, unless it is said.
+
+    Parameters
+    ----------
+    balance : str, optional
+    weights : path or array, optional
+        As of `plancc.graph.weights.weighted`.
+
+    Raises
+    ------
+    InputError
+        If the balance has no use for them, or there is no such file.
+    """
+    if weights is None:
+        return balance
+    if isinstance(weights, str | PathLike):
+        check_readable(weights)
+    names = [word.partition(":")[0].strip() for word in (balance or WEIGHTS).split(",")]
+    if WEIGHTS not in names:
+        raise InputError(
+            f"`weights`: balance '{balance}' does not use them; give `balance` {balance},{WEIGHTS}"
+        )
+    return balance or WEIGHTS
 
 
 @dataclass(frozen=True)

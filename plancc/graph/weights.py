@@ -1,0 +1,131 @@
+"""Weights of vertices for balance "weights": from files of their own, arrays and vertex data.
+
+A text has a line for every vertex with one number, or several for several balances, between commas,
+tabs or blanks. Under a line of names it may have a column "id", and its lines any order; so may two
+columns without names, of which the first holds every id once.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+from plancc.graph.npz import map_array
+from plancc.graph.parquet import EXTENSIONS as PARQUET
+from plancc.graph.rowids import ROW_IDS
+from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, open_input
+from plancc.graph.vertexdata import (
+    MOST_NAMES,
+    VertexData,
+    class_numbers,
+    read_numbers,
+    read_vertex_data,
+    vertex_data_of,
+)
+from plancc.graph.wholeweights import RULE, first_wrong
+
+
+def weighted(graph: Graph, weights: Any) -> Graph:
+    """The graph with these weights in place of its own.
+
+    Parameters
+    ----------
+    graph : Graph
+    weights : path, or number[num_vertices] or number[num_vertices, num_weights]
+        As of `read_weights`, or an array in vertex order.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(weights, str | os.PathLike):
+        return replace(graph, vertex_weights=read_weights(weights, graph))
+    found = vertex_data_of({"weights": weights}, graph, "`weights`: ").weights
+    return replace(graph, vertex_weights=found)
+
+
+def with_own_weights(graph: Graph, data: VertexData) -> tuple[Graph, VertexData]:
+    """Graph and vertex data, with the weights of the data, if there are any, in the graph."""
+    if data.weights is None:
+        return graph, data
+    return replace(graph, vertex_weights=data.weights), replace(data, weights=None)
+
+
+def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
+    """Read weights of all vertices of a graph.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        ``.npy``: number[num_vertices] or number[num_vertices, num_weights]. ``.npz`` and
+        ``.parquet``: a key or column "weights" or "weight", as in `read_vertex_data`. Else a text,
+        plain or .gz, as the module describes.
+    graph : Graph
+
+    Returns
+    -------
+    int64[num_vertices, num_weights]
+        Fractions are scaled (`plancc.graph.wholeweights`).
+
+    Raises
+    ------
+    InputError
+        For a file that cannot be read, a word that is no number, a number below 0, another number
+        of lines than vertices; the message names file, line and value.
+    """
+    name = os.fspath(path)
+    plain = name.lower().removesuffix(".gz")
+    if plain.endswith(".npy"):
+        check_readable(name)
+        found = vertex_data_of({"weights": map_array(name)}, graph, f"{name}: ").weights
+    elif plain.endswith((".npz", *PARQUET)):
+        found = read_vertex_data(path, graph).weights
+    else:
+        found = vertex_data_of(_read_text(name, graph), graph, f"{name}: ").weights
+    if found is None:
+        raise InputError(f"{name}: there are vertex data, but no 'weight'")
+    return found
+
+
+def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
+    """Weights, and ids if there are any."""
+    check_readable(name)
+    with input_errors(name), open_input(name) as stream:
+        line = stream.readline(MOST_NAMES).decode("utf-8-sig", "replace").strip()
+    mark = next((each for each in ",\t" if each in line), None)
+    words = [word.strip() for word in line.split(mark)]
+    has_names = not all(map(_is_number, words))
+    table = read_numbers(name, mark, skipped=int(has_names))
+    ids = [k for k, word in enumerate(words) if has_names and word.lower() in ROW_IDS][:1]
+    if not ids and not has_names and table.shape[1] == 2 and _are_ids(table[:, 0], graph):
+        ids = [0]
+    weights = np.delete(table, ids, axis=1)
+    wrong = first_wrong(weights)
+    if wrong is not None:
+        fail(name, wrong[0] + 1 + has_names, f"{RULE}, not", f"{weights[wrong]:g}")
+    found = {"weights": weights}
+    if ids:
+        found["id"] = class_numbers(table[:, ids[0]], f"{name}: the column of ids")
+    return found
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _are_ids(column: npt.NDArray[np.float64], graph: Graph) -> bool:
+    """Whether a column holds the id of every vertex once."""
+    ids = graph.original_ids
+    return np.array_equal(
+        np.sort(column), np.arange(graph.num_vertices) if ids is None else np.sort(ids)
+    )
