@@ -236,6 +236,8 @@ def compile(
         model, chosen = default_model(options, balance)
         model_options = chosen | model_options
     assigner, task, wanted = prepared(model, num_parts, model_options, options, balance)
+    if isinstance(task.model, StochasticModel) and dims is not None:
+        task.model.check_layers(len(dims) - 1)
     num_parts = task.num_parts
 
     give_back_at_once()
@@ -247,6 +249,8 @@ def compile(
         if weights is not None:
             graph = weighted(graph, weights)
         assigner.check_graph(graph.num_vertices, vertex_data)
+        wanted = replace(wanted, train_mask=vertex_data.train_mask)
+        wanted.check_given(graph)
         task = _with_dims(task, vertex_data)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
     said = []
@@ -258,12 +262,10 @@ def compile(
     if clusters is not None:
         with observer("clusters"):
             vertex_data = with_clusters(vertex_data, matrix, clusters, seed, time_limit)
-    wanted = replace(wanted, train_mask=vertex_data.train_mask, dims=task.options.dims)
+    wanted = replace(wanted, dims=task.options.dims)
     task = replace(task, model=task.model.with_data(vertex_data))
     if isinstance(task.model, StochasticModel):
         source = task.model.source(matrix)
-        if dims is not None:
-            source.sampler.check_layers(len(dims) - 1)
         if source.remark:
             said.append(source.remark)
         if BATCH in wanted.names:

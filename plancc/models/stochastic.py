@@ -118,6 +118,10 @@ class StochasticModel(Model):
         given = {name: value for name, value in options.items() if name in own}
         return cls(sampler_options=of_sampler, **given)
 
+    def check_layers(self, num_layers: int) -> None:
+        """Raise InputError unless batches have one block for all layers, or one for each."""
+        make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
+
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
         """The same with the training mask and the clusters of `vertex_data`."""
         return replace(self, vertex_data=vertex_data)

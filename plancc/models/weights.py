@@ -111,6 +111,12 @@ class Balance:
             for name in self.names
         )
 
+    def check_given(self, graph: Graph) -> None:
+        """Raise InputError unless graph and mask have what is to be shared; before any work."""
+        for name in self.names:
+            if name in (WEIGHTS, "train"):
+                _WEIGHTS[name](graph, self)
+
     def epsilon(self, constraint: str, default: float) -> float:
         """Allowed imbalance of a constraint by its name in `constraints`: its own, or `default`."""
         return self.allowed.get(constraint.split()[0], default)

@@ -141,9 +141,16 @@ def test_samplers_of_the_compiler(no_kernels):
         ({"sampler": "edges"}, "needs `keep`"),
         ({"batch_size": 0}, "batch size 0"),
         ({"sampler": "neighbour", "fanouts": (0,)}, "fan-out 0"),
+        ({"sampler": "neighbour", "fanouts": (3,), "dims": (8, 4, 2)}, "has 1 number"),
     ):
         with pytest.raises(InputError, match=words):
             plancc.compile(graph, "stochastic-hp", 2, **given)
+
+
+@pytest.mark.parametrize("balance", ["weights", "train", "rows,weights"])
+def test_balances_of_what_is_not_there(balance, no_kernels):
+    with pytest.raises(InputError, match=r"weights|train_mask"):
+        plancc.compile(worlds.graph("directed"), num_parts=2, balance=balance)
 
 
 def test_the_kernels_are_found(folder, no_kernels):

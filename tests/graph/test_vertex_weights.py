@@ -125,6 +125,7 @@ def test_wrong_arrays(tmp_path):
             weighted(GRAPH, given)
 
 
+@pytest.mark.filterwarnings("ignore:this plan is predicted")
 @pytest.mark.parametrize("kind", ["directed", "undirected"])
 def test_parts_share_weights(kind, tmp_path):
     """Of several constraints, each; by the parts' sums."""
