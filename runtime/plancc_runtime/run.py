@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from plancc.errors import InputError, PlanccError, Stopped
+from plancc.files import check_target
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
@@ -115,6 +116,7 @@ class Run:
         header, rows, self.content = opened.header, opened.rows, opened.content
         self.header, self.options, self.transport = header, options, transport
         self._name = opened.name or "the plan"
+        self._opened: Opened | None = opened
         with transport.agreement():
             self._drawn = agree(opened.plan, header, options, transport.size)
         self._remarks = remarks_on_plan(opened.plan, options, transport)
@@ -152,10 +154,10 @@ class Run:
             except BaseException:
                 self._checkpoints.close()
                 raise
-        self._log = None
+        self._log: RunLog | None = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
-                self._log = RunLog(options.log, self._first, self.content)
+                check_target(options.log)
         self._outline: RunOutline | None = None
         self._measures = Measures()
         self._steps: list[Step] = []
@@ -178,20 +180,25 @@ class Run:
                     check_choice("kernel of the checkpoint", kernel, KERNELS)
                 self._resources = replace(self._resources, kernel=kernel)
 
-    def prepare(self, opened: Opened) -> None:
+    def prepare(self) -> None:
         """Read the rank's slice, and set up the execution; what that takes is measured."""
-        options, transport = self.options, self.transport
+        options, transport, opened = self.options, self.transport, self._opened
+        assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
         part = in_order(part, options.row_order, options.pipeline, transport)
         moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
         transport.allreduce_max(moved)
+        plan, self._opened = opened.plan, None
+        del opened
         if moved[0]:
             self._rows, self._data = rows_of_rank(self.header, part), self._load(part)
         self._hops = part.route is not None
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         with transport.agreement():
-            drawn = None if self._drawn is None else self._drawn.whole(opened.plan, options.seed)
+            drawn = None if self._drawn is None else self._drawn.whole(plan, options.seed)
+            if options.log is not None and transport.rank == 0:
+                self._log = RunLog(options.log, self._first, self.content)
         before = self._learner.start()
         with self._span("setup"):
             self._execution = execution_of(
@@ -264,8 +271,12 @@ class Run:
         try:
             self._loop(report, stop)
         finally:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let other runs have the folder of checkpoints; not collective."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def _loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str]) -> None:
         options = self.options

@@ -116,5 +116,10 @@ def run_of(
 
     check_same_options(options, transport)
     run = (kind or Run)(opened, options, transport)  # refuses before the first kernel is called
-    run.prepare(opened)
+    del opened  # its vertex data are the run's now
+    try:
+        run.prepare()
+    except BaseException:
+        run.close()
+        raise
     return run
