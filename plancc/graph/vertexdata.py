@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import islice
 from math import prod
 from typing import Any, BinaryIO
 
@@ -685,20 +686,27 @@ def read_numbers(
             )
     except (ValueError, UnicodeDecodeError) as error:
         names = () if reading is None else reading.names
-        words = _wrong_word(shown(error), skipped, names)
+        words = _wrong_word(shown(error), lambda row: line_of(path, row, skipped), names)
         raise InputError(f"{os.fspath(path)}{words}") from error
     return table
 
 
-def _wrong_word(words: str, skipped: int, names: Sequence[str]) -> str:
-    """What numpy says of a table, with the line counted from 1 and the column by name."""
+def line_of(path: StrPath, row: int, skipped: int) -> int:
+    """The line, from 1, of a row that `read_numbers` read, from 0: it leaves out empty lines."""
+    with open_input(path) as stream:
+        rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
+        return next(islice(rows, row, None), row + 1 + skipped)
+
+
+def _wrong_word(words: str, line_at: Callable[[int], int], names: Sequence[str]) -> str:
+    """What numpy says of a table, with the line in the file and the column by name."""
     match = re.fullmatch(
         r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
     )
     if match is None:
         words = re.sub(r"; use `usecols`.*", "", words)
         return f": not a table of numbers: {words}"
-    line, column = int(match[2]) + 1 + skipped, int(match[3])
+    line, column = line_at(int(match[2])), int(match[3])
     name = f" '{shown(names[column - 1], 40)}'" if column <= len(names) else f" {column}"
     return f", line {line}: not a table of numbers: {match[1]} in column{name}"
 

@@ -24,6 +24,7 @@ from plancc.graph.vertexdata import (
     MOST_NAMES,
     VertexData,
     class_numbers,
+    line_of,
     read_numbers,
     read_vertex_data,
     vertex_data_of,
@@ -108,7 +109,7 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
     weights = np.delete(table, ids, axis=1)
     wrong = first_wrong(weights)
     if wrong is not None:
-        fail(name, wrong[0] + 1 + has_names, f"{RULE}, not", f"{weights[wrong]:g}")
+        fail(name, line_of(name, wrong[0], int(has_names)), f"{RULE}, not", f"{weights[wrong]:g}")
     found = {"weights": weights}
     if ids:
         found["id"] = class_numbers(table[:, ids[0]], f"{name}: the column of ids")

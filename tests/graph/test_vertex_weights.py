@@ -90,6 +90,7 @@ def test_weights_of_edges_beside_a_graph_are_not_of_vertices():
 
 WRONG = {
     "negative.txt": ("3\n1\n-4\n1\n5\n", "line 3: weights are finite numbers from 0 .* '-4'"),
+    "blank.txt": ("3\n\n1\n\n-4\n1\n5\n", "line 5: weights are finite numbers"),
     "nan.csv": ("weight\n3\nnan\n4\n1\n5\n", "line 3: weights are finite .*'nan'"),
     "huge.csv": ("3\n1e300\n4\n1\n5\n", "line 2: weights are finite .*'1e\\+300'"),
     "word.txt": ("3\n1\nx\n1\n5\n", "line 3: not a table of numbers: 'x'"),

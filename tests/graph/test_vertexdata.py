@@ -292,6 +292,7 @@ def test_a_table_as_wide_as_it_is(tmp_path):
         ("0.5\n", "the column holds '0.5'"),
         ("1,2\n3\n", "not a table of numbers"),
         ("1,2\n3,x\n", ", line 2: not a table of numbers: 'x' in column 2"),
+        ("\n1,2\n\n3,x\n", ", line 4: not a table of numbers: 'x' in column 2"),
         ("id,label\n0,1\n1,x\n", ", line 3: not a table of numbers: 'x' in column 'label'"),
         ("label\n0,1\n", "1 column names for 2 columns"),
         ("train_mask\nTrue\nyes\n", "not a table of numbers: .*yes"),
