@@ -131,11 +131,18 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     if _DEEP_KEY.search(content):
         raise InputError(f"{name}: a key has more than 50 parts: not a file of settings")
     try:
-        values = tomllib.loads(content.decode())
+        values = tomllib.loads(_text_of(content))
         repr(values)  # integers in hexadecimal may have more digits than Python prints
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name}: not TOML: {error}") from error
     return values
+
+
+def _text_of(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("the file is no text") from None
 
 
 def output_error(path: str, error: BaseException) -> OutputError:

@@ -92,7 +92,9 @@ def command(
         os._exit(job.say_alone("interrupted", 1))
 
     resumes = settings["checkpoint"] is not None
-    with StopSignals(["INT", *signals], end) if resumes else nullcontext(str) as stop:
+    # a shell has its background jobs ignore Ctrl-C
+    ctrl_c = [] if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else ["INT"]
+    with StopSignals([*ctrl_c, *signals], end) if resumes else nullcontext(str) as stop:
 
         def work(transport: Transport) -> None:
             _run(transport, plan, save, json_path, f1, level, settings, stop)

@@ -111,8 +111,8 @@ HELP = {
         "every": "Epochs between checkpoints.  [default: only at the end]",
         "keep_last": "Number of checkpoints to keep; --resume passes over a damaged one.",
         "resume": "Resume from the last checkpoint, bit by bit the same; it has the other options.",
-        "signals": "With --checkpoint: another signal that, like TERM, lets the run save a "
-        "checkpoint after this epoch and end with exit code 75; may be repeated.",
+        "signals": "With --checkpoint: another signal that, like TERM and Ctrl-C, lets the run "
+        "save a checkpoint after this epoch and end with exit code 75; may be repeated.",
         "log": "Log file: a line of JSON per epoch.",
         "trace": "Timeline of all ranks, for Perfetto or chrome://tracing.",
         "profile": "Profile epochs after training: the time of every operation, and what it would "

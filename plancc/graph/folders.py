@@ -144,8 +144,8 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
         raise InputError(
-            f"{os.fspath(path)}: reading it takes about {takes / 2**30:,.1f} GiB, and `memory` is "
-            f"{memory / 2**30:,.1f} GiB; `plancc convert` writes a folder in its place within that"
+            f"{os.fspath(path)}: reading it takes about {takes / 2**20:,.0f} MiB, and `memory` is "
+            f"{memory / 2**20:,.0f} MiB; `plancc convert` writes a folder in its place within that"
         )
 
 

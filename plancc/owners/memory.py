@@ -83,8 +83,9 @@ def degrees(graph: Graph) -> npt.NDArray[np.int64]:
     """Entries of every row, and of its column where the graph is directed: int64[n]."""
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
-        for start in range(0, graph.num_nonzeros, BLOCK):
-            column = graph.indices[start : start + BLOCK]
+        step = max(BLOCK, graph.num_vertices)  # every step makes an array of all vertices
+        for start in range(0, graph.num_nonzeros, step):
+            column = graph.indices[start : start + step]
             found += np.bincount(column, minlength=graph.num_vertices)
     return found
 
@@ -123,11 +124,11 @@ def within_memory(
         rows,
         graph.num_nonzeros + rows,
         mirrored_share(graph),
-        graph.values is not None,
-        constraints,
-        is_uneven(degree),
-        held,
-        mapped,
+        weighted=graph.values is not None,
+        constraints=constraints,
+        uneven=is_uneven(degree),
+        data=held,
+        mapped=mapped,
     )
     searches = task.searches and task.model.layout == "row"
     if not searches:

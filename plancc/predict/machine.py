@@ -20,6 +20,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.plan.topology import Topology
 from plancc.registry import check_choice, nearest
+from plancc.text import shown
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -450,9 +451,11 @@ def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:
+            what = f"key {prefix + key!r} = {values[key]!r}"
+            if isinstance(values[key], Mapping):
+                what = f"table [{shown(prefix + key)}]"
             raise InputError(
-                f"unknown key {prefix + key!r} = {values[key]!r}{_meant(prefix, key, known)}: "
-                f"choose from {', '.join(known)}"
+                f"unknown {what}{_meant(prefix, key, known)}: choose from {', '.join(known)}"
             )
     needed = [
         each.name

@@ -140,7 +140,7 @@ def search(
     if hopeless:  # no refinement of the expectation
         owners = []
     job.deadline = deadline
-    cuts = expectation is not None and effort != "fast" and not job.decided
+    cuts = effort != "fast" and not (job.decided or options.lean)  # those are of all rows
     if expectation is not None and cuts and owners and not job.deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
@@ -255,7 +255,8 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
 
     chain = (job.chain, first, seed, one, not mesh)
     starts = [(start, *each, seed + k) for k, each in enumerate(others, 1)]
-    if job.expectation is None or not decide or job.deadline.at < np.inf:
+    decides = decide and not job.options.lean and job.deadline.at == np.inf
+    if job.expectation is None or not decides:
         found = job.side_by_side(_call, [chain, *starts])
     else:
         member, cut = job.side_by_side(_call, [chain, (_start_from_cut, job, job.expectation)])

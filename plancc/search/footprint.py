@@ -255,7 +255,8 @@ def fitting(
     stage = max(least.stages, key=lambda name: least.stages[name])
     raise InputError(
         f"{sizes.rows:,} rows and {sizes.nonzeros:,} nonzeros need {shown(least.peak)} of memory "
-        f"(stage '{stage}'), and `memory` is {shown(limit or 0)}"
+        f"(stage '{stage}'), and `memory` is {shown(limit or 0)}: give that much, or have ranks "
+        f"compile a folder of `plancc convert` together"
     )
 
 

@@ -291,8 +291,8 @@ class Checkpoints:
             if number > len(former):
                 _remove(self._folder / _name(number))
         if late:
-            epochs = {_epoch_of(self._folder / name) for name in self._names()}
-            _remove_late(self._folder, epochs)
+            heads = [*map(self._folder.joinpath, self._names()), *self._folder.glob("*.damaged")]
+            _remove_late(self._folder, set(map(_epoch_of, heads)))
 
     def _late(self, epoch: int) -> Path:
         """The file with partial sums of this rank that are under way after so many epochs."""
@@ -315,7 +315,6 @@ class Checkpoints:
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
-            self._check(path, facts)
             network, optimizer = learner.network, learner.optimizer
             weights = _matching(path, tensors, "", network.state_dict())
             if facts.epoch > self._options.epochs:
@@ -368,6 +367,7 @@ class Checkpoints:
             with transport.agreement():  # for memory
                 try:
                     found = _read_file(path)
+                    self._check(path, found[0])
                     self._carried = self._read_late(path, found[0])
                 except _Damaged as error:
                     why = str(error)
@@ -438,9 +438,16 @@ class Checkpoints:
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
                 raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {shown(before, 40)}, which "
-                    f"cannot become {here[name]}; leave `{name}` out"
+                    f"{path}: was made with {name.replace('_', '-')} {_in_words(before)}, which "
+                    f"cannot become {_in_words(here[name])}; leave `{name}` out"
                 )
+
+
+def _in_words(value: Any) -> str:
+    """The value of an option as a command line has it."""
+    if value in (None, []):
+        return "none"
+    return shown(",".join(map(str, value)) if isinstance(value, list) else value, 60)
 
 
 def _need_safetensors() -> None:
@@ -488,9 +495,9 @@ def _remove_late(folder: Path, kept: set[int]) -> None:
     for path in folder.glob("late-*"):
         epoch = path.name.removeprefix("late-")
         if epoch.isdecimal() and int(epoch) not in kept:
-            for file in path.glob("*.safetensors"):
-                _remove(file)
             with suppress(OSError):  # something else is there
+                for file in path.glob("*.safetensors"):
+                    file.unlink()
                 path.rmdir()
 
 

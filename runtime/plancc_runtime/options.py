@@ -53,8 +53,10 @@ MINIMUM = {
 MOST = {name: 2**31 - 1 for name in MINIMUM if name != "epochs"} | {
     "layers": 10_000,
     "seed": 2**64 - 1,
+    "delay": 1000,
 }
-"""Largest values of the options of `MINIMUM`, but for epochs: sizes of arrays and lists, keys."""
+"""Largest values of the options of `MINIMUM`, but for epochs: sizes of arrays and lists, keys,
+numbers of exchanges."""
 LARGEST_RATE = float(np.finfo(np.float32).max)
 PATHS = ("init", "checkpoint", "log", "trace", "predict")
 RATES = ("dropout", "input_dropout", "attention_dropout", "momentum")
@@ -302,6 +304,12 @@ class TrainOptions:
         """Whether any option asks for mini-batches."""
         return bool(self._of_batches()) and self.batch_size != FULL
 
+    def _no_batches(self) -> str:
+        """What to do for mini-batches."""
+        if self.batch_size == FULL:
+            return f"`batch_size` {FULL} leaves them out"
+        return "give `sampler` or `batch_size`"
+
     def _of_batches(self) -> list[str]:
         """Options of the sampler that are given."""
         names = ("sampler", *BATCH_OPTIONS, "sampler_options")
@@ -399,12 +407,9 @@ class TrainOptions:
         if isinstance(self.batch_size, str) and self.batch_size != FULL:
             raise self._wrong("batch_size", f"give a number of vertices, or {FULL}")
         if self.feature_cache is not None and not self.mini_batches:
-            why = "only mini-batches have one; give `sampler` or `batch_size`"
-            raise self._wrong("feature_cache", why)
+            raise self._wrong("feature_cache", f"only mini-batches have one; {self._no_batches()}")
         if self.steps is not None and not self.mini_batches:
-            raise self._wrong(
-                "steps", "only mini-batches have steps; give `sampler` or `batch_size`"
-            )
+            raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
         if self.recompute and self.product_order == "paper":
             raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":

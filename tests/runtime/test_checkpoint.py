@@ -478,7 +478,7 @@ OTHER = [
     ({}, {"model": "sage"}, "model gcn, which cannot become sage"),
     ({}, {"hidden": 6}, "hidden 5, which cannot become 6"),
     ({}, {"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
-    ({}, {"clip_norm": 1.0}, "clip-norm None, which cannot become 1.0"),
+    ({}, {"clip_norm": 1.0}, "clip-norm none, which cannot become 1.0"),
     ({}, {"seed": 4}, "seed 0, which cannot become 4"),
     ({}, {"standardize_features": True}, "standardize-features False, which cannot become True"),
     ({}, {"plan": 1}, "belongs to another plan"),

@@ -417,6 +417,9 @@ def test_damaged_sums_are_passed_over_with_their_checkpoint(harm, words, kept, t
     assert said.endswith("last-1.safetensors, after 4 epochs")
     whole = trained(folder / "plan.h5", 8, **FOLD)
     assert [each.loss for each in resumed.epochs] == [each.loss for each in whole.epochs[4:]]
+    # what is whole may still be mended by hand
+    assert (folder / "last.safetensors.damaged").exists()
+    assert (folder / "late-6" / "0.safetensors").exists()
 
 
 def test_what_sums_do_not_fit(kept, tmp_path):
@@ -424,7 +427,7 @@ def test_what_sums_do_not_fit(kept, tmp_path):
     this = folder / "plan.h5"
     options = {**LATE, "checkpoint": folder, "resume": True}
     for changed, words in (
-        ({"passes": ("constant",)}, "was made with passes .* which cannot become"),
+        ({"passes": ("constant",)}, "was made with passes order,.* which cannot become constant;"),
         ({"row_order": "rcm"}, "was made with row-order auto, which cannot become rcm"),
         ({"delay": 3}, "was made with delay 2, which cannot become 3"),
     ):
@@ -432,6 +435,8 @@ def test_what_sums_do_not_fit(kept, tmp_path):
             trained(this, 8, **options | changed)
     with pytest.raises(InputError, match="belongs to another plan"):
         trained(case(3, seed=1), 8, **options)
+    with pytest.raises(InputError, match="was made with fold delayed, which cannot become sync"):
+        trained(this, 8, ranks=2, checkpoint=folder, resume=True)
     with pytest.raises(InputError, match="between 3 ranks; resume on as many, not on 2"):
         trained(this, 8, ranks=2, **options)
     last = folder / "last.safetensors"

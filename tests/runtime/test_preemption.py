@@ -18,7 +18,7 @@ from cases import long
 from launcher import ENVIRONMENT, MPIRUN, alone, interrupted
 
 from plancc.errors import Stopped
-from plancc_cli import stopping
+from plancc_cli import run_command, stopping
 from plancc_cli.stopping import StopSignals
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train, trained
@@ -75,6 +75,23 @@ def test_all_ranks_stop_when_one_is_asked(whole, ranks, tmp_path):
         assert (one.words_sent, one.messages_sent) == (other.words_sent, other.messages_sent)
         assert one.loss == other.loss
     assert epochs_of(tmp_path) == list(range(EPOCHS))
+
+
+@pytest.mark.parametrize(("ignored", "names"), [(True, ["HUP"]), (False, ["INT", "HUP"])])
+def test_background_jobs_of_a_shell_go_on_ignoring_ctrl_c(ignored, names, monkeypatch, tmp_path):
+    def asked(names, end):
+        seen.extend(names)
+        return StopSignals(names, end)
+
+    seen: list[str] = []
+    monkeypatch.setattr(run_command, "StopSignals", asked)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        words = (PLAN, *WORDS, "--epochs", 1, "--checkpoint", tmp_path, "--signal", "hup")
+        assert alone(*words).returncode == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == names
 
 
 def test_without_checkpoints_nobody_is_asked(whole):

@@ -58,6 +58,16 @@ def compiled(name: str, model: str = "stochastic-hp", num_parts: int = P, **opti
         )
 
 
+def test_partitioners_are_given_clusters_alone_where_memory_is_short():
+    whole = compiled("sbm")
+    plan = compiled("sbm", memory=whole.provenance["predicted_memory"] - 1)
+    strong = [
+        [each["step"] for each in read_tried(made.provenance) if "mtkahypar" in each["step"]]
+        for made in (whole, plan)
+    ]
+    assert strong == [["mtkahypar cut seed 1"], []]
+
+
 @cache
 def others(name: str, effort: str) -> dict[str, np.ndarray]:
     """Owners for the rows of a whole batch and for few cut edges."""

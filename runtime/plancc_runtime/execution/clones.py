@@ -83,9 +83,9 @@ class Clones(FullBatch):
         for k, sums in enumerate(self._sums):
             if not sums.constant:
                 sums.go_on(epoch, self._network.dims[k])
-            else:
-                for past in range(min(epoch, self._settled + 1)):
-                    self.view(past)
+        if any(sums.constant for sums in self._sums):
+            for past in range(min(epoch, self._settled + 1)):
+                self.view(past)
 
     @property
     def _settled(self) -> int:
