@@ -503,7 +503,7 @@ METHODS: dict[str, Row] = {
     "GraphSAINT": {"sampler": "walk"},
 }
 EPOCHS = 20, 60
-"""Of mini-batches, which are three in an epoch or more; and of BNS."""
+"""Figures of mini-batches, which are three in an epoch or more, and of BNS."""
 BATCHES, CLUSTERS = 10, 50
 """A batch has a tenth of the vertices, or of so many clusters."""
 

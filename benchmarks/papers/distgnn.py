@@ -632,7 +632,7 @@ BLOCKING = Item(
 )
 
 SHARE_IN_CACHE = {"dense": 38.5e6 / (232_965 * 602 * 4), "sparse": 38.5e6 / (2_449_029 * 100 * 4)}
-"""Of the vertices of Reddit and of OGBN-Products: the cache of a Xeon 8280 over their features."""
+"""Vertices of Reddit and of OGBN-Products: the cache of a Xeon 8280 over their features."""
 REUSE_BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 
 

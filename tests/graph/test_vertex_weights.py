@@ -129,7 +129,7 @@ def test_wrong_arrays(tmp_path):
 @pytest.mark.filterwarnings("ignore:this plan is predicted")
 @pytest.mark.parametrize("kind", ["directed", "undirected"])
 def test_parts_share_weights(kind, tmp_path):
-    """Of several constraints, each; by the parts' sums."""
+    """Every one of several constraints; by the parts' sums."""
     graph = worlds.graph(kind)
     weights = np.random.default_rng(2).integers(0, 9, (graph.num_vertices, 2))
     plan = plancc.compile(graph, num_parts=3, weights=weights, epsilon=0.1)

@@ -208,7 +208,7 @@ def test_blocks_are_the_matrix_cut_at_the_pieces(text):
 
 
 def test_uneven_chunks_have_uneven_shares_and_stages():
-    """Of 5 blocks, process column 0 multiplies with 3, and column 1 with 2."""
+    """Process column 0 multiplies with 3 of 5 blocks, column 1 with 2."""
     grid = Grid("1.5d", 5, 2)
     tables = even_tables("sizes", 100, 1000, 5, grid)
     assert blocks_of(tables).tolist() == [[120, 80]] * 5

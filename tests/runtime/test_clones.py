@@ -110,7 +110,7 @@ def slices(plan: Plan) -> tuple[Header, list[Part]]:
 
 
 def trained(this: Case | Path, epochs: int, *, ranks: int = 3, **options) -> TrainResult:
-    """Of a case on as many ranks as it has parts, or of a plan file."""
+    """Train a case on as many ranks as it has parts, or a plan file."""
     chosen = TrainOptions(epochs=epochs, **{**COMMON, **options})
     if isinstance(this, Path):
         return runs.trained(this, chosen, ranks)[0]
