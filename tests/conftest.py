@@ -15,11 +15,13 @@ pytest_plugins = ["durations", "plan_files"]
 
 gc.disable()  # until all is imported, and what is there then is never looked at again
 
-# A shell ignores Ctrl-C in its background jobs, nohup the end of the terminal, and programs inherit
-# that: tests that send these signals would wait in vain. Programs started from here get the default.
-for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A shell ignores Ctrl-C in its background jobs, nohup the end of the terminal, and programs
+# inherit that: tests that send these signals would wait in vain. What starts from here gets the
+# default.
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+for number in USUAL:
     if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, usual)
+        signal.signal(number, USUAL[number])
 
 # Threads of torch that wait for work spin otherwise, and take the cores of the tests beside them.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
