@@ -20,11 +20,11 @@ from plancc.memory import available_memory
 from plancc.owners.task import Task
 from plancc.scratch import check_room, folder
 from plancc.search.footprint import (
-    CLUSTER_LINK,
     MARGIN,
     Sizes,
     Work,
     fitting,
+    of_clusters,
     scratch,
     shown,
     work,
@@ -151,7 +151,7 @@ def within_memory(
     options = task.options
     if limit is not None and chosen.clustered:
         spared = limit - chosen.stages["start"]
-        options = replace(options, room=spared + CLUSTER_LINK * sizes.links)
+        options = replace(options, room=spared + of_clusters(sizes))
     if chosen == first:
         return replace(task, options=options), first, ""
     if chosen.on_disk:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from plancc.errors import InputError
+from plancc.passes.clusters import FEW_LINKS, MANY_LINKS
 
 INTERPRETER = 215_000_000
 """Bytes of Python with its libraries, half of them code, of kernels, and of a partitioner's child
@@ -31,6 +32,8 @@ CLUSTERED = 60_000_000
 CLUSTER_LINK = 8
 """Bytes per link of the undirected graph for the graph between clusters, and METIS on that: at most
 an eighth of the links are left where vertices have few neighbours (`plancc.passes.clusters`)."""
+UNEVEN_CLUSTER_LINK = 5
+"""The same of graphs with hubs: of few of them clusters leave many links."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,13 @@ def metis(rows: int, links: int, uneven: bool) -> int:
 def clustering(sizes: Sizes) -> int:
     """Labels, weights of clusters, and the graph between them with METIS at work on it."""
     labels = (32 + 8 * sizes.constraints) * sizes.rows
-    return labels + CLUSTER_LINK * sizes.links
+    return labels + of_clusters(sizes)
+
+
+def of_clusters(sizes: Sizes) -> int:
+    """The graph between clusters with METIS at work on it."""
+    most = FEW_LINKS * MANY_LINKS  # with more, clusters are joined
+    return (UNEVEN_CLUSTER_LINK if sizes.uneven else CLUSTER_LINK) * min(sizes.links, most)
 
 
 def scratch(sizes: Sizes) -> int:
