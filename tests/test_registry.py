@@ -339,7 +339,7 @@ for line in sys.stdin:
     command.main(line.split(), standalone_mode=False)
 """
     lines = [
-        "compile --help",
+        "compile --help all",
         "models",
         "models scaled",
         "partitioners",

@@ -63,6 +63,12 @@ SECTIONS = {
     "Graph file": options.READING,
     "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
 }
+COMMON = (
+    *("output", "parts", "model", "objective", "effort", "budget", "seed", "threads"),
+    *("balance", "weights", "epsilon", "dims", "machine", "partitioner", "normalize"),
+    *("data", "symmetrize", "transpose", "sampler", "batch_size", "quiet", "verbose"),
+)
+"""Options that people use first."""
 SAMPLING = {"sampler", *options.sampler_fields()}
 """Options of `options.sampling`."""
 
@@ -81,7 +87,8 @@ def _of_single_models() -> str:
 @click.command(
     cls=Sections,
     sections=SECTIONS,
-    epilog=_of_single_models(),
+    common=COMMON,
+    details=_of_single_models(),
     context_settings={"max_content_width": 100},
 )
 @click.argument("graph", type=click.Path())
@@ -91,20 +98,19 @@ def _of_single_models() -> str:
     "--parts",
     required=True,
     type=int,
-    help="Number of parts (MPI ranks).",
+    help="Number of parts, one for each rank.",
 )
 @click.option(
     "--model",
     type=options.NameIn("model", MODELS),
     metavar="NAME",
-    help=f"Partitioning model: {', '.join(MODELS)} (see plancc models).  [default: hp; for "
-    f"objective time the faster of {' and '.join(timed_candidates())}]",
+    help=f"Partitioning model: {', '.join(MODELS)}.  [default: hp; for objective time the faster "
+    f"of {' and '.join(timed_candidates())}]",
 )
 @click.option(
     "--objective",
     metavar="NAME",
-    help=f"Objective to minimise: {', '.join(OBJECTIVES)}, or one of the model's own.  "
-    "[default: the model's]",
+    help=f"What the search minimises: {', '.join(OBJECTIVES)}.  [default: the model's]",
 )
 @click.option(
     "--effort",
@@ -112,7 +118,7 @@ def _of_single_models() -> str:
     type=options.NameIn("effort", EFFORTS),
     help=f"Search effort: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
 )
-@options.budget("Time limit of the search (30s, 5m), or of the refinement after --partitioner.")
+@options.budget("Time limit of the search (30s, 5m).")
 @with_options(
     option_of(*of_models.values(), hidden=name not in OF_BATCHES)
     for name, of_models in OF_MODELS.items()
@@ -133,20 +139,20 @@ def _of_single_models() -> str:
 @options.epsilon(0.01)
 @options.balancing(
     f"{DEFAULT_BALANCE} where rows are searched for, else nnz",
-    "Features, labels and masks to store in the plan: .npz, .npy, .csv, or a source that has both; "
-    "may be given several times.  [default: those of GRAPH]",
-    "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: of features and "
-    f"labels, or {DIMS_DEFAULT}]",
+    "File of features, labels and masks (.npz, .npy, .csv ...); may be repeated.  [default: those "
+    "of GRAPH]",
+    "Widths d0,d1,...,dL of the layers, for predicted epochs.  [default: those of the data, or "
+    f"{DIMS_DEFAULT}]",
 )
 @click.option(
     "--weights",
     type=click.Path(),
-    help="Weights of vertices, for balance weights: a number a line or id,weight; .npy.",
+    help="Vertex weights to balance: a number a line, or id,weight; .npy.",
 )
-@click.option("--no-data", is_flag=True, help="Leave the vertex data of GRAPH out.")
+@click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
 @options.machine_option(
-    f"Machine that epochs are predicted for (see plancc machines).  [default: {DEFAULT_MACHINE}]"
+    f"Machine of the predicted epochs (see plancc machines).  [default: {DEFAULT_MACHINE}]"
 )
 @options.capacities_option("Relative speeds of the ranks; parts get work in proportion.")
 @options.topology_option("Nodes x ranks, as 4x8: few rows between nodes, each once to a node.")
@@ -165,13 +171,13 @@ def _of_single_models() -> str:
     show_default=True,
     type=options.THREADS,
     metavar="INTEGER",
-    help="Threads of the search; with more than one, a named partitioner may not repeat itself.",
+    help="Threads of the search.",
 )
 @click.option(
     "--memory",
     type=options.MEMORY,
-    help="Memory for all processes (16G): searches that need more are made smaller, or refused; of "
-    "several ranks that of each.  [default: what is left, less a tenth]",
+    help="Memory limit (16G), per rank. Searches are reduced to fit.  [default: what is left, less "
+    "a tenth]",
 )
 @click.option(
     "--timeout",
@@ -214,7 +220,10 @@ def command(
 
     \b
         plancc compile graph.mtx -p 8 -o plan.h5
-        mpirun -n 4 plancc compile folder -p 64 -o plan.h5     # together; see plancc convert
+        mpirun -n 4 plancc compile folder -p 64 -o plan.h5   # see plancc convert
+
+    For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
+    means that row i needs row j; --transpose turns that round, --symmetrize adds both.
     """
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks

@@ -11,6 +11,7 @@ import click
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import kind_of, parsed
+from plancc.registry import check_choice
 from plancc_cli.words import Interruptible
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -178,28 +179,99 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows its options in sections.
+    """A command whose help shows its options in sections, or first those that people use most.
 
     Parameters
     ----------
     sections : dict of str to tuple of str
         Names of parameters by the title of their section; the others stand in "Other".
+    common : collection of str
+        Parameters that ``--help`` shows; ``--help TOPIC`` shows a section, ``--help all`` all of
+        them. Empty: ``--help`` shows all.
+    details : str
+        An epilog of ``--help all``.
     """
 
-    def __init__(self, *args: Any, sections: Mapping[str, tuple[str, ...]], **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, tuple[str, ...]],
+        common: Collection[str] = (),
+        details: str = "",
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
-        self.sections = sections
+        self.sections, self.common, self.details = sections, common, details
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        names = self.get_help_option_names(ctx)
+        if not (self.common and names and self.add_help_option):
+            return super().get_help_option(ctx)
+        if self._help_option is None:
+            self._help_option = click.Option(
+                names,
+                is_flag=False,
+                flag_value="",
+                is_eager=True,
+                expose_value=False,
+                metavar="[TOPIC]",
+                callback=_show_help,
+                help="Show this message, or other options, and exit.",
+            )
+        return self._help_option
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = {
-            str(p.name): record
+            str(p.name): _plain(*record)
             for p in self.get_params(ctx)
             if isinstance(p, click.Option) and (record := p.get_help_record(ctx))
         }
+        topic = ctx.meta.get(_TOPIC, "" if self.common else ALL)
+        if topic == "":
+            common = dict.fromkeys((*self.common, "help"))
+            with formatter.section("Options that are used most"):
+                formatter.write_dl([records[name] for name in common if name in records])
+            with formatter.section(f"More options ({ctx.command_path} --help TOPIC)"):
+                formatter.write_text(", ".join([*map(_topic_of, self.sections), "other", ALL]))
+            return
         for title, names in self.sections.items():
             shown = [records.pop(name) for name in names if name in records]
-            if shown:
+            if shown and topic in (ALL, _topic_of(title)):
                 with formatter.section(title):
                     formatter.write_dl(shown)
-        with formatter.section("Other"):
-            formatter.write_dl(list(records.values()))
+        if topic in (ALL, "other"):
+            with formatter.section("Other"):
+                formatter.write_dl(list(records.values()))
+        if topic == ALL and self.details:
+            formatter.write_paragraph()
+            formatter.write_text(self.details)
+
+
+ALL = "all"
+"""The topic that stands for all options."""
+_TOPIC = "plancc.help topic"
+_RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
+
+
+def _topic_of(title: str) -> str:
+    return title.split()[0].lower()
+
+
+def _plain(flags: str, words: str) -> tuple[str, str]:
+    """A line of a help without ranges, which errors name, and with short names of types."""
+    flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
+    words = re.sub(rf"; {_RANGE}\]", "]", words)
+    return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)
+
+
+def _show_help(ctx: click.Context, option: click.Parameter, topic: str | None) -> None:
+    if topic is None or ctx.resilient_parsing:
+        return
+    command = ctx.command
+    assert isinstance(command, Sections)
+    topics = [ALL, *map(_topic_of, command.sections), "other"]
+    if topic:
+        check_choice("topic of help", topic, topics)
+        ctx.meta[_TOPIC] = topic
+    click.echo(ctx.get_help(), color=ctx.color)
+    ctx.exit()

@@ -21,36 +21,51 @@ from plancc_cli.words import Interruptible, interruption, name_flags, unexpected
 PROGRAM = "plancc"
 # What click raises for `plancc` alone, since 8.2; its message is the help text.
 NO_ARGUMENTS = getattr(click.exceptions, "NoArgsIsHelpError", ())
-COMMANDS = {
-    "compile": "Compile a graph into a communication plan.",
-    "refine": "Look for better owners of a plan's rows.",
-    "inspect": "Show what a plan costs, beside a random partition.",
-    "compare": "Show several plans side by side.",
-    "study": "Compile graphs with several models, and compare the plans.",
-    "report": "Write a page about plans: pictures, figures and tables, for a browser.",
-    "predict": "Write classes of all vertices, by saved weights.",
-    "estimate": "Say what memory a compile takes, from numbers of vertices and nonzeros.",
-    "simulate": "Predict the time of an epoch on a machine.",
-    "rehearse": "Execute a plan's epochs in virtual time, all ranks on this computer.",
-    "calibrate": "Measure this machine, for simulate and rehearse.",
-    "verify": "Check every invariant of a plan.",
-    "upgrade": "Write an older plan file in the newest format version.",
-    "join": "Write a plan that is in pieces as one file.",
-    "convert": "Write a graph as a folder of arrays that are mapped into memory.",
-    "export": "Write a graph or a plan for other tools.",
-    "accelerators": "Model neighbour aggregation on sparse accelerators.",
-    "dataset": "Write a built-in graph or a generated one.",
-    "models": "List the models, or explain one.",
-    "partitioners": "List the partitioners, or explain one.",
-    "samplers": "List the samplers of mini-batches, or explain one.",
-    "formats": "List the graph formats.",
-    "machines": "List the machines of simulate, or show one.",
-    "objectives": "List the objectives of a search.",
-    "doctor": "Check this installation: libraries, MPI, threads, memory, GPU.",
-    "warm-up": "Compile all kernels ahead, for images and clusters.",
-    "completion": "Print the completion script of a shell.",
+SECTIONS = {
+    "Make a plan": {
+        "compile": "Compile a graph into a communication plan.",
+        "refine": "Refine the owners of a plan's rows.",
+        "study": "Compile graphs with several models, and compare the plans.",
+        "estimate": "Estimate the memory of a compile from the size of the graph.",
+    },
+    "Look at it": {
+        "inspect": "Show what a plan costs, beside a random partition.",
+        "compare": "Compare several plans.",
+        "report": "Write a page of pictures, figures and tables for a browser.",
+        "verify": "Check every invariant of a plan.",
+    },
+    "Run it, or predict its time": {
+        "predict": "Predict classes of vertices by saved weights.",
+        "simulate": "Predict the time of an epoch on a machine.",
+        "rehearse": "Execute the epochs of all ranks here, in virtual time.",
+        "calibrate": "Measure this machine, for simulate and rehearse.",
+        "accelerators": "Model neighbour aggregation on sparse accelerators.",
+    },
+    "Data in and out": {
+        "dataset": "Write a built-in graph or a generated one.",
+        "convert": "Write a graph as a folder of arrays that are mapped into memory.",
+        "export": "Write a graph or a plan for other tools.",
+        "join": "Join a plan in pieces to one file.",
+        "upgrade": "Write an older plan file in the newest format version.",
+    },
+    "This installation": {
+        "doctor": "Check libraries, MPI, threads, memory and GPU.",
+        "warm-up": "Compile all kernels ahead, for images and clusters.",
+        "completion": "Print the completion script of a shell.",
+        "models": "List the models, or explain one.",
+        "partitioners": "List the partitioners, or explain one.",
+        "samplers": "List the samplers of mini-batches, or explain one.",
+        "formats": "List the graph formats.",
+        "machines": "List the machines of simulate, or show one.",
+        "objectives": "List the objectives of a search.",
+    },
 }
-"""Commands and what they do; each is ``plancc_cli.<name>.command`` but those of `LISTINGS`."""
+"""Commands and what they do by section; each is ``plancc_cli.<name>.command`` but those of
+`LISTINGS`."""
+COMMANDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
+TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
+LAST = "This installation"
+"""The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
 """Commands in ``plancc_cli.registries``, by their names."""
 
@@ -81,9 +96,19 @@ class LazyGroup(Interruptible, click.Group):
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, COMMANDS)) + 2
+        formatter.write("\n")
+        for title, commands in SECTIONS.items():
+            if title == LAST:
+                rest = [name for name in commands if name not in LISTINGS]
+                formatter.write(f"{title}: {', '.join(rest)}\nLists: {', '.join(LISTINGS)}\n")
+                break
+            formatter.write(f"{title}:\n")
+            shown = [("plancc-run", TRAIN)] if "simulate" in commands else []
+            for name, words in [*shown, *commands.items()]:
+                formatter.write(f"  {name:{widest}}{words}\n")
+        formatter.write("Options: --version; --help, also of a command: plancc inspect --help\n")
 
     def invoke(self, ctx: click.Context) -> Any:
         with interruption():
@@ -98,16 +123,15 @@ class LazyGroup(Interruptible, click.Group):
                 raise
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    subcommand_metavar="COMMAND ...",
+    options_metavar="",
+)
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command() -> None:
-    """Compile sparse graphs into communication plans for distributed GNN training.
-
-    \b
-        plancc compile graph.mtx --model hp -p 4 -o plan.h5
-        plancc inspect plan.h5
-        mpirun -n 4 plancc-run plan.h5 --epochs 5
-    """
+    """Compile sparse graphs into communication plans for distributed GNN training."""
 
 
 def run() -> None:

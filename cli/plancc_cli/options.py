@@ -107,7 +107,7 @@ reading = together(
         help=f"Graph format, in place of the extension's: {', '.join(FORMATS)}.",
     ),
     click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
-    click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every entry (i, j)."),
+    click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every (i, j)."),
     click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
     click.option(
         "--allow-large",
@@ -159,7 +159,7 @@ def normalizing(default: str) -> Decorator:
         default=default,
         show_default=True,
         type=click.Choice(NORMALIZATIONS),
-        help="Normalisation: D^-1/2 (A+I) D^-1/2, row mean, or none.",
+        help="sym: D^-1/2 (A+I) D^-1/2, row: mean, or none.",
     )
 
 
@@ -257,8 +257,8 @@ def balancing(
         click.option(
             "--balance",
             metavar="NAME,...",
-            help=f"Row weights to balance: {names}, or several; a name may have its own limit: "
-            f"nnz:0.05.  [default: {otherwise}]",
+            help=f"What parts share evenly: {names}; each may have its own epsilon, as nnz:0.05.  "
+            f"[default: {otherwise}]",
         ),
         dims_option(dims_help),
         click.option("--data", type=click.Path(), multiple=True, help=data_help),

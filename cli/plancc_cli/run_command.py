@@ -52,14 +52,22 @@ MOST_ROWS = 20
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
 SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
+COMMON = (
+    *("model", "layers", "hidden", "heads", "dropout"),
+    *("epochs", "lr", "weight_decay", "patience", "seed", "split"),
+    *("sampler", "batch_size", "fanouts"),
+    *("ranks", "threads", "device"),
+    *("checkpoint", "resume", "log", "predict", "save"),
+)
+"""Options that people use first."""
 
 
 @click.command(
     cls=Sections,
     sections=SECTIONS,
-    epilog="One rank: plancc-run plan.h5. Several: plancc-run plan.h5 --ranks 4, mpirun -n 4 "
-    "plancc-run plan.h5, or torchrun --no-python --nproc-per-node 4 -- plancc-run plan.h5; a plan "
-    "runs on any number of ranks up to its number of parts.",
+    common=COMMON,
+    epilog="Several ranks, up to the plan's number of parts: --ranks 4, mpirun -n 4 plancc-run, or "
+    "torchrun --no-python --nproc-per-node 4 -- plancc-run.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())

@@ -29,7 +29,7 @@ HELP = {
         "model": f"{', '.join(MODELS)}.",
         "layers": "Number of layers.",
         "hidden": "Width of the hidden layers.",
-        "heads": "For gat: attention heads, which share the width of a layer in equal parts.",
+        "heads": "For gat: attention heads; each has 1/heads of the width of a layer.",
         "attention_dropout": "For gat: dropout of the weights of attention.",
         "aggregator": "For sage: aggregator.",
         "activation": "Activation between layers.",
@@ -46,8 +46,8 @@ HELP = {
     "Data": {
         "normalize_features": "Divide every row of features by its sum of magnitudes.",
         "standardize_features": "Give every column of features mean 0 and variance 1.",
-        "split": "Random training, validation and test shares, in place of the plan's masks: "
-        "0.6,0.2,0.2.",
+        "split": "Random training, validation and test shares: 0.6,0.2,0.2.  [default: the plan's "
+        "masks]",
         "features": "Width of random features, for a plan without features.  [default: 64]",
         "classes": "Classes of random labels, for a plan without labels.  [default: 8]",
         "seed": "Random seed of weights, dropout, samples and data.",
@@ -62,17 +62,16 @@ HELP = {
         "clip_norm": "Largest norm of all gradients together; larger ones are scaled down to it.",
         "schedule": "Learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. "
         "cosine: down to 0. plateau: halve after 5 evaluations without a better validation loss.",
-        "patience": "Early stopping: evaluations without a better validation loss; the best "
-        "weights are kept.",
+        "patience": "Stop after this many evaluations without a better validation loss; keep the "
+        "best weights.",
         "eval_every": "Epochs between evaluations; 0: only at the end.",
     },
     "Mini-batches": {
-        "sampler": "Train in mini-batches (so does any of the next four). Sampler of batches: "
-        f"{', '.join(SAMPLERS)}.  [default: the plan's own, or uniform]",
-        "batch_size": "Vertices of a batch; full: no mini-batches, whatever the plan is for.  "
-        "[default: 6% of those that may be drawn]",
-        "fanouts": "For neighbour: columns sampled per row, a number per layer, the output layer "
-        "first.",
+        "sampler": f"Train in mini-batches drawn by {', '.join(SAMPLERS)}.  "
+        "[default: the plan's own]",
+        "batch_size": "Vertices of a mini-batch; full: full batch.  [default: the plan's own, or "
+        "6% of those that may be drawn]",
+        "fanouts": "For neighbour: columns sampled per row, by layer, the output layer first.",
         "walk_length": "For walk: steps of every walk.  [default: 3]",
         "keep": "For edges: share of nonzeros that are kept.",
         "sampler_options": "Another option of the sampler; may be repeated.",
@@ -81,8 +80,8 @@ HELP = {
     "Communication": {
         "passes": f"Exact passes that save communication: all, none, or some of "
         f"{', '.join(PASSES)}.",
-        "feature_cache": "For mini-batches: memory of a rank for features of halo rows (2G); "
-        "the pass constant is off where they take more.  [default: a quarter of what is left]",
+        "feature_cache": "Memory per rank to cache features of halo rows (2G), for mini-batches.  "
+        "[default: a quarter of what is left]",
         "wire": "Number format of halo rows in messages; only fp32 is exact.",
         "exchange": "For plans with a topology: rows in hops between nodes (nodes), or straight "
         "from rank to rank (flat). auto: in hops if the ranks are on nodes as the plan says.",
@@ -94,7 +93,7 @@ HELP = {
         "delay": "Delay of the delayed fold in epochs.  [default: 5]",
     },
     "Execution": {
-        "ranks": "Run this many ranks as threads, without a launcher.",
+        "ranks": "Ranks, as threads of this process.",
         "transport_name": "Transport of messages; auto: torch under torchrun, else MPI.",
         "timeout": "Seconds that a rank waits for others before the job fails; 0: no limit.",
         "threads": "Threads per rank.  [default: the machine's cores / its ranks]",
@@ -107,10 +106,10 @@ HELP = {
         "aggregate_on": "Device of a feature plan's sparse products.",
     },
     "Checkpoints and results": {
-        "checkpoint": "Folder for checkpoints: the last ones, and the best by validation loss.",
+        "checkpoint": "Folder for checkpoints: the last, and the best by validation loss.",
         "every": "Epochs between checkpoints.  [default: only at the end]",
         "keep_last": "Number of checkpoints to keep; --resume passes over a damaged one.",
-        "resume": "Resume from the last checkpoint, bit by bit the same; it has the other options.",
+        "resume": "Resume from the last checkpoint, with its options.",
         "signals": "With --checkpoint: another signal that, like TERM and Ctrl-C, lets the run "
         "save a checkpoint after this epoch and end with exit code 75; may be repeated.",
         "log": "Log file: a line of JSON per epoch.",
@@ -118,10 +117,10 @@ HELP = {
         "profile": "Profile epochs after training: the time of every operation, and what it would "
         "be at the machine's rates.",
         "f1": "Print F1 (micro/macro) in place of accuracy.",
-        "predict": "Write class and probabilities of every vertex, by the final weights: .csv, "
-        ".npz, .npy or .parquet; out-{part}.npz: a file per rank.",
+        "predict": "Write class and probabilities of every vertex: .csv, .npz, .npy, .parquet; "
+        "out-{part}.npz: a file per rank.",
         "embeddings": "With --predict: write the outputs of this layer (1: the first) too.",
-        "save": "Write the trained weights (.npz, an array per parameter).",
+        "save": "Write the trained weights (.npz).",
         "json_path": "Write all results as JSON.",
     },
 }

@@ -152,7 +152,7 @@ LINES = {
     "listed": "models",
     "striped": "models striped",
     "absent": "models absent",
-    "help": "compile --help",
+    "help": "compile --help all",
     "help of inspect": "inspect --help",
     "compiled": f"{COMPILE} --model striped --stripe-width 2 --json",
     "another's option": "compile ring.el --stripe-width 2 -p 2 -o other.h5",
@@ -222,7 +222,7 @@ def test_a_model_of_a_third_party(told: dict[str, str]) -> None:
     assert cannot in told["absent"]
     assert told["striped"].startswith("striped: Rows in stripes. More of it.\n")
     assert "\n  --stripe-width       rows of a stripe [1]\n" in told["striped"]
-    assert "\n    striped: --stripe-width\n" in told["help"]
+    assert "\n  striped: --stripe-width\n" in told["help"]
     assert json.loads(told["compiled"])["provenance"]["model_stripe_width"] == "2"
     assert "model 'hp' has no option --stripe-width" in told["another's option"]
 

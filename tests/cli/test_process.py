@@ -19,7 +19,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from cli_helpers import Outcome, everything, execute, family, ok, plancc, run, start
+from cli_helpers import (
+    Outcome,
+    everything,
+    execute,
+    family,
+    ok,
+    plancc,
+    plancc_run,
+    run,
+    start,
+)
 
 INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
@@ -329,21 +339,34 @@ def test_help_is_complete() -> None:
         if " " not in command:
             assert f"\n  {command} " in text
     assert "..." not in text.partition("\n")[2]  # every command's line is whole
-    assert text.count("plancc ") >= 2
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(text.splitlines()) <= 30
     for command, options in OPTIONS.items():
-        page = ok(*command.split(), "--help")
+        page = ok(*command.split(), "--help", *["all"] * (command == "compile"))
         missing = [option for option in options.split() if option not in page.split("Options")[-1]]
         assert not missing or command == "dataset", (command, missing)
         assert not [option for option in options.split() if option not in page]
         assert max(map(len, page.splitlines())) <= 100
-        assert ok(*command.split(), "-h") == page
-    page = ok("compile", "--help")
-    for name in (
-        "hp, stochastic-hp, gp",
-        "rcm, block, rp, file",
-        "mtkahypar, kahypar, metis, kaminpar",
-    ):
-        assert name in " ".join(page.split())
+        assert ok(*command.split(), "-h", *["all"] * (command == "compile")) == page
+    page = ok("compile", "--help", "model")
+    assert "hp, stochastic-hp, gp" in " ".join(page.split())
+    assert "--seed" not in page
+    assert "did you mean search?" in plancc("compile", "--help", "serch").error
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "most"), [(plancc, ["compile"], 62), (plancc_run, [], 50)]
+)
+def test_help_begins_with_what_is_used_most(
+    program: Callable[..., Outcome], words: list[str], most: int
+) -> None:
+    first, every = (program(*words, "--help", *more).out for more in ([], ["all"]))
+    assert len(first.splitlines()) <= most
+    flags = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", every, re.MULTILINE))
+    topics = re.findall(r"[\w-]+", first.rpartition("--help TOPIC):")[2].partition("all")[0])
+    pages = [program(*words, "--help", topic).out for topic in topics]
+    assert len(flags) > 40
+    assert all(any(flag in page for page in pages) for flag in flags)
 
 
 def test_version() -> None:
