@@ -34,7 +34,7 @@ from plancc_cli.generated import (
     refuse_taken,
     with_options,
 )
-from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
 from plancc_runtime.launch import TIMEOUT
@@ -323,4 +323,4 @@ def command(
             },
         )
     else:
-        print_summary(plan, output, digest, seconds)
+        print_summary(plan, output, digest, seconds, verbosity_level() == QUIET)

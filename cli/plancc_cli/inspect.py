@@ -9,7 +9,7 @@ import click
 from plancc.predict.predictor import DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.generated import Sections
-from plancc_cli.progress import progress, verbosity
+from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -82,6 +82,6 @@ def command(
         figures |= {"batches": on_batches.as_dict()} if on_batches else {}
         print_data(form, figures, rows_of(figures["parts"], "part") if per_part else None)
     else:
-        print_report(result, per_part)
+        print_report(result, per_part, verbosity_level() == VERBOSE)
         if on_batches:
             print_on_batches(result, on_batches)

@@ -76,8 +76,19 @@ PRODUCT = (
     ("matrix", "blocks of A sent"),
 )
 """Attributes of `ProductTraffic`, and words for them."""
-OF_EPOCH = ("epoch_seconds", "random_epoch_seconds", "bound_seconds")
-"""Entries of a provenance that stand in the table of times."""
+SAID = (
+    *("epoch_seconds", "random_epoch_seconds", "bound_seconds"),
+    *("expected_volume", "expected_volume_random", "hoeffding_nets", "hoeffding_batches"),
+    *("theta", "delta", "warnings", "sampler", "source_weights"),
+)
+"""Entries of a provenance that are said elsewhere."""
+NAMES = {
+    "numbered_for": "ranks numbered for machine",
+    "balance_imbalance": "imbalance reached",
+    "predicted_memory": "memory predicted for the compile",
+    "dims": "widths of the layers (dims)",
+}
+"""Words for entries of a provenance whose names say too little."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 """Metrics that row plans do not have."""
 
@@ -88,67 +99,73 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
 
-def print_summary(plan: Plan, output: str, digest: str, seconds: float) -> None:
-    """A few lines after `compile`, and what it tried."""
+def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
+    """The answer of `compile` in a few lines, or one."""
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
-    from plancc.report.provenance import reached, read_candidates, read_tried
+    from plancc.report.provenance import read_candidates
 
+    if quiet:
+        say(f"{output}: content {digest}")
+        return
     metrics, random = plan.metrics(), plan.baseline
     assert random is not None
-    header = plan.header
-    say(
-        f"{output}: {sizes_of(header)}, {origin(plan.provenance)}, {seconds:.1f} s",
-    )
-    directed = "; the graph is directed: --symmetrize adds the reverse edges" * header.directed
-    say(f"matrix: {_matrix(header)}{directed}")
-    weights = plan.provenance.get("source_weights")
-    if weights:
-        say(f"weights of the edges: {weights}")
-    sizes = plan.vertex_data.sizes()
-    if sizes:
-        words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
-        many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
-        say(f"vertex data: {', '.join(words)}{many}")
+    header, provenance = plan.header, plan.provenance
+    say(f"{output}: {sizes_of(header)}, {origin(provenance)}, {seconds:.1f} s")
     product = product_of(plan)
+    inside = ""
     if product is not None:
-        counts = [(getattr(product, name), words) for name, words in PRODUCT]
-        moved = ", ".join(f"{number(count)} {words}" for count, words in counts if count)
-        say(
-            f"runs on exactly {count_of(header.num_ranks, 'rank')}; one product of {product.width} "
-            f"columns, in words: {moved or 'nothing sent'}"
+        ranks = count_of(header.num_ranks, "rank")
+        inside = (
+            f"runs on exactly {ranks}; a product of {product.width} columns, in words: "
+            f"{_moved_on_grid(product)}; row plan inside: "
         )
-    inside = "" if product is None else "row plan inside: "
-    say(f"{inside}{moved_words(metrics, random)}")
-    say(epoch_words(EpochTimes.of_plan(plan)))
-    if "expected_volume" in plan.provenance:
-        say(_expectation(plan.provenance))
-    candidates = read_candidates(plan.provenance)
+    batches = _expectation(provenance)
+    if batches:
+        say(batches)
+    full = "full batch: " * bool(batches)
+    say(f"{full}{inside}{moved_words(metrics, random)}")
+    say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
+    sizes = _data(plan.vertex_data.sizes())
+    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}")
+    candidates = read_candidates(provenance)
     if candidates:
-        print_table(_candidates(candidates, plan.provenance))
-    tried = read_tried(plan.provenance)
-    if tried:
-        objective = plan.provenance.get("objective", "volume")
-        if objective == "cut":  # what was tried was measured by what travels
-            objective = "volume"
-        found = objective_words(objective, reached(tried))
-        say(f"{objective} {found}, the best of {len(tried)} steps:")
-        print_table(_tried(tried, plan.provenance))
-    for name, value in plan.provenance.items():
-        if name.startswith(("bandwidth", "granularity", "stages")):
-            say(f"{name.replace('_', ' ')}: {_provenance(name, value)}")
+        say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")
+    of_model = [
+        name for name in provenance if name.startswith(("bandwidth", "granularity", "stages"))
+    ]
+    if of_model:
+        say(", ".join(f"{name.replace('_', ' ')}: {provenance[name]}" for name in of_model))
     say(f"content {digest}")
 
 
-def _expectation(provenance: dict[str, Any]) -> str:
-    """Sampler, expected volume and sample of a plan for mini-batches, in a sentence."""
-    batches, bound = provenance["batches"], provenance["hoeffding_batches"]
-    return (
-        f"mini-batches of {provenance['sampler']}: {provenance['expected_volume']:,.1f} rows "
-        f"expected ({batches if batches == 'exact' else _batches(batches)}); Hoeffding's bound: "
-        f"{provenance['hoeffding_nets']:,} nets = {_batches(bound)} of "
-        f"{provenance['nets_per_batch']:,.0f}; {run_words(provenance['sampler'])}"
-    )
+def _data(sizes: Mapping[str, int]) -> str:
+    """The vertex data of a plan, and how large they are."""
+    words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
+    many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
+    return (", ".join(words) or "none") + many
+
+
+def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
+    """Models that model auto compared, the chosen one first."""
+    words = []
+    for each in sorted(candidates, key=lambda each: not each.get("chosen")):
+        seconds = each.get("epoch_seconds")
+        found = "failed" if each["failed"] else duration(seconds) if seconds else "-"
+        words.append(f"{each['model']} {found}{' (chosen)' * bool(each.get('chosen'))}")
+    return ", ".join(words)
+
+
+def _expectation(provenance: Mapping[str, Any]) -> str:
+    """What a mini-batch moves and what that is known from; "" for other plans."""
+    value, random = provenance.get("expected_volume"), provenance.get("expected_volume_random")
+    if value is None:
+        return ""
+    beside = f" ({ratio(value, random)} of random)" if random else ""
+    batches = provenance.get("batches")
+    how = "exact" if batches == "exact" else f"the search drew {_batches(int(batches or 0))}"
+    sampler = provenance.get("sampler")
+    return f"mini-batches of {sampler}: {value:,.1f} rows expected{beside}; {how}"
 
 
 def run_words(sampler: str) -> str:
@@ -163,12 +180,18 @@ def _batches(number: int) -> str:
 def moved_words(metrics: Metrics, random: Metrics) -> str:
     """What a row plan moves, beside a random partition, and how even it is."""
     return (
-        f"volume {metrics.volume:,} rows "
-        f"({ratio(metrics.volume, random.volume)} of random), "
+        f"rows moved {metrics.volume:,} ({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
-        f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}), "
-        f"imbalance of nonzeros {metrics.nonzero_imbalance:.3f}, "
-        f"of rows {metrics.row_imbalance:.3f}"
+        f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}); "
+        f"{_balance(metrics)}"
+    )
+
+
+def _balance(metrics: Metrics) -> str:
+    """How far the fullest parts are above the mean."""
+    return (
+        f"fullest part {metrics.nonzero_imbalance:.1%} above the mean in nonzeros, "
+        f"{metrics.row_imbalance:.1%} in rows"
     )
 
 
@@ -176,22 +199,27 @@ def sizes_of(header: Header) -> str:
     """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
-        return f"{sizes}{header.num_parts} parts"
+        return f"{sizes}{header.num_parts} parts" + " of an edge plan" * (header.layout == "edge")
     return f"{sizes}{count_of(header.num_parts, 'block of rows')} on grid {header.grid}"
 
 
 def _matrix(header: Header) -> str:
-    """The matrix that a plan multiplies with, and how to keep that of the file."""
+    """The matrix that a plan multiplies with."""
     inner = "(A+I)" if header.self_loops else "A"
     products = {"sym": f"D^-1/2 {inner} D^-1/2", "row": f"D^-1 {inner}", "none": inner.strip("()")}
-    product = products[header.normalization]
-    if product == "A":
-        return "A, as it came"
-    loops = "with" if header.self_loops else "without"
-    return (
-        f"{product} (normalization {header.normalization} {loops} self loops); "
-        "A itself: --normalize none --no-self-loops"
-    )
+    return products[header.normalization]
+
+
+def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
+    """The matrix, how to keep that of the file, its weights and its direction."""
+    words = [_matrix(header)]
+    if words != ["A"]:
+        words = [f"{words[0]} (as it came: --normalize none --no-self-loops)"]
+    if provenance.get("source_weights"):
+        words.append(f"weights of the edges: {provenance['source_weights']}")
+    if header.directed:
+        words.append("the graph is directed: --symmetrize adds the reverse edges")
+    return "; ".join(words)
 
 
 def origin(provenance: dict[str, Any]) -> str:
@@ -241,58 +269,111 @@ def _refinement(given: Plan, better: Plan) -> Table:
     return table
 
 
-def print_report(report: Report, per_part: bool) -> None:
-    """All that `inspect` shows, but batches."""
-    print_table(facts_table(report))
-    for table in report_tables(report, per_part):
+def print_report(report: Report, per_part: bool, every: bool = False) -> None:
+    """The answer that `inspect` gives; `every`: with all that is known of the plan.
+
+    Figures that options ask for follow in both cases.
+    """
+    header, provenance = report.header, report.provenance
+    merged = f" merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
+    model = f", {origin(provenance)}" if provenance.get("model") else ""
+    say(f"{report.path}: {sizes_of(header)}{merged}{model}")
+    print_table(_answer(report), boxed=False)
+    if every:
+        print_table(facts_table(report))
+    for table in report_tables(report, per_part, every=every):
         print_table(table)
+    if not every:
+        say("\n-v shows provenance, the steps of the search and all figures")
+
+
+def _answer(report: Report) -> Table:
+    """The figures that a reader wants first, each in a line."""
+    table, of, random = _plain_table(), report.metrics, report.random
+    full = ""
+    if batches := _expectation(report.provenance):
+        full = "full batch: "
+        table.add_row("a mini-batch", batches.partition(": ")[2])
+    if report.product is not None:
+        words = f"{_moved_on_grid(report.product)}, words of {report.product.width} columns"
+        table.add_row("one product", words)
+        full = "row plan inside: "
+    for words, name in (
+        ("rows moved", "volume"),
+        ("busiest part", "max_volume"),
+        ("messages", "messages"),
+    ):
+        value, base = getattr(of, name), getattr(random, name)
+        table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
+    limits = report.provenance.get("balance")
+    table.add_row("balance", _balance(of) + (f" (balanced: {limits})" if limits else ""))
+    full = "full batch: " * bool(batches)
+    epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
+    table.add_row(f"{full}predicted epoch", epoch)
+    for warning in str(report.provenance.get("warnings", "")).splitlines():
+        table.add_row("warning", in_flags(warning, None))
+    return table
+
+
+def _moved_on_grid(product: ProductTraffic) -> str:
+    counts = [(getattr(product, name), words) for name, words in PRODUCT]
+    return ", ".join(f"{number(each)} {words}" for each, words in counts if each) or "nothing sent"
 
 
 def facts_table(report: Report) -> Table:
     """What a plan is and how it was made, a line for each fact."""
-    header, table = report.header, _plain_table()
-    table.add_row("plan", report.path)
+    header, provenance, table = report.header, report.provenance, _plain_table()
     kind = "directed" if header.directed else "undirected"
-    loops = "with" if header.self_loops else "without"
-    if "source_weights" in report.provenance:  # older plans do not say
-        kind += ", weighted" if report.provenance["source_weights"] else ", without weights"
-    table.add_row(
-        "graph",
-        f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, {kind}; "
-        f"normalization {header.normalization} {loops} self loops",
-    )
-    merged = f", merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
-    if header.grid is None:
-        table.add_row("layout", f"{header.layout}, {header.num_parts} parts{merged}")
-    else:
-        blocks = count_of(header.num_parts, "block of rows")
-        ranks = count_of(header.num_ranks, "rank")
-        table.add_row("layout", f"{header.layout} ({header.grid}), {ranks}, {blocks}")
+    if "source_weights" in provenance:  # older plans do not say
+        weights = provenance["source_weights"]
+        kind += f", weighted: {weights}" if weights else ", without weights"
+    table.add_row("edges", kind)
+    table.add_row("matrix", _matrix(header))
+    layout = header.layout if header.grid is None else f"{header.layout} ({header.grid})"
+    table.add_row("layout", layout)
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
-    if sampler := report.provenance.get("sampler"):
+    if sampler := provenance.get("sampler"):
         table.add_row("training", run_words(sampler))
+        table.add_row("sample", _sample_words(provenance))
     table.add_row("content", report.content_sha256)
-    for name, value in report.provenance.items():
-        if value != "" and not isinstance(value, list) and name not in OF_EPOCH:
-            table.add_row(name.replace("_", " "), _provenance(name, value))
+    for name, value in provenance.items():
+        if value != "" and not isinstance(value, list) and name not in SAID:
+            table.add_row(NAMES.get(name, name.replace("_", " ")), _provenance(name, value))
     return table
 
 
-def report_tables(report: Report, per_part: bool, hints: bool = True) -> Iterator[Table | str]:
+def _sample_words(provenance: Mapping[str, Any]) -> str:
+    """How many batches the search used, and how many Hoeffding's bound asks for."""
+    nets, bound = provenance.get("hoeffding_nets"), provenance.get("hoeffding_batches")
+    if nets is None or bound is None:
+        return "-"
+    used = provenance.get("batches")
+    used = "none, the expectation is exact" if used == "exact" else f"{_batches(int(used or 0))}"
+    return (
+        f"{used}; for an error of at most {provenance.get('theta'):g} with probability "
+        f"{1 - provenance.get('delta', 0):g} Hoeffding's bound asks for {nets:,} nets, the "
+        f"rows of {_batches(bound)}"
+    )
+
+
+def report_tables(
+    report: Report, per_part: bool, hints: bool = True, every: bool = True
+) -> Iterator[Table | str]:
     """Its other tables, and a sentence where there is nothing to put into one.
 
-    With `hints` they name options of the command line.
+    With `hints` they name options of the command line; without `every` those that options ask for.
     """
     header = report.header
     tried = report.provenance.get("tried")
     candidates = report.provenance.get("candidates")
-    if isinstance(candidates, list):
+    if every and isinstance(candidates, list):
         yield _candidates(candidates, report.provenance)
-    if isinstance(tried, list):
+    if every and isinstance(tried, list):
         yield _tried(tried, report.provenance)
-    yield _figures(report)
-    yield epoch_table(report.epoch, hints)
-    if report.product is not None:
+    if every:
+        yield _figures(report)
+        yield epoch_table(report.epoch, hints)
+    if every and report.product is not None:
         yield _product(report.product)
     if report.on_grid:
         yield _passes(report.on_grid, header.layout, in_hops=False)
@@ -439,9 +520,11 @@ def _passes_of(report: Report) -> list[PassCost]:
 def _provenance(name: str, value: Any) -> str:
     if isinstance(value, dict):  # the machine
         return str(value.get("name") or ", ".join(f"{k} {v}" for k, v in value.items()))
-    if isinstance(value, float):
-        return f"{value:.2f}" if name.endswith("_seconds") else f"{value:g}"
-    return in_flags(str(value), None) if name == "warnings" else str(value)
+    if name.endswith("_memory"):
+        return size(float(value))
+    if name.endswith("_seconds"):
+        return duration(float(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _plain_table() -> Table:
@@ -595,23 +678,28 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
 
     Where there are many steps, only these are shown.
     """
-    objective = str(provenance.get("objective", ""))
+    objective = str(provenance.get("objective", "volume"))
+    others = objective not in ("volume", "cut")  # of a cut is told what travels
     over = any(each.get("overload") for each in tried)
-    table = table_of(("step", "seconds", "value", "volume", *["overload"] * over, "best"), "tried")
+    value = {"time": "predicted epoch", "max-volume": "busiest part"}.get(objective, objective)
+    columns = ("step", "seconds", *[value] * others, "rows moved", *["overload"] * over, "best")
+    table = table_of(columns, "steps of the search")
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
         seconds = each.get("seconds")
         table.add_row(
             each["step"],
             "-" if seconds is None else f"{seconds:.2f}",
-            objective_words(objective, each.get("value")),
+            *[objective_words(objective, each.get("value"))] * others,
             amount(each.get("volume")),
             *[number(each.get("overload"))] * over,
             "*" if each.get("best") else "",
         )
     notes = []
     if objective == "time":
-        notes.append(f"value: predicted time of an epoch, {of_provenance(provenance)}")
+        notes.append(f"predicted epoch: {of_provenance(provenance)}")
+    if over:
+        notes.append("overload: weight above the limits of all parts, in average parts")
     if len(shown) < len(tried):
         notes.append(f"{len(tried) - len(shown)} other steps were no better")
     add_caption(table, "\n".join(notes))

@@ -21,6 +21,8 @@ FROM = {
     "differ": " (the default, as the plans' differ)",
 }
 """Words for where machine and widths are from."""
+HARDLY = 0.05
+"""Share of a random partition's epoch by which one differs that hardly does."""
 BOUND = "bound: even work, no exchange of rows"
 """The row of the bound in a table."""
 
@@ -38,16 +40,14 @@ def epoch_words(times: EpochTimes) -> str:
     """The times of a plan that was just made, in one sentence."""
     if times.seconds is None:
         return f"no predicted epoch: {why_none(times)}"
-    beside = []
+    words = f"predicted epoch {duration(times.seconds)}"
     if times.random is not None:
-        beside.append(f"{ratio(times.seconds, times.random)} of random ({duration(times.random)})")
+        words += f", {ratio(times.seconds, times.random)} of random ({duration(times.random)})"
     if times.bound:
-        over = ratio(times.seconds, times.bound)
-        beside.append(f"{over} times the bound ({duration(times.bound)})")
-    return (
-        f"predicted epoch {duration(times.seconds)}, {', '.join(beside)}; "
-        f"{basis_words(times.basis, origin=False)}"
-    )
+        words += f": {times.bound / times.seconds:.1%} of it is even work without exchange"
+        if times.random is not None and abs(times.seconds / times.random - 1) < HARDLY:
+            words += ", which partitions hardly change"
+    return f"{words}; {basis_words(times.basis, origin=False)}"
 
 
 def why_none(times: EpochTimes) -> str:

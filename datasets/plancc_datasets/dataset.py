@@ -23,6 +23,7 @@ DATASETS = Registry(
         "rmat": "plancc_datasets.rmat:Rmat",
         "grid": "plancc_datasets.grid:Grid",
         "sbm": "plancc_datasets.sbm:Sbm",
+        "web": "plancc_datasets.web:Web",
         "geometric": "plancc_datasets.geometric:Geometric",
         "extreme": "plancc_datasets.extreme:Extreme",
     },

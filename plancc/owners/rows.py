@@ -28,6 +28,7 @@ from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
+from plancc.models.random import random_owner
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance, check_num_parts
@@ -95,6 +96,8 @@ def find_row_owners(
                 found = _improved(found, problem, job)
     if job.expectation is not None:
         how, notes = job.expectation.about(found.owners.rows, num_parts)
+        random = random_owner(matrix.num_vertices, num_parts, options.seed, options.capacities)
+        how["expected_volume_random"] = job.expectation.value(random, num_parts)
         found = replace(found, how=found.how | how, about_owners=[*found.about_owners, *notes])
     if options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):

@@ -31,7 +31,7 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
     """A sentence that says what a plan distributes over how many parts, and who assigned them."""
     source = printable(provenance.get("source_name") or "a graph")
     model = printable(provenance.get("model") or "")
-    how = f", as model {model} assigns them" if model else ""
+    how = f", assigned by model {model}" if model else ""
     if header.grid is not None:
         return (
             f"The {header.num_vertices:,} rows and {header.num_nonzeros:,} nonzeros of {source} on "
@@ -41,7 +41,7 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
     parts = f"{header.num_parts:,} part{'s' * (header.num_parts != 1)}"
     return (
         f"The {header.num_vertices:,} rows and {header.num_nonzeros:,} nonzeros of {source} in "
-        f"{parts}: every part has its {share}{how}."
+        f"{parts}: every part owns some of the {share}{how}."
     )
 
 

@@ -378,7 +378,7 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
 
 
 DATASETS = {
-    "foo": ["unknown dataset 'foo'", "digits, karate, rmat, grid, sbm, geometric"],
+    "foo": ["unknown dataset 'foo'", "digits, karate, rmat, grid, sbm, web, geometric"],
     "rmat --scale 0": ["'scale'", "'0'", "1..28"],
     "rmat --scale x": ["--scale", "'x'", "plancc dataset rmat --help"],
     "rmat --a 0.9": ["'a', 'b', 'c'", "1"],
@@ -402,7 +402,10 @@ def test_dataset_writes_both_files_or_none(tmp_path: Path) -> None:
 
 def test_commands() -> None:
     for words, says in (
-        (["bogus"], "unknown command 'bogus': choose from compile, refine, inspect, compare"),
+        (
+            ["bogus"],
+            "unknown command 'bogus': choose from compile, refine, study, estimate, inspect",
+        ),
         (["--bogus"], "(see plancc --help)"),
         (["compile"], "(see plancc compile --help)"),
     ):

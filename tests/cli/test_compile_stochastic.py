@@ -56,18 +56,22 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     text = ok("compile", graph, *STOCHASTIC, *words)
     assert ok("verify", tmp_path / "plan.h5", "--against", graph).endswith("valid\n")
     value = expected_volume(tmp_path / "plan.h5", SIZE)
-    bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
-    line = (
-        f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected (exact); "
-        f"Hoeffding's bound: {bound} nets = {math.ceil(bound / SIZE)} batches of {SIZE}; "
-        "plancc-run trains in them with --sampler uniform, else the full batch"
-    )
-    assert line in text.splitlines()
-    facts = ok("inspect", tmp_path / "plan.h5").split()
-    assert " ".join(line.rpartition("; ")[2].split()) in " ".join(facts)
     with h5py.File(tmp_path / "plan.h5", locking=False) as file:
         found = sealing.attributes(file["provenance"])
     assert found["expected_volume"] == pytest.approx(value, rel=1e-9)
+    ok("compile", graph, "-p", P, "--model", "rp", "-o", tmp_path / "rp.h5")
+    random_value = found["expected_volume_random"]
+    assert random_value == pytest.approx(expected_volume(tmp_path / "rp.h5", SIZE), rel=1e-9)
+    bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
+    line = (
+        f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected "
+        f"({value / random_value:.3f} of random); exact"
+    )
+    assert text.splitlines()[1] == line
+    facts = " ".join(ok("inspect", "-v", tmp_path / "plan.h5").split())
+    assert f"{value:,.1f} rows expected ({value / random_value:.3f} of random)" in facts
+    assert "plancc-run trains in them with --sampler uniform, else the full batch" in facts
+    assert f"bound asks for {bound} nets, the rows of {math.ceil(bound / SIZE)} batches" in facts
     assert found["batches"] == "exact"
     assert found["objective"] == "expected volume"
     assert (found["theta"], found["delta"]) == (0.1, 0.5)
@@ -121,8 +125,10 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
     with h5py.File(plan, locking=False) as file:
         found = sealing.attributes(file["provenance"])
     assert found["sampler"] == sampler
-    made_of = "exact" if "edges" in sampler else f"{found['batches']:,} batches"
-    assert f"of {sampler}: {found['expected_volume']:,.1f} rows expected ({made_of})" in done.out
+    how = "exact" if "edges" in sampler else f"the search drew {found['batches']:,} batches"
+    beside = found["expected_volume"] / found["expected_volume_random"]
+    value = f"{found['expected_volume']:,.1f} rows expected ({beside:.3f} of random)"
+    assert f"of {sampler}: {value}; {how}\n" in done.out
     shown = json.loads(ok("inspect", plan, "--batches", 100, "--json"))["batches"]
     assert shown["sampler"] == sampler  # the plan's own, unless told otherwise
     half = 4 * (shown["volume"]["high"] - shown["volume"]["low"]) / 2
@@ -210,7 +216,7 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
     assert shown["expected_volume"] == pytest.approx(value, rel=1e-9)
     low, high = shown["volume"]["low"], shown["volume"]["high"]
     assert low - (high - low) <= value <= high + (high - low)
-    assert "expected volume" in ok("inspect", exact)
+    assert "rows expected" in ok("inspect", exact)
     both = json.loads(ok("compare", exact, plan, "--batches", 300, "--json"))
     for each, path in zip(both, (exact, plan), strict=True):
         assert each["batches"]["sampler"] == f"uniform batch_size={SIZE}"

@@ -106,7 +106,7 @@ def shell(line: str, timeout: float = 120) -> str:
 def test_main_job_of_the_readme(workplace: Path, ranks: Pool) -> None:
     dataset, compiling, running = shell_blocks(ROOT / "README.md")[0]
     typed(dataset)
-    assert "volume" in typed(compiling)
+    assert "rows moved" in typed(compiling)
     *launch, number, program = running.split()[:4]
     assert (*launch, program) == ("mpirun", "-n", "plancc-run")
     done = ranks.run(int(number), *running.split()[4:])  # the demo launches it

@@ -31,9 +31,9 @@ def edges(tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[int, int], int
 
 def test_inspect_tables_and_json_hold_the_same(edges) -> None:
     path, owner, of_pair = edges
-    words = ["inspect", path, "--dims", "7,3,5", "--per-part"]
+    words = ["inspect", path, "-v", "--dims", "7,3,5", "--per-part"]
     text, shown = ok(*words), json.loads(ok(*words, "--json"))
-    assert f"edge, {PARTS} parts" in text
+    assert f"{PARTS} parts of an edge plan" in text
     expand = {(of_pair[i, j], j) for i, j in of_pair if of_pair[i, j] != owner[j]}
     fold = {(of_pair[i, j], i) for i, j in of_pair if of_pair[i, j] != owner[i]}
     metrics = shown["metrics"]
@@ -68,7 +68,7 @@ def test_compare_with_a_row_plan(edges, tmp_path: Path, monkeypatch) -> None:
     fold = f"{both[0]['metrics']['fold_volume']:,}"
     assert rows["by the fold"] == [f"{fold} (-)", "0 (-)"]
     assert "by the fold" not in ok("compare", plan, plan)
-    assert "by the fold" not in ok("inspect", plan)
+    assert "by the fold" not in ok("inspect", "-v", plan)
 
 
 def test_verify_against_the_graph(edges, graph: Path) -> None:

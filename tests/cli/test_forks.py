@@ -60,7 +60,7 @@ def test_a_fork_is_supervised() -> None:
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(forks.run, ["plancc", "compile", "--help"], stdout=writer)
+        running = pool.submit(forks.run, ["plancc", "compile", "--help", "all"], stdout=writer)
         running.add_done_callback(lambda _: os.close(writer))
         os.read(reader, 1)  # of more than the pipe holds
         sessions = [int(words[3]) for words in family(server.process.pid).values()]

@@ -33,14 +33,14 @@ def folder(graph: Path, data: Path, tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("name", "shown", "grid"),
     [
-        ("1d", "grid (1d 3), 3 ranks, 3 blocks of rows", Grid("1d", 3)),
-        ("2d", "grid (2d 2x3), 6 ranks, 2 blocks of rows", Grid("2d", 2, 3)),
-        ("mop", "feature (feature 2x2), 4 ranks, 2 blocks of rows", Grid("feature", 2, 2)),
+        ("1d", "3 blocks of rows on grid 1d 3,", Grid("1d", 3)),
+        ("2d", "2 blocks of rows on grid 2d 2x3,", Grid("2d", 2, 3)),
+        ("mop", "2 blocks of rows on grid feature 2x2,", Grid("feature", 2, 2)),
     ],
 )
 def test_inspect(folder: Path, name: str, shown: str, grid: Grid) -> None:
     path = folder / f"{name}.h5"
-    text, found = ok("inspect", path), json.loads(ok("inspect", path, "--json"))
+    text, found = ok("inspect", "-v", path), json.loads(ok("inspect", "-v", path, "--json"))
     assert shown in text
     assert "of the row plan inside" in text
     assert (found["header"]["grid"], found["num_ranks"]) == (str(grid), grid.num_ranks)
@@ -56,7 +56,7 @@ def test_inspect(folder: Path, name: str, shown: str, grid: Grid) -> None:
     assert {key: value for key, value in found["product"].items() if value} == product
     rows = table(text, "one product on the grid, forward")
     assert [row[-1] for row in rows] == [f"{value:,}" for value in list(product.values())[1:]]
-    same = json.loads(ok("inspect", path, "--ranks", grid.num_ranks, "--json"))
+    same = json.loads(ok("inspect", "-v", path, "--ranks", grid.num_ranks, "--json"))
     assert same == found
 
 
@@ -111,13 +111,13 @@ def test_refine_keeps_the_grid(folder: Path, tmp_path: Path) -> None:
 
 
 def test_topology_of_needed_rows(folder: Path) -> None:
-    found = json.loads(ok("inspect", folder / "needed.h5", "--json"))
+    found = json.loads(ok("inspect", "-v", folder / "needed.h5", "--json"))
     assert sum(found["topology"]["volume"].values()) == found["metrics"]["volume"]
 
 
 def test_words_of_an_epoch_are_those_of_simulate(folder: Path) -> None:
     path = folder / "2d.h5"
-    inspected = json.loads(ok("inspect", path, "--dims", "5,8,4", "--json"))["passes"]
+    inspected = json.loads(ok("inspect", "-v", path, "--dims", "5,8,4", "--json"))["passes"]
     assert [each["passes"] for each in inspected] == [[], ["order"], ["order", "constant"]]
     simulated = json.loads(ok("simulate", path, "--dims", "5,8,4", "--json"))
     assert inspected[-1]["words"] == simulated["words"]

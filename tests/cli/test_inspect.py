@@ -48,8 +48,33 @@ def assert_shown(cell: str, expected: float) -> None:
         assert value(cell) == pytest.approx(expected, abs=0.051 if expected >= 100 else 5.1e-5)
 
 
+def test_the_answer_comes_first(plan: Path) -> None:
+    """Figures from the first line on, beside those of random; the rest with -v."""
+    first, *rest = ok("inspect", plan).splitlines()
+    shown = json.loads(ok("inspect", plan, "--json"))
+    assert f"{shown['header']['num_vertices']} vertices" in first
+    volume, random = shown["metrics"]["volume"], shown["random"]["volume"]
+    lines = dict(
+        re.split(" {2,}", line.strip(), maxsplit=1) for line in rest if re.match(r"\w.*  ", line)
+    )
+    assert lines["rows moved"] == f"{volume:,}, {volume / random:.3f} of random ({random:,})"
+    assert re.match(r"[\d.]+ \w+, [\d.]+ of random", lines["predicted epoch"])
+    assert len(rest) <= 12
+    assert "content" not in lines
+    assert "-v shows provenance" in rest[-1]
+
+
 def test_tables_and_json_hold_the_same(plan: Path) -> None:
-    words = ["inspect", plan, "--dims", "5,16,8,4", "--boundary-sampling", "1,0.1", "--per-part"]
+    words = [
+        "inspect",
+        plan,
+        "-v",
+        "--dims",
+        "5,16,8,4",
+        "--boundary-sampling",
+        "1,0.1",
+        "--per-part",
+    ]
     text, shown = ok(*words), json.loads(ok(*words, "--json"))
 
     rows = table(text, "communication and balance")
@@ -161,7 +186,9 @@ def test_compare_puts_plans_side_by_side(
     ok("compile", graph, "-p", 3, "--model", "rp", "--seed", 8, "-o", other)
     words = ["compare", plan, other, "--dims", "5,4"]
     both = json.loads(ok(*words, "--json"))
-    alone = [json.loads(ok("inspect", each, "--dims", "5,4", "--json")) for each in (plan, other)]
+    alone = [
+        json.loads(ok("inspect", "-v", each, "--dims", "5,4", "--json")) for each in (plan, other)
+    ]
     assert both == alone
     monkeypatch.setenv("COLUMNS", "400")  # since the paths are long
     text = ok(*words)

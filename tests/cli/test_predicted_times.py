@@ -85,7 +85,7 @@ def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict
     given = said("inspect", path, "--dims", ",".join(map(str, inspected["dims"])))["epoch"]
     for figure in ("seconds", "random_seconds", "bound_seconds"):
         assert inspected[figure] == given[figure] > 0
-    shown = table(ok("inspect", path), "predicted time of an epoch")[0][1]
+    shown = table(ok("inspect", "-v", path), "predicted time of an epoch")[0][1]
     assert f"epoch {shown}, " in ok("simulate", path)
     assert shown in {cell.split(" (")[0] for row in compare_rows(path) for cell in row}
 
@@ -142,7 +142,7 @@ def test_seconds_are_right(dims: list[int], bare: Path, flat: Path) -> None:
 
 def test_the_table(bare: Path, flat: Path) -> None:
     words = [bare, "--machine", flat, "--dims", "8,4"]
-    found, text = said("inspect", *words)["epoch"], ok("inspect", *words)
+    found, text = said("inspect", *words)["epoch"], ok("inspect", "-v", *words)
     rows = table(text, "predicted time of an epoch")
     bound = found["bound_seconds"]
     for row, name in zip(rows, ("seconds", "random_seconds", "bound_seconds"), strict=True):
@@ -166,16 +166,16 @@ def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, t
         return found[0]
 
     assert basis(noted(bare, tmp_path)) == [[128, 128, 16], "default", "default", 2e-6]
-    assert "(the default)" in ok("inspect", tmp_path / "noted.h5")
+    assert "(the default)" in ok("inspect", "-v", tmp_path / "noted.h5")
     assert basis(noted(plan, tmp_path)) == [[5, 128, 4], "data", "default", 2e-6]
     assert "(of its features and labels)" in ok("simulate", tmp_path / "noted.h5")
     h100 = find_machine("h100").to_json()
     copy = noted(plan, tmp_path, dims="5,9,4", machine=h100)
     assert basis(copy) == [[5, 9, 4], "plan", "plan", 5e-6]
-    assert "machine h100 (the plan's), dims 5,9,4 (the plan's)" in ok("inspect", copy)
+    assert "machine h100 (the plan's), dims 5,9,4 (the plan's)" in ok("inspect", "-v", copy)
     assert said("inspect", copy)["epoch"]["machine"] == of_file("h100")
     assert said("inspect", copy)["provenance"]["machine"]["name"] == "h100"
-    assert ["machine", "h100"] in [line.split() for line in ok("inspect", copy).splitlines()]
+    assert ["machine", "h100"] in [line.split() for line in ok("inspect", "-v", copy).splitlines()]
     given = basis(copy, "--dims", "5,4", "--machine", flat)
     assert given == [[5, 4], "given", "given", 1e-3]
     # the text of older versions; widths that cannot be; what makes no sense
@@ -197,7 +197,7 @@ def test_what_is_recorded_of_random(bare: Path, tmp_path: Path) -> None:
     assert (own["random_seconds"], own["dims"]) == (0.25, [8, 4])
     assert own["seconds"] == said("simulate", copy)["seconds"] != 1e-9  # the plan's own is computed
     assert said("compare", copy)[0]["epoch"] == own
-    assert ok("inspect", copy).count("250 ms") == 1  # in the table of times alone
+    assert ok("inspect", "-v", copy).count("250 ms") == 2  # in the answer and the table of times
     for words in (["--machine", "h100"], ["--dims", "8,4"], ["--dims", "8,5"]):
         assert said("inspect", copy, *words)["epoch"]["random_seconds"] not in (0.25, None)
     copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25)
@@ -241,7 +241,7 @@ def test_widths_that_contradict_the_data(plan: Path, bare: Path, tmp_path: Path)
         error = fails(tmp_path, command, plan, "--dims", dims)
         assert error == f"{plan}: --dims {dims}: {why}"
         ok(command, bare, "--dims", dims)
-    ok("inspect", plan, "--dims", "5,16,7")  # more outputs than classes are no contradiction
+    ok("inspect", "-v", plan, "--dims", "5,16,7")  # more outputs than classes are no contradiction
 
 
 def test_a_grid_that_is_too_wide(graph: Path, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_grid_that_is_too_wide(graph: Path, tmp_path: Path) -> None:
     found = said("inspect", path)["epoch"]
     assert found["seconds"] is found["bound_seconds"] is None
     assert found["why"].startswith(why)
-    assert why in ok("inspect", path)
+    assert why in ok("inspect", "-v", path)
     assert why in ok("compare", path)
     for command in ("inspect", "compare", "simulate"):
         assert why in fails(tmp_path, command, path, "--dims", "20,16")
@@ -270,9 +270,9 @@ def test_what_was_tried_for_time(bare: Path, tmp_path: Path) -> None:
         machine=find_machine("h100").to_json(),
         tried=json.dumps(tried),
     )
-    text = ok("inspect", copy)
-    assert table(text, "tried") == [["metis", "0.25", "1.235 ms", "98", "*"]]
-    caption = "value: predicted time of an epoch, machine h100, dims 8,4"
+    text = ok("inspect", "-v", copy)
+    assert table(text, "steps of the search") == [["metis", "0.25", "1.235 ms", "98", "*"]]
+    caption = "predicted epoch: machine h100, dims 8,4"
     assert caption in " ".join(text.split())
 
 

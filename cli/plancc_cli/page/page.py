@@ -303,8 +303,8 @@ def _of_random(value: float, base: float | None) -> str:
     if not base:
         return ""
     if value > 1.005 * base:
-        return f", {value / base:.3g} times as much as an even random partition"
-    return f", {value / base:.1%} of what an even random partition does"
+        return f", {value / base:.2f} times an even random partition's"
+    return f", {value / base:.2f} of an even random partition's"
 
 
 def _tiles(report: Report) -> list[Tile]:
