@@ -7,6 +7,8 @@
     plan.part(0).send_mask(1)          # rows that part 0 sends to part 1
     plan.save("plan.h5")
     plan = plancc.load("plan.h5")
+    trained = plancc.train(plan, model="sage", epochs=50)   # needs torch
+    trained.predictions
 
 The compiler knows no MPI, no torch and no terminal. Everything here is imported at first use.
 """
@@ -59,6 +61,7 @@ _HOME = {
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
+    "plancc_runtime.training": ("train",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -80,6 +83,7 @@ __all__ = [
     "load",
     "read_graph",
     "refine",
+    "train",
     "upgrade",
     "verify",
     "verify_file",

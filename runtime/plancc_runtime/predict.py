@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.parts import Part
@@ -77,8 +78,32 @@ def predict(
     run = run_of(replace(opened, rows=rows), options, transport)
     with transport.agreement():
         ids = read_ids(plan, opened.content, transport)
-    assert options.predict is not None
-    return opened.header, run.predict(options.predict, embeddings, ids, description.multi_label)
+        assert options.predict is not None
+    beside = _known(opened.rows, run.rows.vertices)
+    several = description.multi_label
+    return opened.header, run.predict(options.predict, embeddings, ids, several, beside)
+
+
+def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
+    """Labels and splits of these vertices, which are all of the part's, in another order."""
+    import torch
+
+    from plancc_runtime.data import SPLITS
+    from plancc_runtime.predictions import known_of
+
+    data, order = part.vertex_data, np.argsort(part.global_id)
+    order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
+    classes = data.labels if data.targets is None else data.targets
+    if classes is None:
+        return {}
+    labels = torch.from_numpy(classes[order])
+    there = labels >= 0 if labels.ndim == 1 else torch.ones(len(labels), dtype=torch.bool)
+    splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all train
+    for split in SPLITS:
+        mask = getattr(data, f"{split}_mask")
+        if mask is not None:
+            splits[split] = torch.nonzero(torch.from_numpy(mask[order]) & there)[:, 0]
+    return known_of(labels, splits)
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:

@@ -5,6 +5,7 @@ Knows outputs and rows; must not know layers, views or options.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
@@ -27,6 +28,32 @@ def predicted(outputs: Tensor, multi_label: bool) -> Tensor:
     return outputs.argmax(dim=1).int()
 
 
+def check_finite(outputs: Tensor) -> None:
+    """PlanccError if an output is not finite."""
+    if not bool(outputs.isfinite().all()):
+        raise PlanccError("the network's outputs are not finite: nothing is predicted")
+
+
+def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """What is known of every row: "label", int32[n] with -1 for unknown, and "split", as text.
+
+    Without labels, or with several of a vertex, there is no label; "" is no split.
+
+    Parameters
+    ----------
+    labels : int[n] or bool[n, classes], or None
+    splits : dict of str to int64[m]
+        Rows of each split.
+    """
+    if labels is None:
+        return {}
+    split = np.full(len(labels), "", "U5")
+    for name, rows in splits.items():
+        split[rows.cpu().numpy()] = name
+    single = {"label": labels.cpu().numpy().astype(np.int32)} if labels.ndim == 1 else {}
+    return {**single, "split": split}
+
+
 def save_predictions(
     path: str | PathLike[str],
     rows: RowsOfRank,
@@ -35,11 +62,12 @@ def save_predictions(
     multi_label: bool,
     ids: Ids | None,
     transport: Transport,
+    known: Mapping[str, np.ndarray],
 ) -> list[int]:
     """Write what the network says of all vertices, and count it. Collective.
 
-    Arrays "class" (`predicted`), "probability" [n, classes] and, where it is given, "embedding"
-    [n, width]; in an ``.npy`` the probabilities alone.
+    Arrays "class" (`predicted`), those that are `known` beside it, "probability" [n, classes] and,
+    where it is given, "embedding" [n, width]; in an ``.npy`` the probabilities alone.
 
     Parameters
     ----------
@@ -52,6 +80,8 @@ def save_predictions(
     multi_label : bool
     ids : Ids or None
     transport : Transport
+    known : dict of str to array
+        As of `known_of`.
 
     Returns
     -------
@@ -65,14 +95,14 @@ def save_predictions(
     """
     classes = predicted(outputs, multi_label)
     with transport.agreement():
-        if not bool(outputs.isfinite().all()):
-            raise PlanccError("the network's outputs are not finite: nothing is predicted")
+        check_finite(outputs)
         tensors = {"class": classes, "probability": probabilities(outputs, multi_label)}
         if embedding is not None:
             tensors["embedding"] = embedding
-        if not RowTarget.parse(path).has_ids:
-            tensors = {"probability": tensors["probability"]}
         arrays = as_arrays(tensors, len(rows.vertices))
+        arrays = {"class": arrays.pop("class"), **known, **arrays}
+        if not RowTarget.parse(path).has_ids:
+            arrays = {"probability": arrays["probability"]}
     save_rows(path, rows, arrays, ids, transport)
     counts = np.zeros(outputs.shape[1], np.int64)
     if rows.part is not None and multi_label:

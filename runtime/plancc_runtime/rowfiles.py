@@ -1,4 +1,4 @@
-"""Files with a row per vertex: CSV, Parquet, .npz and .npy, written piece by piece.
+"""Files with a row per vertex, of numbers or short texts: CSV, Parquet, .npz and .npy, by pieces.
 
 Knows arrays and files; must not know ranks or graphs. Tables (CSV, Parquet) have a column for every
 number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
@@ -113,7 +113,7 @@ class RowTarget:
                 )
             if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
                 raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")
-            if dtype.kind not in "biuf":
+            if dtype.kind not in "biufU":
                 raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
             if self.format in (".csv", ".parquet") and len(shape) > 1:
                 raise InputError(
@@ -253,7 +253,7 @@ class ParquetFile(RowFile):
     def _begin(self, temporary: str) -> None:
         arrow = _pyarrow()
         types = [
-            arrow.from_numpy_dtype(dtype)
+            arrow.string() if dtype.kind == "U" else arrow.from_numpy_dtype(dtype)
             for dtype, shape in self._columns.values()
             for _ in range(math.prod(shape))
         ]

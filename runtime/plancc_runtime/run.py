@@ -35,7 +35,7 @@ from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
-from plancc_runtime.predictions import save_predictions
+from plancc_runtime.predictions import check_finite, known_of, predicted, save_predictions
 from plancc_runtime.remarks import of_data, of_sampler, remarks
 from plancc_runtime.results import (
     Measure,
@@ -48,7 +48,7 @@ from plancc_runtime.results import (
     spent_by_all,
     summarise,
 )
-from plancc_runtime.saved import Description
+from plancc_runtime.saved import Description, probabilities
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
@@ -136,7 +136,7 @@ class Run:
             kernel=options.kernel,
             device=device,
         )
-        self._rows = rows_of_rank(header, rows)
+        self.rows = rows_of_rank(header, rows)
         self._data = self._load(rows)
         with transport.agreement():
             check_widths(header, options, self._data)
@@ -191,7 +191,7 @@ class Run:
         plan, self._opened = opened.plan, None
         del opened
         if moved[0]:
-            self._rows, self._data = rows_of_rank(self.header, part), self._load(part)
+            self.rows, self._data = rows_of_rank(self.header, part), self._load(part)
         self._hops = part.route is not None
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
@@ -373,6 +373,7 @@ class Run:
         embeddings: int | None,
         ids: Ids | None,
         multi_label: bool,
+        known: dict[str, np.ndarray] | None = None,
     ) -> list[int]:
         """Write what the network says of all vertices, with its weights as they are.
 
@@ -382,6 +383,8 @@ class Run:
             As of `predictions.save_predictions`.
         embeddings : int or None
             Layer, from 1, whose outputs are written too.
+        known : dict of str to array, optional
+            Columns of `predictions.known_of`; by default those of the run's own data.
 
         Returns
         -------
@@ -391,9 +394,27 @@ class Run:
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         outputs = self._learner.outputs(self._execution.whole(), self._data, kept)
         embedding = None if embeddings is None else kept[embeddings]
+        if known is None:
+            data = self._data
+            known = {} if data.random_labels else known_of(data.labels, data.splits)
         return save_predictions(
-            path, self._rows, outputs, embedding, multi_label, ids, self.transport
+            path, self.rows, outputs, embedding, multi_label, ids, self.transport, known
         )
+
+    def outputs(self, multi_label: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Classes as of `predictions.predicted`, and probabilities float32[n, classes]. Collective.
+
+        Raises
+        ------
+        PlanccError
+            On all ranks, if an output is not finite.
+        """
+        outputs = self._learner.outputs(self._execution.whole(), self._data)
+        with self.transport.agreement():
+            check_finite(outputs)
+        found = predicted(outputs, multi_label), probabilities(outputs, multi_label).float()
+        classes, shares = (each.detach().cpu().numpy() for each in found)
+        return classes, shares
 
     def profile(self) -> Profile:
         """Where an epoch's time goes; the weights stay as they are."""

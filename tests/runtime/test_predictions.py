@@ -57,7 +57,9 @@ class Case:
         ]
         random.shuffle(lines)
         (folder / "graph.txt").write_text("\n".join(lines) + "\n")
-        data = plancc.VertexData(features=self.features, labels=labels)
+        self.val = random.random(N) < 0.3
+        masks = {"train_mask": ~self.val, "val_mask": self.val}
+        data = plancc.VertexData(features=self.features, labels=labels, **masks)
         graph = plancc.read_graph(folder / "graph.txt")
         self.plans = {}
         for name, (model, _) in LAYOUTS.items():
@@ -121,7 +123,11 @@ def test_all_layouts_against_dense_matrices(on, layer, case, tmp_path, small_blo
     counts = case.predict(layout, ranks, path, embeddings=layer)
     expected = case.probabilities()
     with np.load(path) as found:
-        assert sorted(found.files) == ["class", "embedding", "id", "probability"]
+        names = ["class", "embedding", "id", "label", "probability", "split"]
+        assert sorted(found.files) == names
+        np.testing.assert_array_equal(found["label"], case.labels)
+        split = np.where(case.labels < 0, "", np.where(case.val, "val", "train"))
+        np.testing.assert_array_equal(found["split"], split)
         np.testing.assert_array_equal(found["id"], case.ids)
         np.testing.assert_allclose(found["probability"], expected, rtol=0, atol=1e-12)
         np.testing.assert_array_equal(found["class"], expected.argmax(axis=1))
@@ -138,11 +144,14 @@ def test_csv_and_npy(ranks, case, tmp_path, small_blocks):
     with open(tmp_path / "out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     of = {"probability": CLASSES, "embedding": HIDDEN}
-    assert header == ["id", "class", *(f"{name}_{k}" for name in of for k in range(of[name]))]
+    known = ["id", "class", "label", "split"]
+    assert header == [*known, *(f"{name}_{k}" for name in of for k in range(of[name]))]
     with np.load(tmp_path / "out.npz") as found:
         assert [int(row[0]) for row in rows] == case.ids.tolist()
         assert [int(row[1]) for row in rows] == found["class"].tolist()
-        numbers = np.array([row[2:] for row in rows], np.float32)
+        assert [int(row[2]) for row in rows] == case.labels.tolist()
+        assert [row[3] for row in rows] == found["split"].tolist()
+        numbers = np.array([row[4:] for row in rows], np.float32)
         both = np.concatenate([found["probability"], found["embedding"]], axis=1)
         np.testing.assert_array_equal(numbers, both)  # the text has all digits
         np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found["probability"])
@@ -157,6 +166,7 @@ def test_parquet(case, tmp_path, small_blocks):
     assert table["id"].to_pylist() == case.ids.tolist()
     expected = case.probabilities()
     assert table["class"].to_pylist() == expected.argmax(axis=1).tolist()
+    assert set(table["split"].to_pylist()) == {"", "train", "val"}
     for k in range(CLASSES):
         np.testing.assert_allclose(table[f"probability_{k}"].to_numpy(), expected[:, k], atol=1e-12)
         output = case.layers()[1][:, k]

@@ -1,0 +1,114 @@
+"""`plancc.train` from a script: against dense matrices, and against the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+import worlds
+from launcher import alone, run
+from runs import on_ranks
+from worlds import CLASSES, WIDTH, N
+
+import plancc
+from plancc.errors import BackendUnavailable, InputError
+
+PARTS = 3
+OPTIONS = {
+    **{"epochs": 5, "hidden": 5, "lr": 0.3, "optimizer": "sgd", "dtype": "float64"},
+    **{"parametrization": "paper", "threads": 1},
+}
+IDS = np.arange(N) * 3 + 7
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A plan file, the plan, initial weights, and what dense matrices make of them."""
+    folder = tmp_path_factory.mktemp("train")
+    plan = replace(worlds.plan("undirected", "row", PARTS), original_id=IDS)
+    plan.save(folder / "plan.h5")
+    random = np.random.default_rng(1)
+    weights = [random.standard_normal(shape) / 2 for shape in ((WIDTH, 5), (5, CLASSES))]
+    np.savez(folder / "init.npz", **{f"convs.{k}.weight": w for k, w in enumerate(weights)})
+    data = worlds.data()
+    dense = reference.train_dense(
+        *(worlds.array("undirected"), data.features, data.labels, data.train_mask),
+        *(weights, 5, 0.3, "sgd", "relu"),
+    )
+    return folder, plan, dense
+
+
+def check(trained, dense) -> None:
+    losses, weights, logits = dense
+    np.testing.assert_allclose([*trained.history["loss"], trained.loss], losses, rtol=1e-10)
+    for k, weight in enumerate(weights):
+        np.testing.assert_allclose(trained.weights[f"convs.{k}.weight"], weight, atol=1e-10)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(trained.probabilities, shares, atol=1e-6)
+    assert trained.predictions.tolist() == logits.argmax(axis=1).tolist()
+    assert trained.ids.tolist() == IDS.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_against_dense_matrices(size, case):
+    folder, _, dense = case
+
+    def work(transport):
+        init = folder / "init.npz"
+        return plancc.train(folder / "plan.h5", transport=transport, init=init, **OPTIONS)
+
+    first, *others = on_ranks(size, work)
+    check(first, dense)
+    for other in others:
+        assert (other.predictions, other.probabilities, other.ids) == (None, None, None)
+        assert other.loss == first.loss
+
+
+def test_a_plan_in_memory_and_the_command_line(case, tmp_path):
+    folder, plan, dense = case
+    trained = plancc.train(plan, init=folder / "init.npz", **OPTIONS)
+    check(trained, dense)
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
+    written = tmp_path / "run.json", tmp_path / "weights.npz", tmp_path / "mine.npz"
+    alone(folder / "plan.h5", "--init", folder / "init.npz", *words, "--json", written[0],
+          "--save", written[1])  # fmt: skip
+    found = json.loads(written[0].read_text())
+    assert trained.history["loss"].tolist() == [each["loss"] for each in found["epochs"]]
+    assert trained.accuracy == found["final"]["accuracy"]
+    evaluated = [each["accuracy"].get("val", np.nan) for each in found["epochs"]]
+    np.testing.assert_array_equal(trained.history["val"], evaluated)
+    trained.save(written[2])
+    assert written[1].read_bytes() == written[2].read_bytes()
+
+
+def test_what_is_refused(case, monkeypatch):
+    folder, plan, _ = case
+    with pytest.raises(InputError, match="option of training 'modle'"):
+        plancc.train(plan, modle="sage")
+    with pytest.raises(InputError, match="3 ranks need a plan file: give the path"):
+        on_ranks(3, lambda transport: plancc.train(plan, transport=transport, epochs=1))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BackendUnavailable, match="pip install"):
+        plancc.train(folder / "plan.h5", epochs=1)
+
+
+@pytest.mark.mpi
+def test_ranks_that_mpirun_starts(case, tmp_path):
+    folder, _, dense = case
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, numpy as np, plancc\n"
+        f"found = plancc.train({str(folder / 'plan.h5')!r}, init={str(folder / 'init.npz')!r}, "
+        f"**{OPTIONS!r})\n"
+        "if found.predictions is not None:\n"
+        "    np.savez(sys.argv[1], loss=found.history['loss'], classes=found.predictions)\n"
+    )
+    done = run(2, script, tmp_path / "out.npz")
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_allclose(found["loss"], dense[0][:-1], rtol=1e-10)
+        assert found["classes"].tolist() == dense[2].argmax(axis=1).tolist()
