@@ -318,6 +318,8 @@ class Study:
         Name of the machine that they are predicted on.
     balance : str
         What parts of row plans share evenly, unless a contender has a balance of its own.
+    num_kept : int
+        Rows that an earlier study had kept.
     """
 
     rows: list[Row]
@@ -328,6 +330,7 @@ class Study:
     dims: list[int]
     machine: str
     balance: str = DEFAULT_BALANCE
+    num_kept: int = 0
 
     @property
     def graphs(self) -> list[str]:
@@ -430,7 +433,8 @@ def study(
     search = SearchOptions(dims=cases.settings.get("dims"), machine=cases.settings.get("machine"))
     dims, machine = search.predictor.dims, search.predictor.machine.title
     balance = str(cases.settings.get("balance") or DEFAULT_BALANCE)
-    return Study(rows, labels, list(parts), list(seeds), baseline, list(dims), machine, balance)
+    of = list(parts), list(seeds), baseline, list(dims), machine, balance, cases.num_kept
+    return Study(rows, labels, *of)
 
 
 def open_kept(path: str | os.PathLike[str]) -> Kept:
@@ -468,13 +472,14 @@ class _GraphFile:
         return read_graph(self.path, **self._reading)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Cases:
     """What all rows of a study share."""
 
     settings: dict[str, Any]
     reading: dict[str, Any]
     observer: Observer
+    num_kept: int = 0
 
     def key(
         self, source: _GraphFile, contender: Contender, num_parts: int, seed: int
@@ -497,7 +502,9 @@ class _Cases:
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
             try:
-                return Row.from_kept(kept[key], num_parts, seed)
+                found = Row.from_kept(kept[key], num_parts, seed)
+                self.num_kept += 1
+                return found
             except ValueError as error:  # a line that somebody has edited
                 where = f"{kept.path}, line {kept.line(key)}"
                 warnings.warn(f"{where}: {error}; measured again", PlanccWarning, stacklevel=2)

@@ -89,34 +89,61 @@ def plot_study(study: Study, path: str) -> None:
     """
     from matplotlib.figure import Figure
 
-    graphs, figures = study.graphs, {"volume": "volume, rows", "epoch_seconds": "epoch, s"}
-    wide = max(5.0, 2.6 * len(graphs))
-    figure = Figure(figsize=(wide, 5.5), layout="constrained")
-    panels = figure.subplots(len(figures), len(graphs), squeeze=False, sharex=True)
+    graphs, figures = study.graphs, {"volume": "rows moved", "epoch_seconds": "epoch, s"}
+    several = len(graphs) > 1
+    shape = (len(figures), len(graphs)) if several else (1, len(figures))
+    figure = Figure(figsize=(max(6.4, 2.6 * shape[1]), 2.7 * shape[0]), layout="constrained")
+    panels = figure.subplots(*shape, squeeze=False, sharex=several)
+    over = "" if study.baseline is None else f", over {study.baseline}"
     for column, graph in enumerate(graphs):
-        panels[0][column].set_title(graph.split(".")[0], fontsize=9)
-        for axes, (name, words) in zip(panels[:, column], figures.items(), strict=True):
-            for label in study.labels:
-                points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
-                known = [(p, y) for p, y in zip(study.parts, points, strict=True) if y is not None]
-                axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(study.parts, [str(number) for number in study.parts])
-            if study.baseline is None or _wide(axes):
-                axes.set_yscale("log")
-            if column == 0:
-                axes.set_ylabel(
-                    words if study.baseline is None else f"{words.split(',')[0]} / {study.baseline}"
-                )
-            axes.grid(True, which="major", alpha=0.3)
-            axes.tick_params(labelsize=7)
-        panels[-1][column].set_xlabel("parts")
+        for row, (name, words) in enumerate(figures.items()):
+            axes = panels[row][column] if several else panels[0][row]
+            _draw_study(axes, study, graph, name)
+            words = words.partition(",")[0] if over else words
+            if several and column == 0:
+                axes.set_ylabel(words + over, fontsize=8)
+            if not several or row == 0:
+                axes.set_title(_name(graph) if several else words + over, fontsize=9)
+            if not several or row == len(figures) - 1:
+                one = len(study.parts) == 1
+                axes.set_xlabel(f"{study.parts[0]} parts" if one else "parts", fontsize=8)
     handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8)
-    figure.suptitle(
-        f"epochs predicted for {study.machine}, dims {','.join(map(str, study.dims))}", fontsize=9
-    )
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    title = f"epochs predicted for {study.machine}, dims {','.join(map(str, study.dims))}"
+    figure.suptitle(title if several else f"{_name(graphs[0])}; {title}", fontsize=9)
     _save(figure, path)
+
+
+def _name(graph: str) -> str:
+    return graph.split(".")[0]
+
+
+def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
+    """One figure of one graph: lines over the numbers of parts, or bars if there is one."""
+    of_baseline = study.baseline is not None
+    labels = [label for label in study.labels if label != study.baseline]
+    for place, label in enumerate(labels):
+        points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
+        known = [(p, y) for p, y in zip(study.parts, points, strict=True) if y is not None]
+        if len(study.parts) == 1:
+            axes.bar(place, points[0] or 0, 0.7, label=label)
+        else:
+            axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
+    if of_baseline:
+        axes.axhline(1, color="0.5", lw=1, ls="--", label=str(study.baseline))
+    if len(study.parts) == 1:
+        axes.set_xticks(range(len(labels)), labels)
+    else:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(study.parts, [str(number) for number in study.parts])
+        axes.minorticks_off()
+    if len(study.parts) > 1 and _wide(axes) and not (of_baseline and axes.get_ylim()[1] < WIDE):
+        axes.set_yscale("log")
+    elif of_baseline:
+        axes.set_ylim(0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, which="major", axis="y", alpha=0.3)
+    axes.tick_params(labelsize=7)
 
 
 def _wide(axes: Any) -> bool:
@@ -137,8 +164,12 @@ def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> flo
 
 def _save(figure: Any, path: str) -> None:
     """Write a figure, whole or not at all; the same figure gives the same bytes."""
-    with atomic_write(path) as temporary:
-        metadata = {"CreationDate": None} if path.lower().endswith(".pdf") else {}
+    from matplotlib import rc_context
+
+    dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+    same = {"svg.fonttype": "none", "svg.hashsalt": "plancc"}
+    with atomic_write(path) as temporary, rc_context(same):
+        metadata = dates.get(os.path.splitext(path)[1].lower(), {})
         figure.savefig(temporary, dpi=120, metadata=metadata)
 
 

@@ -62,7 +62,7 @@ def _print_tables(study: Study) -> None:
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
         print_table(_table(study, graph, rows))
-    if study.baseline is not None and len(study.rows) > len(study.labels):
+    if study.baseline is not None and len(study.graphs) * len(study.seeds) > 1:
         print_table(_means(study))
     say(_basis(study))
     for row in study.rows:
@@ -126,7 +126,8 @@ def _show_labels(table: Table) -> None:
 def _means(study: Study) -> Table:
     """Geometric means of the ratios over graphs and seeds."""
     count = len(study.graphs)
-    title = f"over {study.baseline}, geometric mean of {count} graph{'s' * (count != 1)}"
+    of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
+    title = f"over {study.baseline}, geometric mean of {of}"
     table = table_of(("p", "model", *(COLUMNS[name][0] for name in OF_RATIOS)), title, left=0)
     _show_labels(table)
     for parts in study.parts:

@@ -17,6 +17,7 @@ from plancc.processes import SENTENCE, tell
 from plancc_cli import options
 from plancc_cli.generated import Sections
 from plancc_cli.progress import progress, verbosity
+from plancc_cli.words import say
 
 if TYPE_CHECKING:
     from plancc.study import Study
@@ -155,6 +156,10 @@ def command(
     if plot is not None:
         plot_study(found, plot)
     render_study.print_study(found, options.form())
+    if found.num_kept and not options.form():
+        say(
+            f"{found.num_kept} of {len(found.rows)} rows are from {keep}; --keep names another file"
+        )
 
 
 def _tell_kept(path: str) -> None:
