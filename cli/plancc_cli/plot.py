@@ -167,7 +167,7 @@ def _save(figure: Any, path: str) -> None:
     from matplotlib import rc_context
 
     dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
-    same = {"svg.fonttype": "none", "svg.hashsalt": "plancc"}
+    same: Any = {"svg.fonttype": "none", "svg.hashsalt": "plancc"}
     with atomic_write(path) as temporary, rc_context(same):
         metadata = dates.get(os.path.splitext(path)[1].lower(), {})
         figure.savefig(temporary, dpi=120, metadata=metadata)
