@@ -140,7 +140,6 @@ TABLE_9 = Item(
     f"Times are measured, ranks as threads with a card of {SlowNetwork()} each. Cornell5 has 85 "
     "neighbours per vertex.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
-    columns=("graph", "method", "words", "epoch, s", "accuracy", "deviation"),
     measure=_edges,
     claims=(
         Claim(
@@ -211,7 +210,6 @@ TABLE_4 = Item(
     name="sampling-rates",
     setting=f"{PARTS} parts, GCN of 2 layers, 100 epochs, test accuracy, mean of 3 seeds.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
-    columns=("graph", "partition", "rate", "accuracy", "deviation"),
     measure=_accuracy,
     claims=(
         Claim(
@@ -319,15 +317,6 @@ TABLE_6 = Item(
     f"card of {NETWORK} each, on the cores of this machine. Predicted for the same cards by "
     "`plancc simulate --boundary-sampling`. ROC is not at hand.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
-    columns=(
-        "graph",
-        "partition",
-        "rate",
-        "epoch, s",
-        "predicted, s",
-        "predicted words",
-        "halo rows",
-    ),
     measure=_throughput,
     claims=(
         Claim("speed-up over p = 1, METIS", "Table 8", {"p = 0.1": number(3.1, 3.4)}, _faster),
@@ -422,7 +411,6 @@ FIGURE_6 = Item(
     "Eq. 4 counts features, copies and boundary rows only. The exact evaluation at the end of a "
     "run needs the whole boundary: with it, the peak falls by 1 to 5% only.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
-    columns=("graph", "rate", "fullest rank, MB", "mean rank, MB", "Eq. 4, MB"),
     measure=_memory,
     claims=(
         Claim(
@@ -477,7 +465,6 @@ TABLE_10 = Item(
     setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} parts by METIS, rehearsed: ranks have a "
     f"core of this machine and a card of {NETWORK} each.",
     graphs=("AmazonPhoto",),
-    columns=("graph", "rate", "epoch, s"),
     measure=_attention,
     claims=(
         Claim(
@@ -549,7 +536,6 @@ TABLES_5_11 = Item(
     "normalisation: as many updates as BNS or more. Times are rehearsed: every rank has a core of "
     f"this machine and a card of {NETWORK}.",
     graphs=("AmazonPhoto",),
-    columns=("graph", "method", "epoch, s", "accuracy", "deviation"),
     measure=_methods,
     claims=(
         Claim(

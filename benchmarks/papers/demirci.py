@@ -155,7 +155,6 @@ TABLE_2 = Item(
     "email-Enron for com-Youtube, USA-road.NY for roadNet-CA. `hp` is `--effort fast`, `gp` "
     "METIS, which balances nonzeros, as the paper's vertex weights do; PaToH is not at hand.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
-    columns=("graph", "model", *FIGURES),
     measure=_models,
     claims=(
         *_means(),
@@ -305,7 +304,6 @@ FIGURE_4A = Item(
     "2.4), not its volume. A cost of every message that the cluster's description does not explain "
     "would do that; here the predicted time follows the volume.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
-    columns=("graph", "model", "p", "epoch", "communication", "computation"),
     measure=_scaling,
     claims=(
         Claim(
@@ -422,7 +420,6 @@ FIGURE_4B = Item(
     "text "
     "has both 17x and 40x, in consecutive sentences.",
     graphs=("USA-road.NY", "USA-road.NE"),
-    columns=("graph", "d", "layers", "epoch", "speed-up"),
     measure=_depth,
     claims=(
         Claim(
@@ -482,7 +479,6 @@ FIGURE_4C = Item(
     name="few-epochs",
     setting="Test accuracy after 30 epochs, a GCN of 2 layers, hidden 16, Adam; ranks as threads.",
     graphs=("Cora",),
-    columns=("graph", "p", "seed", "test accuracy"),
     measure=_few_epochs,
     claims=(
         Claim(
@@ -567,15 +563,6 @@ FIGURE_5 = Item(
     "the recipe of Algorithm 3 with Mt-KaHyPar, and the exact expectation that plancc minimises "
     "by default. com-Amazon is not at hand.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
-    columns=(
-        "graph",
-        "p",
-        "rows of a batch, hp",
-        "rows of a batch, hp by Mt-KaHyPar",
-        "rows of a batch, recipe",
-        "rows of a batch, exact",
-        "nets by Eq. 14",
-    ),
     measure=_stochastic,
     claims=(
         Claim(
@@ -634,7 +621,6 @@ TABLE_2_DGL = Item(
     f"predicted on `{CLUSTER}`: GCN {','.join(map(str, single_node.DIMS))}, symmetrised graphs. "
     "The paper's DGL had 16 cores of 3.9 GHz.",
     graphs=("soc-Slashdot0902", "USA-road.NY"),
-    columns=("graph", "model", "DGL, s", "plancc, s", "predicted, s"),
     measure=_against_dgl,
     claims=(
         Claim(
@@ -689,7 +675,6 @@ OTHERS = Item(
     name="other-machines",
     setting="What needs graphs or machines that are not at hand; seconds are predicted on `h100` "
     "from sizes, with HP's published share of RP's volume.",
-    columns=("graph", "d", "RP", "HP", "CAGNET"),
     measure=_elsewhere,
     claims=(
         Claim(

@@ -94,7 +94,6 @@ TABLE_4 = Item(
     "vertex, OGBN-Products 51; "
     "fb100-Cornell5 has 85.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
-    columns=("graph", "p", "per vertex", "replication factor", "imbalance"),
     measure=_factors,
     claims=(
         Claim(
@@ -185,7 +184,6 @@ FIGURE_5 = Item(
     f"card of {CARD} each, on the cores of this machine. Predicted for the same cards by `plancc "
     "simulate --fold`.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
-    columns=("graph", "p", "algorithm", "epoch, s", "predicted, s", "predicted words"),
     measure=_late,
     claims=(
         Claim(
@@ -280,14 +278,6 @@ SCALING = Item(
     "602,16,41; replication 6.93 on 16), soc-Slashdot0902 for Proteins (128,256,256,256; 2.37 on "
     "64).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
-    columns=(
-        "graph",
-        "as",
-        "p",
-        "replication factor",
-        *ALGORITHMS,
-        *(f"{name}, MB" for name in ALGORITHMS),
-    ),
     measure=_sockets,
     claims=(
         Claim(
@@ -374,7 +364,6 @@ TABLE_5 = Item(
     "seeds, one learning rate for all; the "
     "paper tunes it for every cell and trains some longer.",
     graphs=("Cora", "Citeseer", "AmazonPhoto"),
-    columns=("graph", "p", "algorithm", "accuracy", "deviation"),
     measure=_accuracy,
     claims=(
         Claim(
@@ -422,7 +411,6 @@ DELAYS_6_3 = Item(
     name="delays",
     setting=f"As `delayed-accuracy`, cd-r on {LATE_SOCKETS} parts by `libra`.",
     graphs=("Cora", "AmazonPhoto"),
-    columns=("graph", "r", "accuracy", "deviation"),
     measure=_delays,
     claims=(
         Claim(
@@ -514,14 +502,6 @@ TABLES_7_9 = Item(
     "in an epoch; one rank, random features. Products trains on 8% of its vertices. Both are this "
     "program's: its mini-batch step takes 1.4 times as long as DGL's.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
-    columns=(
-        "graph",
-        "trained on",
-        "full over sampled work",
-        "full batch, s",
-        "sampling, s",
-        "sampling over full, s",
-    ),
     measure=_work,
     claims=(
         Claim(
@@ -618,7 +598,6 @@ BLOCKING = Item(
     f"{', '.join(map(str, BLOCKS))} column blocks "
     "over one; random graphs of 131,072 vertices, and others.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
-    columns=("graph", "per row", "one block, s", "best number", "speed-up", "chosen here"),
     measure=_blocking,
     claims=(
         Claim(
@@ -668,7 +647,6 @@ REUSE = Item(
     "them that a Xeon 8280 holds of Reddit's (dense) or OGBN-Products' (sparse) and evicts the one "
     "unused longest; output rows are loaded once a block. Counted, not measured.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
-    columns=("graph", "kind", "blocks", "reuse"),
     measure=_reuse,
     claims=(
         Claim(
@@ -692,7 +670,6 @@ FIGURE_2 = Item(
     f"{','.join(map(str, single_node.DIMS))} on one core, in turns; symmetrised "
     "graphs. DGL 0.5.3 cannot be installed here; DGL 2.1.0 has the paper's kernels.",
     graphs=("fb100-Cornell5", "AmazonPhoto"),
-    columns=("graph", "DGL, s", "plancc, s"),
     measure=single_node.measure,
     claims=(
         Claim(

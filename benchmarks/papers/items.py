@@ -250,8 +250,6 @@ class Item:
         Finds the rows; None where there are none.
     graphs : sequence of str
         Names of the graphs that it takes by default.
-    columns : sequence of str
-        Figures of a row that the page shows; empty: no table of rows.
     """
 
     name: str
@@ -259,7 +257,6 @@ class Item:
     claims: Sequence[Claim]
     measure: Callable[[Bench], None] | None = None
     graphs: Sequence[str] = ()
-    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

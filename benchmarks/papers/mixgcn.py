@@ -111,7 +111,6 @@ FIGURES_9_11 = Item(
     setting="Words of one epoch without passes, GCN of 3 layers, all widths 128. `gp` (METIS) "
     "stands for DistDGL and PipeGCN, 1D for CAGNET and Sancus.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
-    columns=("graph", "p", "model", "words", "balance", "memory"),
     measure=_volume,
     claims=(
         Claim(
@@ -186,7 +185,6 @@ FIGURE_7 = Item(
     setting="Epochs predicted on `h100` (8 GPUs a node) from the sizes of Table 2, both with the "
     "same computation; the paper's CAGNET is another implementation, and MixGCN-CPU aggregates on "
     "CPUs.",
-    columns=("graph", "GPUs", "epoch of mop", "over 1D"),
     measure=_over_cagnet,
     claims=(
         Claim("throughput over CAGNET", "Figure 7", {"greatest": number(10.4)}, _over_1d),
@@ -234,7 +232,6 @@ FIGURE_7_PARTS = Item(
     name="over-partitions",
     setting=f"Epochs predicted on `h100`, {max(GPUS)} GPUs, all widths 128.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
-    columns=("graph", "METIS over MoP", "METIS, no exchange, over MoP", "1D over MoP"),
     measure=_over_parts,
     claims=(
         Claim(
@@ -301,7 +298,6 @@ TABLE_5 = Item(
     setting="Seconds of METIS (64 parts) and of RCM on the same symmetrised graph in memory, "
     "without reading or writing; the least of three.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010", "USA-road.NE"),
-    columns=("graph", "METIS, s", "RCM, s", "METIS over RCM", "stages before", "stages after"),
     measure=_order,
     claims=(
         Claim(
@@ -372,15 +368,6 @@ TABLE_4 = Item(
     "needs "
     f"no core. GCN of 3 layers, hidden {HIDDEN}; the paper has 32 GPUs.",
     graphs=("soc-Slashdot0902", "dblp-2010"),
-    columns=(
-        "graph",
-        "plain, s",
-        "reordering, no pipeline",
-        "pipeline",
-        "pipeline, reordered",
-        "reordering of pipeline",
-        "stages",
-    ),
     measure=_pipeline,
     claims=(
         Claim(
@@ -441,7 +428,6 @@ FIGURE_12 = Item(
     "utilisation per machine, three powers or efficiencies. Reddit's speed-ups and the greatest "
     "of the CPU are fitted; per-graph speed-ups over the CPU are inferred from Table 3 by constant "
     "power, only their range is published.",
-    columns=("data set", "figure", "over or of", "model", "published", "apart"),
     measure=_accelerators,
     claims=(
         Claim(
@@ -505,7 +491,6 @@ S_SPMM = Item(
     "best. "
     "The kernels are of this benchmark, the runtime multiplies first.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
-    columns=("graph", "mask", "density", *METHODS),
     measure=_masked,
     claims=(
         Claim(

@@ -14,7 +14,6 @@ from benchmarks.papers.items import (
     Finding,
     Item,
     Paper,
-    Row,
     Store,
 )
 
@@ -24,9 +23,9 @@ plancc makes plans of five papers from one format. Sources and pages cite them b
 
 {papers}
 
-This page has what the papers claim of their experiments, beside what this program finds. It is
-made from the rows in [papers-rows.json](papers-rows.json). To measure an item again, or on graphs
-of your own:
+This page has what the papers claim of their experiments, beside what this program finds. All rows
+that were measured are in [papers-rows.json](papers-rows.json). To measure an item again, or on
+graphs of your own:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
@@ -68,9 +67,7 @@ def page(papers: Sequence[Paper], store: Store) -> str:
         texts.append(f"## {paper.cited}")
         texts.append(_claims(paper, store, counts))
         for item in paper.items:
-            texts.append(f"**{item.name}.** {item.setting}{_machine(item, store)}")
-            if item.columns and len(store.rows(item.name)):
-                texts.append(_rows(item, store))
+            texts.append(_item(item, store))
     total = sum(counts.values())
     summary = f"Of {total} claims: {', '.join(f'{counts[v]} {v}' for v in VERDICTS)}."
     listed = ["| cited as | paper | here |", "| --- | --- | --- |"]
@@ -82,16 +79,15 @@ def page(papers: Sequence[Paper], store: Store) -> str:
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "| claim | where | run | published | tolerance | here | verdict |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| claim | where | published | tolerance | here | verdict |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for item, claim, finding in findings(paper, store):
+    for _item, claim, finding in findings(paper, store):
         found = finding or Finding("not measured yet", "-")
         if finding is not None:
             counts[finding.verdict] += 1
-        run = f"`papers {item.name}`" if item.measure is not None else "-"
         cells = (
-            *(claim.text, claim.where, run, str(claim), claim.tolerance),
+            *(claim.text, claim.where, str(claim), claim.tolerance),
             *(found.here, found.verdict),
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -106,29 +102,11 @@ def findings(paper: Paper, store: Store) -> Iterator[tuple[Item, Claim, Finding 
             yield item, claim, claim.finding(rows)
 
 
-def _machine(item: Item, store: Store) -> str:
-    machine = store.machine(item.name)
-    return f" ({machine}.)" if machine else ""
-
-
-def _rows(item: Item, store: Store) -> str:
-    rule = ["---" if isinstance(_first(item, store, c), str) else "--:" for c in item.columns]
-    lines = [f"| {' | '.join(item.columns)} |", f"| {' | '.join(rule)} |"]
-    lines += [
-        f"| {' | '.join(_cell(row, column) for column in item.columns)} |"
-        for row in store.rows(item.name)
-    ]
-    return "\n".join(lines)
-
-
-def _first(item: Item, store: Store, column: str) -> object:
-    return next((row[column] for row in store.rows(item.name) if column in row), "")
-
-
-def _cell(row: Row, column: str) -> str:
-    value = row.get(column)
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def _item(item: Item, store: Store) -> str:
+    """How an item is measured: its command, its setting, its graphs and its rows."""
+    rows = store.rows(item.name)
+    run = f"`papers {item.name}`. " if item.measure is not None else ""
+    graphs = dict.fromkeys(str(row["graph"]) for row in rows if row.get("graph"))
+    notes = [store.machine(item.name), ", ".join(graphs), f"{len(rows)} rows" if rows else ""]
+    said = "; ".join(filter(None, notes))
+    return f"**{item.name}.** {run}{item.setting}" + (f" ({said}.)" if said else "")

@@ -136,7 +136,6 @@ FIGURES_1_2 = Item(
     name="replication",
     setting="Three layers, hidden 16, no passes; epochs predicted on `summit` and `summit-1gpu` "
     "from the sizes of Table III.",
-    columns=("graph", "GPUs of a node", "GPUs", "way", "epoch", *BARS),
     measure=_replication,
     claims=(
         Claim(
@@ -255,7 +254,6 @@ def _communication(rows: Rows) -> Found:
 FIGURE_3 = Item(
     name="three-dimensions",
     setting="Three layers, hidden 64, no passes; predicted on `summit` from sizes.",
-    columns=("graph", "GPUs", "way", "epoch", *BARS),
     measure=_three_d,
     claims=(
         Claim(
@@ -330,7 +328,6 @@ METIS = Item(
     "492 nonzeros per row) is not at hand, fb100-Cornell5 (85 per row) is the densest of "
     "comparable kind. The default model hp, which the paper did not have, stands beside.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
-    columns=("graph", "model", "total", "busiest sends", "busiest receives"),
     measure=_metis,
     claims=(
         Claim(
