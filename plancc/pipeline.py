@@ -258,6 +258,7 @@ def compile(
     if given_up:
         warnings.warn(given_up, PlanccWarning, stacklevel=2)
     large_arrays = partial(on_disk, task.options.on_disk)
+    task.model.check(graph, num_parts)
     with observer("normalize"), large_arrays():
         matrix = normalized(graph, normalize, self_loops=self_loops, dtype=value_dtype)
     if clusters is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,11 +73,17 @@ def _is_part_vector(path: str) -> bool:
 
 def _as_plans(given: Sequence[str], folder: Path) -> list[str]:
     """Files of plans, those of part vectors made here: their parts own the first plan's rows."""
+    from plancc.files import open_file
     from plancc.graph.partvector import read_part_vector
     from plancc.owners.provenance import empty_parts
     from plancc.plan.reader import load
     from plancc.refinement import with_part
 
+    for path in given:
+        if _is_part_vector(path) and os.path.exists(path):
+            with open_file(path) as file:
+                if file.read(2) == b"%%":
+                    raise InputError(f"{path}: a graph, not a plan: compile it first")
     first = next((path for path in given if not _is_part_vector(path)), None)
     if first is None:
         raise InputError(f"{given[0]}: not a plan; part vectors need a plan beside them")

@@ -57,13 +57,18 @@ def command(
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
+    from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
     from plancc.report.batches import batch_reports
+    from plancc.report.epochs import Basis
     from plancc.report.plans import report
     from plancc_cli.render import print_on_batches, print_report
     from plancc_cli.tables import print_data, rows_of
 
     topology, rates = given.pop("topology"), given.pop("boundary_sampling")
+    if dims is not None:  # before the plan is checked
+        with PlanFile(plan) as file:
+            Basis.read(file, dims, machine)
     drawn, on_batches = options.of_batches(batches, given), None
     if batches is not None:  # first: it refuses options before it reads
         with progress() as shown, shown.stage("batches"):

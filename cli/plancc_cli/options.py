@@ -269,6 +269,9 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
+LEAST_MEMORY = 2**20
+
+
 class Memory(click.ParamType):
     """Bytes, with K, M, G or T for powers of 1024."""
 
@@ -283,7 +286,10 @@ class Memory(click.ParamType):
         found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)", value.strip().upper())
         if found is None:
             self.fail(f"'{value}': give bytes, such as 512M or 2G", param, ctx)
-        return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+        if size < LEAST_MEMORY:
+            self.fail(f"'{value}': give at least 1M", param, ctx)
+        return size
 
 
 MEMORY = Memory()

@@ -79,6 +79,8 @@ def command(
     )
 
     options.check_output(output, *plans, *runs, *traces)
+    if not output.lower().endswith((".html", ".htm")):
+        raise InputError(f"{output}: the page is HTML: choose a name that ends in .html")
     check_installed()
     if len(plans) > len(LETTERS):
         raise InputError(f"{len(plans)} plans: a page shows {len(LETTERS)} at most")

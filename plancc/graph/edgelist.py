@@ -329,7 +329,7 @@ def read_integer_columns(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Ids u and v of the lines of a text, and their last column; InputError for a wrong line."""
     plain = data.replace(separator, b" ") if separator else data
-    numbers = read_integers(path, plain, comments=b"#%")
+    numbers = read_integers(path, plain, comments=b"#%", advice=_advice)
     count = np.diff(numbers.ptr)
     wrong = (count != columns) & (count != 0)
     if wrong.any():
@@ -341,7 +341,7 @@ def read_integer_columns(
     u, v = table[:, 0], table[:, 1]
     if (u < 0).any() or (v < 0).any():
         lines, values = numbers.line[count > 0], np.where(u < 0, u, v)
-        fail_first(path, values < 0, lines, "a vertex id is negative:", values)
+        fail_first(path, values < 0, lines, "a vertex id is negative (ids count from 0):", values)
     return u, v, table[:, -1]
 
 
@@ -382,6 +382,17 @@ def _check_separators(
         _explain(path, data, separator, columns)
 
 
+def _advice(word: bytes) -> str:
+    """What to do about a word that is no id."""
+    if re.fullmatch(rb"-?[0-9]+[.][0-9]*", word):
+        return "write ids without a point (in pandas: .astype(int))"
+    if word.endswith(b":"):
+        return "of an adjacency list write one edge a line"
+    if word.removeprefix(b"-").isdigit():
+        return "number the ids anew (in pandas: factorize)"
+    return "number the names first (in pandas: factorize)"
+
+
 def _without_comments(data: bytes) -> bytes:
     """The same lines, comments empty."""
     if b"\n#" in data or b"\n%" in data or data.startswith(_COMMENT):
@@ -398,9 +409,9 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
             fail(path, line, message, text)
         for word in words[:2]:
             if not word.lstrip(b"-").isdigit():
-                fail(path, line, "a vertex id is not a whole number:", word)
+                fail(path, line, "a vertex id is not a whole number:", word, _advice(word))
             if word.startswith(b"-"):
-                fail(path, line, "a vertex id is negative:", word)
+                fail(path, line, "a vertex id is negative (ids count from 0):", word)
             if len(word) > _MAX_DIGITS:
                 fail(path, line, f"a vertex id has more than {_MAX_DIGITS} digits:", word)
         if columns == 3:

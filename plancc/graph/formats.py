@@ -21,6 +21,8 @@ from plancc.graph.textfile import StrPath, check_readable, input_errors
 from plancc.registry import Registry, check_choice, place_of
 from plancc.text import shown
 
+PACKED = (".zip", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar", ".tgz")
+"""Extensions of packed files that are not unpacked here."""
 FORMATS = Registry(
     "format",
     "plancc.formats",
@@ -119,6 +121,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
+    if extension in PACKED:
+        raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
     raise InputError(
         f"{os.fspath(path)}: cannot infer the format from the extension "
         f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"

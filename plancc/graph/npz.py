@@ -1,7 +1,8 @@
 """Matrices in ``.npz``: what scipy.sparse.save_npz writes, and plain CSR archives.
 
 A plain archive holds ``indptr``, ``indices`` and ``num_nodes``: row i needs the rows
-``indices[indptr[i]:indptr[i + 1]]``. Pickled objects are never loaded.
+``indices[indptr[i]:indptr[i + 1]]``; or ``edge_index`` of sources and targets, as PyTorch Geometric
+has it, with ``num_nodes`` or without. Pickled objects are never loaded.
 """
 
 from __future__ import annotations
@@ -95,6 +96,15 @@ class Archive(Mapping[str, Array]):
         check_unpacked(self._claimed(key), self.name, f"{self.name}: key '{key}'")
         try:
             value = self._file[key]
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise InputError(
+                    f"{self.name}: key '{key}' cannot be read ({shown(error)})"
+                ) from error
+            raise InputError(
+                f"{self.name}: key '{key}' holds Python objects, which are not loaded: save "
+                "numbers, as array.astype(np.float32)"
+            ) from error
         except _RAISED as error:
             raise InputError(f"{self.name}: key '{key}' cannot be read ({shown(error)})") from error
         if not isinstance(value, np.ndarray):
@@ -139,10 +149,15 @@ class Archive(Mapping[str, Array]):
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
         """Integers in 0..bound-1."""
         value = self.integers(key)
-        if len(value) and (value.min() < 0 or value.max() >= bound):
-            bad = value[(value < 0) | (value >= bound)][0]
-            raise InputError(f"{self.name}: key '{key}' holds '{bad}', out of range 0..{bound - 1}")
+        check_range(value, bound, f"{self.name}: key '{key}'")
         return value
+
+
+def check_range(value: npt.NDArray[np.integer], bound: int, what: str) -> None:
+    """InputError for the first number outside 0..bound-1."""
+    if len(value) and (value.min() < 0 or value.max() >= bound):
+        bad = value[(value < 0) | (value >= bound)][0]
+        raise InputError(f"{what} holds '{bad}', out of range 0..{bound - 1}")
 
 
 def read_array(path: StrPath) -> Array:
@@ -189,7 +204,8 @@ def read_npz(
     """Read a sparse matrix from .npz.
 
     Either a file of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values)
-    or an archive with ``indptr``, ``indices``, ``num_nodes`` (no values; other keys are ignored).
+    or an archive with ``indptr``, ``indices``, ``num_nodes``, or with ``edge_index`` int[2, edges]
+    and perhaps ``num_nodes`` (no values; other keys are ignored).
     The graph is undirected if and only if its pattern is symmetric.
 
     Parameters
@@ -233,20 +249,36 @@ def read_npz(
                 row, col = row[values], col[values]
             values = None if pattern or values.dtype == np.bool_ else as_values(values, name)
         elif {"indptr", "indices", "num_nodes"} <= set(archive):
-            size = archive["num_nodes"]
-            if size.size != 1 or size.dtype.kind not in "iu":
-                raise InputError(f"{name}: key 'num_nodes' must be one integer")
-            n = int(size.reshape(-1)[0])
-            check_num_vertices(n, name)
+            n = _num_nodes(archive)
             rows = _compressed(archive, n)
+        elif "edge_index" in archive:
+            from plancc.graph.pyg import edge_index_of
+
+            col, row = edge_index_of(archive["edge_index"], name)
+            if "num_nodes" in archive:
+                n = _num_nodes(archive)
+            else:
+                n = int(max(col.max(initial=-1), row.max(initial=-1))) + 1
+                check_num_vertices(n, name)
+            for ends in (col, row):
+                check_range(ends, n, f"{name}: key 'edge_index'")
         else:
             raise InputError(
                 f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
-                f"'indptr', 'indices', 'num_nodes'; it has '{', '.join(archive)}'"
+                f"'indptr', 'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
             )
     if rows is not None:
         return detect_direction(graph_of_rows(n, *rows, values, transpose=transpose, **reading))
     return detect_direction(build_graph(n, row, col, values, transpose=transpose, **reading))
+
+
+def _num_nodes(archive: Archive) -> int:
+    size = archive["num_nodes"]
+    if size.size != 1 or size.dtype.kind not in "iu":
+        raise InputError(f"{archive.name}: key 'num_nodes' must be one integer")
+    n = int(size.reshape(-1)[0])
+    check_num_vertices(n, archive.name)
+    return n
 
 
 def _compressed(archive: Archive, n: int) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ import io
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from typing import Any, BinaryIO, NamedTuple, NoReturn, TypeVar
 
@@ -29,9 +29,11 @@ StrPath = str | os.PathLike[str]
 Number = TypeVar("Number", int, float)
 
 
-def fail(path: StrPath, line: int, message: str, value: object = None) -> NoReturn:
-    """Raise the InputError that names file, line (1-based) and, unless None, the value."""
-    tail = "" if value is None else f" {show(value)}"
+def fail(
+    path: StrPath, line: int, message: str, value: object = None, advice: str = ""
+) -> NoReturn:
+    """Raise the InputError that names file, line (1-based), value unless None, and what to do."""
+    tail = ("" if value is None else f" {show(value)}") + (f": {advice}" if advice else "")
     raise InputError(f"{os.fspath(path)}, line {line}: {message}{tail}")
 
 
@@ -190,7 +192,8 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
         words = "a number" if kind is float else "a whole number"
         fail(path, line, f"the {what} is not {words}:", word)
     if isinstance(value, float) and not isfinite(value):
-        fail(path, line, f"the {what} is not finite:", word)
+        without = " (`pattern` reads without weights)" * (what == "weight")
+        fail(path, line, f"the {what} is not finite{without}:", word)
     return value
 
 
@@ -212,7 +215,13 @@ class Integers(NamedTuple):
     line: npt.NDArray[np.int64]
 
 
-def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Integers:
+def read_integers(
+    path: StrPath,
+    data: bytes,
+    *,
+    comments: bytes = b"%",
+    advice: Callable[[bytes], str] = lambda token: "",
+) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
 
     Parameters
@@ -221,6 +230,8 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
         The text.
     comments : bytes
         A line whose first character is one of these is skipped.
+    advice : callable
+        What to do about a token, for the message.
 
     Raises
     ------
@@ -242,7 +253,8 @@ def read_integers(path: StrPath, data: bytes, *, comments: bytes = b"%") -> Inte
             start -= 1
         token = re.split(rb"[ \t\r\n]", data[start : start + 80], maxsplit=1)[0]
         digits = token.removeprefix(b"-").isdigit()
-        fail(path, line, f"not a whole number{' of at most 18 digits' if digits else ''}", token)
+        many = " of at most 18 digits" * digits
+        fail(path, line, f"not a whole number{many}", token, advice(token))
     values, ptr = np.empty(num_values, dtype=np.int64), np.zeros(num_lines + 1, dtype=np.int64)
     numbers = Integers(values, ptr, np.empty(num_lines, dtype=np.int64))
     kernels.scan_integers(buffer, skipped, *numbers)

@@ -812,7 +812,9 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
     """`first`: number of the first row."""
     if array.dtype.kind not in "biuf":
-        raise InputError(f"{what} holds no numbers but '{array.dtype}'")
+        raise InputError(
+            f"{what} holds no real numbers but '{array.dtype}': save it as float32 or integers"
+        )
     with np.errstate(over="ignore"):
         kind = feature_type(array.dtype.newbyteorder("="))
         result = np.ascontiguousarray(array, dtype=kind)
@@ -831,14 +833,22 @@ def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[A
 
 def _check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
     if array.ndim != 1 or array.dtype.kind not in kinds:
+        advice = ""
+        if array.ndim == 1 and words == "integers":
+            numbers = "np.unique(names, return_inverse=True)[1] numbers names"
+            advice = f"; {numbers}" if array.dtype.kind in "US" else "; -1 stands for unknown"
         raise InputError(
-            f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}"
+            f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
         )
 
 
 def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
     _check_list(array, what, "iu", "integers")
-    wrong = (array < least) | (array > np.iinfo(np.int32).max)
+    most = np.iinfo(np.int32).max
+    wrong = array > most
+    if wrong.any():
+        raise InputError(f"{what} holds '{array[wrong][0]}'; at most {most:,} are possible")
+    wrong = array < least
     if wrong.any():
         raise InputError(f"{what} holds '{array[wrong][0]}'; {rule}")
     return array.astype(np.int32)

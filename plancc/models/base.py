@@ -125,6 +125,9 @@ class Model(ABC):
         """Values that stand for options left to the model, for the provenance."""
         return {}
 
+    def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027
+        """Refuse, before the graph is normalised, what can be refused by its number of vertices."""
+
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Why the model is not made for such a matrix and what to choose; "" where it is."""
         return ""

@@ -39,6 +39,9 @@ class FileModel(Model):
         },
     )
 
+    def check(self, graph: Graph, num_parts: int) -> None:
+        self.build(graph, num_parts, balance="nnz", seed=0)
+
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
@@ -72,5 +75,7 @@ class FileModel(Model):
             raise InputError(
                 f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
                 f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
+                + ": subtract 1 from each"
+                * bool(given.min() == 1 and given.max() == num_parts)
             )
         return Assignment(given.astype(np.int32))

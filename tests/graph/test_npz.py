@@ -58,7 +58,7 @@ BAD = {
     "index": (GOOD | {"indices": [1, 2]}, "'indices' holds '2'"),
     "negative index": (GOOD | {"indices": [1, -4]}, "'indices' holds '-4'"),
     "float index": (GOOD | {"indices": [1, 0.5]}, "'indices' must be a list of integers"),
-    "objects": (GOOD | {"indices": np.array([1, None])}, "'indices' cannot be read"),
+    "objects": (GOOD | {"indices": np.array([1, None])}, "'indices' holds Python objects"),
     "num_nodes": (GOOD | {"num_nodes": [1, 2]}, "'num_nodes'"),
     "empty": (GOOD | {"num_nodes": 0, "indptr": [0], "indices": []}, "no vertices"),
     "not square": (CSR | {"shape": [2, 3]}, "'2 x 3'"),
@@ -69,7 +69,7 @@ BAD = {
     "text": (CSR | {"data": ["a", "b"]}, "not numbers"),
     "short data": (CSR | {"data": [1.0]}, "'data'"),
     "missing data": ({k: v for k, v in CSR.items() if k != "data"}, "'data' is missing"),
-    "object format": (CSR | {"format": np.array([None])}, "'format' cannot be read"),
+    "object format": (CSR | {"format": np.array([None])}, "'format' holds Python objects"),
 }
 
 
@@ -186,3 +186,17 @@ def test_symmetry_with_and_without_a_transpose(monkeypatch, case) -> None:
     for most in (1 << 22, -1):
         monkeypatch.setattr(canonical, "MANY", most)
         assert canonical.is_symmetric(graph) == bool((dense == dense.T).all())
+
+
+@pytest.mark.parametrize("more", [{}, {"num_nodes": np.int64(6)}])
+def test_an_edge_index(tmp_path, more):
+    """Sources and targets, as PyTorch Geometric has them: row i needs the sources of its edges."""
+    source, target = np.array([0, 1, 4, 4]), np.array([1, 2, 0, 0])
+    np.savez(tmp_path / "g.npz", edge_index=np.stack([source, target]), **more)
+    graph = read_graph(tmp_path / "g.npz")
+    n = int(more.get("num_nodes", 5))
+    expected = np.zeros((n, n))
+    expected[target, source] = 1
+    found = np.zeros((n, n))
+    found[np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices] = 1
+    np.testing.assert_array_equal(found, expected)

@@ -75,8 +75,8 @@ class GATConv(Conv):
         self.draws = self.options.attention_dropout > 0
         if not self.last and self.d_out % heads:
             raise InputError(
-                f"heads {heads}: must divide the width {self.d_out} of a layer, which they share: "
-                f"for {self.d_out} columns in each, give the width {heads * self.d_out}"
+                f"`heads` {heads}: must divide the width {self.d_out} of a layer, which they "
+                f"share: for {self.d_out} columns in each, give `hidden` {heads * self.d_out}"
             )
         self.width = width = self.d_out if self.last else self.d_out // heads
         if self._as_pyg:
