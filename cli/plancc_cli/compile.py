@@ -236,6 +236,7 @@ def command(
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
     from plancc.memory import give_back_at_once
+    from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
@@ -276,7 +277,9 @@ def command(
     start = wall_seconds()
     give_back_at_once()
     with progress(settings["budget"]) as shown, ExitStack() as stack:
-        report = partial(shown.incumbent, who, task.objective or "volume")
+        goal = task.objective or ("time" if isinstance(task.model, AutoModel) else "volume")
+        goal = "expected rows" if task.model.of_batches else goal
+        report = partial(shown.incumbent, who, goal)
         keep = stack.enter_context(KeepBest(report)) if keep_best else None
         with shown.stage("read"):
             large = reading["allow_large"]

@@ -85,17 +85,18 @@ class Progress:
     ) -> None:
         self._stages, self._steps, self._budget = stages, steps, budget
         self._stage, self._found = "", ""
-        self._start = wall_seconds()
+        self._begin = self._start = wall_seconds()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """An observer of the compiler."""
         outer = self._stage, self._found, self._start
-        self._stage, self._found, self._start = name, "", wall_seconds()
+        inside = f"{self._stage}, {name}" if self._stage else name
+        self._stage, self._found, self._start = inside, "", wall_seconds()
         try:
             yield
             if self._stages is not None:
-                self._stages(f"  {name}: {self.seconds():.1f} s")
+                self._stages(f"  {self._stage}: {self.seconds():.1f} s")
         finally:
             self._stage, self._found, self._start = outer
 
@@ -125,9 +126,9 @@ class Progress:
         if compiler.at_work:
             seconds = compiler.seconds()
             return f"{self._stage}: compiling kernel {compiler.count}, {seconds:.0f} s so far"
-        seconds = self.seconds()
+        seconds = wall_seconds() - self._begin  # one clock for the whole command
         left = ""
-        if self._budget is not None and self._found:
+        if self._budget is not None:
             left = f", {max(0.0, self._budget - seconds):.0f} s left"
         found = f": {self._found}" if self._found else ""
         return f"{self._stage}, {seconds:.0f} s{left}{found}"

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
-COLUMNS = ("total", "comm", "spmm", "dense", "reduce", "words", "messages")
+TIMES = ("total", "comm", "spmm", "dense", "reduce")
+COLUMNS = (*(f"{phase} ms" for phase in TIMES), "words", "messages")
 MOST_ROWS = 20
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
@@ -262,20 +263,24 @@ def _progress(epochs: int, level: int) -> Iterator[Callable[[Measure], None] | N
 def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
+    from rich.table import Column
 
-    shown = TextColumn("{task.fields[loss]}{task.fields[accuracy]}")
-    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), shown, Remaining())
+    shown = TextColumn("{task.fields[loss]}", table_column=Column(no_wrap=True, ratio=1))
+    columns = (TextColumn("epoch"), MofNCompleteColumn(), Remaining(), BarColumn(12), shown)
     # results go to stdout meanwhile
     out = Console(stderr=True)
-    progress = Progress(*columns, console=out, transient=True, redirect_stdout=False)
-    task = progress.add_task("", total=epochs, loss="", accuracy="")
+    progress = Progress(*columns, console=out, transient=True, redirect_stdout=False, expand=True)
+    task = progress.add_task("", total=epochs, loss="")
+    scores = ""
 
     def report(measure: Measure) -> None:
+        nonlocal scores
         progress.start()  # below what is printed before the first epoch
-        progress.update(task, completed=measure.epoch + 1, loss=f"loss {measure.loss:.4f}")
         if measure.scores.accuracy:
             by_split = (f"{s} {a:.4f}" for s, a in measure.scores.accuracy.items())
-            progress.update(task, accuracy=f", accuracy {' '.join(by_split)}")
+            scores = f", of epoch {measure.epoch}: {' '.join(by_split)}"
+        loss = f"loss {measure.loss:.4f}{scores}"
+        progress.update(task, completed=measure.epoch + 1, loss=loss)
 
     try:
         yield report
@@ -293,7 +298,7 @@ def _print_result(result: TrainResult, f1: bool, out: Console) -> None:
     """The table of epochs."""
     f1 = f1 or result.multi_label
     caption = (
-        f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times in ms, the slowest rank's, "
+        f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times: the slowest rank's, "
         "without evaluations; words, messages: all ranks"
     )
     columns: tuple[str, ...] = COLUMNS

@@ -125,9 +125,11 @@ def choose(
     unfits = _unfits(matrix, task, names, known)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
+    begin = wall_seconds()
     for name in names:
-        candidate = _task(task, name, goal, num_searched)
         start = wall_seconds()
+        candidate = _task(task, name, goal, start - begin, max(num_searched, 1))
+        num_searched -= known[name].searched
         by_rows = known[name].layout == "row"
         find = find_row_owners if by_rows else find_edge_owners
         shared = balance if by_rows else of_edges
@@ -138,7 +140,8 @@ def choose(
             answers.append(None)
             continue
         try:
-            found = find(matrix, candidate, shared, observer, report)
+            with observer(f"candidate {name}"):
+                found = find(matrix, candidate, shared, observer, report)
             found = replace(numbered(matrix, found, candidate, report), balance=shared)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))
@@ -229,10 +232,11 @@ def _unfits(
     return unfits
 
 
-def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
+def _task(task: Task, name: str, goal: str, spent: float, num_searched: int) -> Task:
     """How a candidate's owners are found: searched for by the objective that decides.
 
-    Those that are searched for, `num_searched`, share the budget.
+    Those that are still searched for, `num_searched`, share what is left of the budget after
+    `spent` seconds.
     """
     model: Model = make_model(name, {})
     given = task.options
@@ -242,7 +246,7 @@ def _task(task: Task, name: str, goal: str, num_searched: int) -> Task:
         options = replace(
             given,
             objective=goal,
-            budget=None if given.budget is None else given.budget / num_searched,
+            budget=None if given.budget is None else max(given.budget - spent, 0.1) / num_searched,
         )
     else:
         options = replace(given, objective=None, effort=None, budget=None)
