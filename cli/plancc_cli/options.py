@@ -269,9 +269,6 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
-LEAST_MEMORY = 2**20
-
-
 class Memory(click.ParamType):
     """Bytes, with K, M, G or T for powers of 1024."""
 
@@ -287,8 +284,8 @@ class Memory(click.ParamType):
         if found is None:
             self.fail(f"'{value}': give bytes, such as 512M or 2G", param, ctx)
         size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
-        if size < LEAST_MEMORY:
-            self.fail(f"'{value}': give at least 1M", param, ctx)
+        if not size:
+            self.fail(f"'{value}': give bytes above 0, such as 512M or 2G", param, ctx)
         return size
 
 

@@ -420,6 +420,12 @@ def checked_owner(
     return owner.astype(np.int32, copy=False)
 
 
+NOISE = 1.1
+"""Imbalance over epsilon up to which nothing is said."""
+ROUNDED = 0.05
+"""Imbalance beyond epsilon, by rounding to whole vertices, that is said."""
+
+
 def balance_notes(
     owner: npt.NDArray[np.int32], loads: Loads, num_parts: int, who: str
 ) -> list[str]:
@@ -440,10 +446,16 @@ def balance_notes(
                     f"every vertex weighs {column.min()} or more, the least share is {share:.3g}"
                 )
             notes.append(f"{about}{cause}: no partition has an imbalance below {bound:.3f}")
-        over = weights > limits.limit
-        if over.any():
-            reached = float(limits.imbalance(np.where(over, weights, 0)))
-            notes.append(
-                f"{about}imbalance {reached:.4g} of {who} is above epsilon {limits.epsilon:g}"
-            )
+        over, epsilon = weights > limits.limit, float(limits.epsilon)
+        reached = float(limits.imbalance(np.where(over, weights, 0) if over.any() else weights))
+        said = f"{about}imbalance {reached:.4g} of {who} is above epsilon {epsilon:g}"
+        if over.any() and reached > NOISE * epsilon:
+            notes.append(said)
+        elif (
+            not over.any()
+            and reached > epsilon + ROUNDED
+            and (limits.least <= limits.allowed).all()
+        ):
+            share = limits.total / num_parts
+            notes.append(f"{said}: the average part weighs {share:.1f}, in whole vertices")
     return notes

@@ -148,6 +148,9 @@ class RefineVolume:
     threads : int
         For sweeps of large graphs and minimum cuts. The owners do not depend on it (without a
         budget).
+    polishes : bool
+        Whether wide minimum cuts and localised searches follow at the end, and minimum cuts go
+        before the first V-cycle.
     """
 
     objective: ClassVar[str] = "volume"
@@ -160,6 +163,7 @@ class RefineVolume:
     budget: float | None = None
     capacities: Capacities = None
     threads: int = 1
+    polishes: bool = True
 
     def run(
         self,
@@ -212,9 +216,9 @@ class RefineVolume:
 
         nets, sweeps, num_parts = run.nets, run.sweeps, run.sweeps.limits.num_parts
 
-        def settle() -> None:
+        def settle(cuts: bool = True) -> None:
             run.evaluations += sweeps.settle(nets, run.state)
-            tried_cuts = sweeps.cut(nets, run.state, (REACH,)) > 0
+            tried_cuts = cuts and sweeps.cut(nets, run.state, (REACH,)) > 0
             reached = self._merit(run)
             if reached < run.best:
                 run.keep(reached)
@@ -227,12 +231,12 @@ class RefineVolume:
         if sweeps.goal is VOLUME:
             run.least = least_volume(nets, sweeps.limits)
         cycle = 0
-        settle()  # what is nearest
+        settle(self.polishes)  # what is nearest
         if reached_least():
             return cycle
         if run.other is None:
             run.evaluations += sweeps.anneal(nets, run.state)
-            settle()
+            settle(self.polishes)
         while cycle < self.cycles and not (sweeps.deadline.passed() or reached_least()):
             cycle += 1
             current, before = run.state.owner, run.best
@@ -244,7 +248,7 @@ class RefineVolume:
             if run.best == before and self._ends_in_vain:
                 break
         run.state = state_of(nets, run.owner, num_parts)
-        if not reached_least() and sweeps.polish(nets, run.state) > 0:
+        if self.polishes and not reached_least() and sweeps.polish(nets, run.state) > 0:
             reached = self._merit(run)
             if reached < run.best:
                 run.keep(reached)

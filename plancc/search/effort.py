@@ -154,6 +154,8 @@ def search(
         # Less volume is not always less time: start from the best owners by the objective too.
         best = record.owners.rows
         owners = [best, *(owner for owner in owners if owner is not best)]
+    if expectation is not None and effort != "best" and not expectation.exact:
+        owners = owners[:1]  # other starts are as good on the sample, and no better beyond it
     cycles = 1 if effort == "fast" else None if expectation is None else EXPECTED_CYCLES
     found = job.refine_objective(owners, cycles)
     if found and effort == "best" and budget is not None and expectation is None:
@@ -167,7 +169,7 @@ def search(
         if not expectation.grow(latest.owner, num_parts, record.best[1]):
             break
         assert record.owners is not None
-        found = job.refine_objective([record.owners.rows], cycles)
+        found = job.refine_objective([record.owners.rows], cycles if effort == "best" else 1)
     result = job.record.result(job.warnings)
     notes = balance_notes(result.owners.rows, loads, num_parts, f"effort {effort}")
     return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])

@@ -69,9 +69,12 @@ class Expectation(Protocol):
     ----------
     deadline : Deadline
         After it no more batches are drawn than it takes to say something; whoever has one sets it.
+    exact : bool
+        Whether it is known, not that of a sample.
     """
 
     deadline: Deadline
+    exact: bool
 
     @property
     def problem(self) -> Hypergraph:
@@ -151,6 +154,8 @@ def _recipe(
 class ExactExpectation:
     """Closed form: the probabilities of the sampler are known."""
 
+    exact = True
+
     def __init__(self, problem: Hypergraph, inclusion: Inclusion, recipe: dict[str, Any]) -> None:
         self.problem = problem
         self.deadline = Deadline()
@@ -177,6 +182,8 @@ class ExactExpectation:
 
 class SampledExpectation:
     """Monte Carlo: refinement works on the nets of a sample, held-out batches judge the owners."""
+
+    exact = False
 
     def __init__(
         self,

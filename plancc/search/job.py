@@ -563,8 +563,8 @@ class Job:
         }
         if self.expectation is None:
             pass_ = refiner(self.objective, time=self.time, **options)
-        else:
-            pass_ = self.expectation.refiner(**options)
+        else:  # of a sample, of which the last percent says little of other batches
+            pass_ = self.expectation.refiner(**options, polishes=self.options.effort == "best")
         better = pass_.run(
             problem,
             owner,

@@ -124,7 +124,7 @@ COMPILE = "compile ok.mtx -p 2 -o x.h5"
 COMMANDS = {
     f"{COMPILE} --capacities 1,0": "--capacities|number 2 is 0.0|above 0",
     f"{COMPILE} --capacities 1,1,1": "--capacities: 3 numbers for 2 parts",
-    f"{COMPILE} --memory 0": "--memory|'0'|at least 1M",
+    f"{COMPILE} --memory 0": "--memory|'0'|above 0, such as 512M",
     f"{COMPILE} --memory lots": "--memory|'lots'|512M or 2G",
     f"{COMPILE} --data nothere.npz": "nothere.npz: no such file",
     "compile ok.mtx -p 2 -o nodir/x.h5": "cannot write nodir/x.h5|nodir does not exist",
