@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -100,17 +101,19 @@ def command() -> None:
     exit code is 0 if the compiler works, else 1.
     """
     checks: list[Check] = []
-    with _shown() as show:  # a progress imports libraries that may be what is broken
-        for stage, found in (
-            ("versions", _versions()),
-            ("partitioners", _partitioners()),
-            ("MPI", _mpi()),
-            ("machine", _machine()),
-            ("GPU", _gpu()),
-            ("compiler", _compiler()),
-        ):
+    stages = {
+        "versions": _versions(),
+        "partitioners": _partitioners(),
+        "MPI": _mpi(),
+        "machine": _machine(),
+        "GPU": _gpu(),
+        "compiler": _compiler(),
+    }
+    with _shown() as show, ThreadPoolExecutor(len(stages)) as pool:  # most of it waits for trials
+        work = {stage: pool.submit(list, found) for stage, found in stages.items()}
+        for stage, found in work.items():
             show(f"{stage} ...")
-            checks += found
+            checks += found.result()
     works = not any(check.needed and check.state != OK for check in checks)
     _print(checks, works)
     if not works:

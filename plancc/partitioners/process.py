@@ -17,6 +17,8 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.adapter import Adapter
 from plancc.processes import fate, search_path
 
+STOPPED = "was stopped after"
+"""What is said of a partitioner whose time ended."""
 ASK_SECONDS = 0.5
 """Between two questions whether to stop."""
 
@@ -105,7 +107,7 @@ def run_in_child(
                 answer = _answer(child, time_limit, stop)
             except subprocess.TimeoutExpired:
                 raise BackendError(
-                    f"{adapter.name} was stopped after {time_limit:.3g} s without a partition"
+                    f"{adapter.name} {STOPPED} {time_limit:.3g} s without a partition"
                     f"{_last_words(log)}; {OTHERWISE}"
                 ) from None
             except InterruptedError:

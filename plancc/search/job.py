@@ -32,6 +32,7 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.adapter import Adapter, Start
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.partitioners.process import STOPPED
 from plancc.partitioners.run import TRIVIAL, by_rank_of_kind, partition
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
@@ -330,7 +331,8 @@ class Job:
         except (BackendError, BackendUnavailable) as error:
             if self.record.owners is None or not self.kind:  # `first` goes on to the next
                 raise
-            if needed and not self.deadline.stopped():
+            in_time = limit == time_limit or STOPPED not in str(error)  # a share ends as it should
+            if needed and in_time and not self.deadline.stopped():
                 self._left_out(error)
             return None
         if starts and result.partitioner != TRIVIAL:
