@@ -301,7 +301,12 @@ def compile(
         forecast = Forecast.of(task.options.predictor, plan, matrix)
     notes = [*found.warnings, *about_hops]
     if forecast.slower and not (task.model.of_batches or MODELS[model].even_random):
-        notes.append(f"{forecast.comparison}; {_advice(wanted, task, assigner)}")
+        straight = _straight(plan, task)
+        if straight is not None and straight < (forecast.seconds or 0.0):
+            advice = f"without hops, by `exchange` flat, it takes {1e3 * straight:.4g} ms"
+        else:
+            advice = _advice(wanted, task, assigner)
+        notes.append(f"{forecast.comparison}; {advice}")
 
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
@@ -363,6 +368,13 @@ def _with_hops(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
         f"predicted to take {hops / flat:.2f} times as long ({1e3 * hops:.4g} ms, straight "
         f"{1e3 * flat:.4g} ms; machine {predictor.machine.title}); `exchange` nodes compiles them"
     ]
+
+
+def _straight(plan: Plan, task: Task) -> float | None:
+    """Predicted epoch of a plan with hops, without them; None for other plans."""
+    if plan.header.topology is None:
+        return None
+    return task.options.predictor.epoch(tables_of(plan).flat()).seconds
 
 
 def _with_dims(task: Task, data: VertexData) -> Task:

@@ -20,6 +20,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 from plancc.report.provenance import recorded_dims, recorded_machine
+from plancc_datasets import load_dataset
 
 N, PARTS = 60, 4
 TALK = Machine(latency=1e-3, bandwidth=1e10, multiply_adds=5e9, name="talk")
@@ -287,3 +288,10 @@ def test_what_is_recorded_comes_back(machine, matrix, tmp_path):
     expected = seconds_of(other, (4, 4, 4), find_machine("summit"))
     assert other.provenance["epoch_seconds"] == expected
     assert math.isfinite(other.provenance["random_epoch_seconds"])
+
+
+def test_hops_that_cost_more_name_the_flat_exchange() -> None:
+    """Of parts with one row each, compared with a random partition that has no hops."""
+    graph = load_dataset("karate").graph
+    with pytest.warns(plancc.PlanccWarning, match="without hops, by `exchange` flat, it takes"):
+        plancc.compile(graph, num_parts=34, topology="2x17", exchange="nodes")
