@@ -230,3 +230,17 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
 def detect_direction(graph: Graph) -> Graph:
     """The same graph, undirected if its pattern is symmetric (for sources that do not say)."""
     return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
+
+
+def check_edge_index(pair: npt.NDArray[Any], where: str) -> npt.NDArray[np.integer]:
+    """An edge_index of PyTorch Geometric, sources first; InputError unless int[2, edges]."""
+    if pair.ndim != 2 or pair.shape[0] != 2:
+        turned = ": transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else ""
+        raise InputError(
+            f"{where}: the shape of 'edge_index' must be (2, edges), not {pair.shape}{turned}"
+        )
+    if pair.dtype.kind not in "iu" and pair.size:
+        raise InputError(
+            f"{where}: vertex numbers in 'edge_index' must be integers, not '{pair.dtype}'"
+        )
+    return pair

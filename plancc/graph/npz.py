@@ -22,7 +22,13 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.files import PARSING, open_file
 from plancc.graph.bounds import check_unpacked
-from plancc.graph.canonical import as_values, build_graph, detect_direction, graph_of_rows
+from plancc.graph.canonical import (
+    as_values,
+    build_graph,
+    check_edge_index,
+    detect_direction,
+    graph_of_rows,
+)
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_square
 from plancc.graph.textfile import StrPath, check_readable
@@ -252,9 +258,7 @@ def read_npz(
             n = _num_nodes(archive)
             rows = _compressed(archive, n)
         elif "edge_index" in archive:
-            from plancc.graph.pyg import edge_index_of
-
-            col, row = edge_index_of(archive["edge_index"], name)
+            col, row = check_edge_index(archive["edge_index"], name)
             if "num_nodes" in archive:
                 n = _num_nodes(archive)
             else:

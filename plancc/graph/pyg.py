@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import StrPath, show
@@ -128,17 +128,7 @@ def graph_of_record(
 
 def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:
     """An edge_index as integers of shape (2, edges)."""
-    pair = as_array(edge_index, f"{where}: 'edge_index'")
-    if pair.ndim != 2 or pair.shape[0] != 2:
-        turned = ": transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else ""
-        raise InputError(
-            f"{where}: the shape of 'edge_index' must be (2, edges), not {pair.shape}{turned}"
-        )
-    if pair.dtype.kind not in "iu" and pair.size:
-        raise InputError(
-            f"{where}: vertex numbers in 'edge_index' must be integers, not '{pair.dtype}'"
-        )
-    return pair
+    return check_edge_index(as_array(edge_index, f"{where}: 'edge_index'"), where)
 
 
 def _check_ends(
