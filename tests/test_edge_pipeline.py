@@ -171,9 +171,11 @@ def test_wrong_options(options, words):
 
 
 def test_auto_shares_a_budget_among_the_searched():
+    """What is left of it, after what the candidates before have taken."""
     task = Task("auto", make_model("auto", {}), PARTS, SearchOptions(budget=6.0))
-    assert choice._task(task, "hp", "time", 3).options.budget == 2.0
-    assert choice._task(task, "libra", "time", 3).options.budget is None
+    assert choice._task(task, "hp", "time", 0.0, 3).options.budget == 2.0
+    assert choice._task(task, "hp", "time", 5.0, 1).options.budget == 1.0
+    assert choice._task(task, "libra", "time", 0.0, 3).options.budget is None
 
 
 @pytest.mark.parametrize(

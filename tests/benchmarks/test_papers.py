@@ -130,7 +130,7 @@ def test_an_item_goes_on_where_it_ended(graph, tmp_path, capsys):
     assert papers(*words, "--again") == 0
     assert capsys.readouterr().out.count("graph ring.of.40, p ") == 3
     assert papers("--page", tmp_path / "page.md", "--rows", rows) == 0
-    assert "ring.of.40; 2 rows.)" in (tmp_path / "page.md").read_text()
+    assert "ring.of.40; 3 rows.)" in (tmp_path / "page.md").read_text()
 
 
 def test_what_cannot_be_measured(graph, tmp_path, capsys):

@@ -158,7 +158,7 @@ def test_ranks_that_share_cores_are_slower():
 
 def test_garbage_is_collected_again_afterwards():
     assert gc.isenabled()
-    with pytest.raises(InputError, match="heads 3"):
+    with pytest.raises(InputError, match="`heads` 3"):
         rehearsed(plan_of("row"), replace(OPTIONS, model="gat", heads=3))
     assert gc.isenabled()
 
