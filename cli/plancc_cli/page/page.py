@@ -6,6 +6,7 @@ loads nothing and runs no script, which its own policy forbids too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +35,7 @@ from plancc_cli.page.charts import (
 )
 from plancc_cli.render import NO_RATIO, comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import count_of, duration, number, ratio
-from plancc_cli.words import in_flags
+from plancc_cli.tables import count_of, duration, number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,8 +47,10 @@ MOST_CELLS, MOST_NUMBERS = 20, 6
 """Parts up to which the volume matrix has a cell for each pair, and a number in each."""
 HEAVIEST = 8
 """Pairs of parts that are listed, at most."""
-MOST_BORDERS = 64
+MOST_BORDERS = 32
 """Parts up to which the picture in plan order has lines between them."""
+COMPARED = ("communication and balance", "predicted time of an epoch")
+"""Tables whose figures stand in the comparison of several plans."""
 TILES = (
     ("volume", "rows moved per exchange"),
     ("max_volume", "rows of the busiest part"),
@@ -148,7 +150,7 @@ class Section:
     name: str
     path: str
     sentence: str
-    warnings: str
+    warnings: list[str]
     tiles: list[Tile]
     volume: Picture
     heaviest: PlainTable
@@ -180,7 +182,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
     page: str = template.render(
         title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
         several=several,
-        plans=[_section(letter, each, span) for letter, each in lettered],
+        plans=[_section(letter, each, span, len(lettered) == 1) for letter, each in lettered],
         one_source=_one_source(plans),
         beside=_beside_first(lettered) if several else [],
         comparison=plain(comparison_table(reports)) if several else None,
@@ -257,7 +259,7 @@ def _span_of_rows(plans: Sequence[Planned]) -> tuple[float, float]:
     return min(float(c.min()) for c in there), max(float(c.max()) for c in there)
 
 
-def _section(letter: str, plan: Planned, span: tuple[float, float]) -> Section:
+def _section(letter: str, plan: Planned, span: tuple[float, float], alone: bool) -> Section:
     report = plan.report
     before, after = _matrix(plan.matrix)
     return Section(
@@ -265,21 +267,27 @@ def _section(letter: str, plan: Planned, span: tuple[float, float]) -> Section:
         name=_name(report),
         path=report.path,
         sentence=_sentence(report),
-        warnings=in_flags(str(report.provenance.get("warnings") or ""), None),
+        warnings=[
+            re.sub(r"`(\w+)`", lambda name: "--" + name[1].replace("_", "-"), line)
+            for line in str(report.provenance.get("warnings") or "").splitlines()
+        ],
         tiles=_tiles(report),
         volume=_volume(plan, span),
         heaviest=_heaviest(plan),
         before=before,
         after=after,
         facts=plain(facts_table(report)),
-        tables=[each if isinstance(each, str) else plain(each) for each in _tables(report)],
+        tables=[each if isinstance(each, str) else plain(each) for each in _tables(report, alone)],
         times=None if plan.log is None else epoch_times(letter, plan.log),
         strips=None if plan.timeline is None else strips(letter, plan.timeline),
     )
 
 
-def _tables(report: Report) -> Iterable[Table | str]:
-    return report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False)
+def _tables(report: Report, alone: bool) -> Iterable[Table | str]:
+    """Its tables; beside other plans without the figures that the comparison has."""
+    for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False):
+        if alone or isinstance(table, str) or table.title not in COMPARED:
+            yield table
 
 
 def _sentence(report: Report) -> str:
@@ -307,6 +315,10 @@ def _of_random(value: float, base: float | None) -> str:
     return f", {value / base:.2f} of an even random partition's"
 
 
+def _share(value: float, base: float) -> str:
+    return f"{value / base:.2f}" if base else "-"
+
+
 def _tiles(report: Report) -> list[Tile]:
     tiles = []
     for name, words in TILES:
@@ -314,13 +326,13 @@ def _tiles(report: Report) -> list[Tile]:
         if name in NO_RATIO:
             tiles.append(Tile(words, f"{value:.1%}", f"random: {base:.1%}"))
         else:
-            tiles.append(Tile(words, f"{value:,}", f"{ratio(value, base)} of random"))
+            tiles.append(Tile(words, f"{value:,}", f"{_share(value, base)} of random"))
     times = report.epoch
     if times.seconds is None:
         return [*tiles, Tile("predicted epoch", "-", why_none(times))]
-    against = [f"{ratio(times.seconds, times.random)} of random"] if times.random else []
+    against = [f"{_share(times.seconds, times.random)} of random"] if times.random else []
     if times.bound:
-        against.append(f"{ratio(times.seconds, times.bound)} of the bound")
+        against.append(f"{_share(times.seconds, times.bound)} of the bound")
     return [*tiles, Tile("predicted epoch", duration(times.seconds), ", ".join(against))]
 
 
