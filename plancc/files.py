@@ -148,7 +148,8 @@ def _text_of(content: bytes) -> str:
 def output_error(path: str, error: BaseException) -> OutputError:
     number = getattr(error, "errno", None)
     words = str(error)
-    if number is None and "No space left on device" in words:
+    full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)
+    if number is None and full:  # HDF5's words, and those of numpy's tofile
         number = errno.ENOSPC
     reason = _REASONS.get(number) if number is not None else None
     if reason is None:

@@ -199,7 +199,11 @@ def sizes_of(header: Header) -> str:
     """Vertices, nonzeros, and what the rows are divided into, with the grid that shares it."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
-        return f"{sizes}{header.num_parts} parts" + " of an edge plan" * (header.layout == "edge")
+        return (
+            sizes
+            + count_of(header.num_parts, "part")
+            + " of an edge plan" * (header.layout == "edge")
+        )
     return f"{sizes}{count_of(header.num_parts, 'block of rows')} on grid {header.grid}"
 
 

@@ -36,7 +36,7 @@ from plancc_cli.ranks import Job, check_threads_of
 from plancc_cli.render_profile import print_profile
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.stopping import StopSignals
-from plancc_cli.tables import console, line_width, print_table, say, table_of
+from plancc_cli.tables import console, count_of, line_width, print_table, say, table_of
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
@@ -341,8 +341,8 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     grid = "" if header.grid is None else f" ({header.grid})"
     yield (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
-        f"{header.num_parts} parts, layout {header.layout}{grid}; ranks {outline.num_ranks}, "
-        f"threads per rank {outline.threads}"
+        f"{count_of(header.num_parts, 'part')}, layout {header.layout}{grid}; "
+        f"ranks {outline.num_ranks}, threads per rank {outline.threads}"
     )
     ways = [options.activation, options.optimizer, f"lr {options.lr:g}"]
     if options.schedule != "none":

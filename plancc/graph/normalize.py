@@ -18,6 +18,9 @@ from plancc.jit import njit
 from plancc.registry import check_choice
 from plancc.scratch import large
 
+CANCELLED = 1e-14
+"""Sum of a row over that of its magnitudes up to which it is rounding alone."""
+
 
 def normalize(
     graph: Graph,
@@ -195,14 +198,21 @@ def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
-    """Sum of every row, float64[n]; an empty `values` stands for ones."""
+    """Sum of every row, float64[n]; an empty `values` stands for ones.
+
+    A sum that is rounding alone, since its terms cancel, is 0.
+    """
     sums = np.zeros(len(indptr) - 1)
     for i in range(len(sums)):
         if len(values) == 0:
             sums[i] = indptr[i + 1] - indptr[i]
-        else:
-            for k in range(indptr[i], indptr[i + 1]):
-                sums[i] += values[k]
+            continue
+        size = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            sums[i] += values[k]
+            size += abs(values[k])
+        if abs(sums[i]) < CANCELLED * size:
+            sums[i] = 0.0
     return sums
 
 

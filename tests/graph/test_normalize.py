@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.errors import InputError
+from plancc.graph.canonical import build_graph
 from plancc.graph.graph import Graph, Source
 from plancc.graph.normalize import normalize
 
@@ -150,3 +151,12 @@ def test_zeros_that_arise_are_dropped():
     assert entries(cancelled) == {(0, 1): 1, (1, 0): 1, (1, 1): 2}
     too_small = normalize(graph_of([[0.0, 1e-60], [1.0, 1.0]]), "none")
     assert entries(too_small) == {(0, 0): 1, (1, 0): 1, (1, 1): 2}
+
+
+@pytest.mark.parametrize("normalization", ["sym", "row"])
+def test_a_sum_that_cancels_is_zero(normalization):
+    """0.1 + 0.2 - 0.3 is 5.6e-17 in float64: rounding, whose inverse would be 2e16."""
+    values = np.array([0.1, 0.2, -0.3, 1.0, 1.0])
+    graph = build_graph(3, np.array([0, 0, 0, 1, 2]), np.array([1, 2, 0, 0, 0]), values)
+    with pytest.raises(InputError, match=r"vertex 0 .*sum to 0"):
+        normalize(graph, normalization, self_loops=False)
