@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,22 +35,22 @@ from plancc_cli.progress import (
 )
 from plancc_cli.ranks import Job, check_threads_of
 from plancc_cli.render_profile import print_profile
+from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.stopping import StopSignals
-from plancc_cli.tables import console, count_of, line_width, print_table, say, table_of
+from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
 from plancc_runtime import launch
 from plancc_runtime.options import DELAY, TrainOptions
 from plancc_runtime.transport.base import say as say_on_stderr
 
 if TYPE_CHECKING:
-    from plancc_runtime.results import Epoch, Measure, RunOutline, TrainResult
+    from plancc_runtime.results import Measure, RunOutline, TrainResult
     from plancc_runtime.transport.base import Transport
 
 PROGRAM = "plancc-run"
-TIMES = ("total", "comm", "spmm", "dense", "reduce")
-COLUMNS = (*(f"{phase} ms" for phase in TIMES), "words", "messages")
-MOST_ROWS = 20
+Report = Callable[["Measure"], None]
+Work = Callable[[], None]
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
 SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
@@ -159,6 +160,7 @@ def _run(
 ) -> None:
     """Train and print. Collective."""
     from plancc.files import check_target
+    from plancc_runtime.results import Measures, summarise
     from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
@@ -180,21 +182,40 @@ def _run(
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
     told = 0
+    table: EpochTable | None = None
 
     def begin(outline: RunOutline) -> None:
-        nonlocal told
-        told = len(outline.remarks)
+        nonlocal told, table
+        told, table = len(outline.remarks), EpochTable(outline, f1)
         with transport.agreement():
             if first:
                 _write_out(lambda out: _print_outline(plan, outline, out))
                 _warn(outline.remarks)
 
-    with _progress(train_options.epochs, level) if first else nullcontext() as report:
+    with (
+        _progress(train_options.epochs, level) if first else nullcontext((None, call)) as (
+            shown,
+            print_over,
+        )
+    ):
+
+        def report(measure: Measure) -> None:
+            assert table is not None
+            if table.shows(measure.epoch):  # collective
+                [epoch] = summarise(Measures([measure]), transport)
+                with transport.agreement():
+                    if first:
+                        print_over(lambda: _write_out(partial(table.print_row, epoch)))
+            if shown is not None:
+                shown(measure)
+
         result, predict = trained(plan, train_options, transport, report, begin, stop)
 
+    assert table is not None
+    ended = table
     with transport.agreement():
         if first:
-            _write_out(lambda out: _print_result(result, f1, out))
+            _write_out(lambda out: ended.print_end(result, out))
             if result.profile is not None:
                 profile = result.profile
                 _write_out(lambda out: print_profile(profile, out))
@@ -231,10 +252,13 @@ def _warn(sentences: Sequence[str]) -> None:
 
 
 @contextmanager
-def _progress(epochs: int, level: int) -> Iterator[Callable[[Measure], None] | None]:
-    """On stderr: a bar where it is a terminal, else a line every `EVERY` seconds, or all lines."""
+def _progress(epochs: int, level: int) -> Iterator[tuple[Report | None, Callable[[Work], None]]]:
+    """On stderr: a bar where it is a terminal, else a line every `EVERY` seconds, or all lines.
+
+    Yields what takes a measure, and what prints on stdout without the bar in its way.
+    """
     if level == QUIET:
-        yield None
+        yield None, call
         return
     with announcing(lambda: say_on_stderr(f"{PROGRAM}: {COMPILING}")):
         if sys.stderr.isatty() and level < VERBOSE:
@@ -256,11 +280,16 @@ def _progress(epochs: int, level: int) -> Iterator[Callable[[Measure], None] | N
                 said = f"epoch {measure.epoch}: loss {measure.loss:.6f}"
                 say_on_stderr(f"{PROGRAM}: {taken:.0f} s: {said}{left}")
 
-        yield report
+        yield report, call
+
+
+def call(work: Work) -> None:
+    """Do it."""
+    work()
 
 
 @contextmanager
-def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
+def _bar(epochs: int) -> Iterator[tuple[Report, Callable[[Work], None]]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
     from rich.table import Column
@@ -282,8 +311,12 @@ def _bar(epochs: int) -> Iterator[Callable[[Measure], None]]:
         loss = f"loss {measure.loss:.4f}{scores}"
         progress.update(task, completed=measure.epoch + 1, loss=loss)
 
+    def print_over(work: Work) -> None:
+        progress.stop()
+        work()
+
     try:
-        yield report
+        yield report, print_over
     finally:
         progress.stop()
 
@@ -292,38 +325,6 @@ def _print_outline(plan: str, outline: RunOutline, out: Console) -> None:
     """What is trained."""
     for line in _summary(plan, outline):
         say(in_flags(line, command), out)
-
-
-def _print_result(result: TrainResult, f1: bool, out: Console) -> None:
-    """The table of epochs."""
-    f1 = f1 or result.multi_label
-    caption = (
-        f"{'F1 (micro/macro)' if f1 else 'accuracy'} per split; times: the slowest rank's, "
-        "without evaluations; words, messages: all ranks"
-    )
-    columns: tuple[str, ...] = COLUMNS
-    if result.sampler:
-        caption += (
-            "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
-        )
-        columns = (*COLUMNS, "volume/step")
-    splits = list(result.final.accuracy)
-    if "val" in splits:
-        columns = ("val loss", *columns)
-    table = table_of(("epoch", "loss", *splits, *columns), caption=caption, left=0)
-    for epoch in _some(result.epochs):
-        table.add_row(str(epoch.epoch), *_row(epoch, splits, f1))
-    table.add_section()
-    table.add_row("final", *_row(result.final, splits, f1))
-    if result.best_epoch is not None:
-        ends = result.epochs[-1].epoch + 1 if result.epochs else result.final.epoch
-        say(
-            f"early stopping: trained for {ends} epochs; final are the weights after "
-            f"{result.best_epoch}, whose validation loss was the best",
-            out,
-        )
-    # Open MPI gives its ranks a terminal even when its own output goes to a file
-    print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
 
 
 def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
@@ -419,17 +420,6 @@ def _batches(outline: RunOutline) -> str:
     return f"{name}, {outline.steps_per_epoch:,} steps per epoch"
 
 
-def _some(epochs: list[Epoch]) -> list[Epoch]:
-    """All epochs, or about `MOST_ROWS`: evenly spaced ones of those that were evaluated, if any
-    was, and the last (--json has all)."""
-    if len(epochs) <= MOST_ROWS:
-        return epochs
-    chosen = [epoch for epoch in epochs if epoch.accuracy] or epochs
-    step = -(-len(chosen) // MOST_ROWS)
-    chosen = chosen[(len(chosen) - 1) % step :: step]
-    return chosen if chosen[-1] is epochs[-1] else [*chosen, epochs[-1]]
-
-
 def _write_out(print_to: Callable[[Console], None]) -> None:
     # what this terminal's encoding lacks is escaped: results are never lost for a character
     encoding = sys.stdout.encoding or "utf-8"
@@ -442,24 +432,3 @@ def _write_out(print_to: Callable[[Console], None]) -> None:
     except OSError as error:  # a full disk, or a closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         raise OutputError(f"cannot print the results: {error.strerror}") from error
-
-
-def _row(epoch: Epoch, splits: list[str], f1: bool) -> list[str]:
-    phases = ("total", "communication", "spmm", "dense", "allreduce")
-    return [
-        f"{epoch.loss:.6f}",
-        *(_score(epoch, split, f1) for split in splits),
-        *(["-" if epoch.val_loss is None else f"{epoch.val_loss:.6f}"] if "val" in splits else []),
-        *(f"{1e3 * epoch.seconds_max[p]:.2f}" for p in phases),
-        f"{epoch.words_sent:,}",
-        f"{epoch.messages_sent:,}",
-        *([] if epoch.volume_per_step is None else [f"{epoch.volume_per_step:,.1f}"]),
-    ]
-
-
-def _score(epoch: Epoch, split: str, f1: bool) -> str:
-    if f1 and split in epoch.f1_micro:
-        return f"{epoch.f1_micro[split]:.4f}/{epoch.f1_macro[split]:.4f}"
-    if not f1 and split in epoch.accuracy:
-        return f"{epoch.accuracy[split]:.4f}"
-    return "-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -107,7 +108,7 @@ def test_random_data_by_default_printed_in_any_encoding(case, tmp_path):
 
 def fails(result, code: int, *words: str, begun: bool = False) -> None:
     """Exit code, exactly one sentence with these words, no traceback; a run that had begun has
-    said what it is, and no more."""
+    said what it is and the rows of its epochs, and no final one."""
     said = sentences(result)
     assert len(said) == 1, result.stderr
     for word in words:
@@ -115,7 +116,7 @@ def fails(result, code: int, *words: str, begun: bool = False) -> None:
     assert "Traceback" not in result.stderr
     assert result.returncode == code, result.stderr
     assert ("passes: " in result.stdout) == bool(result.stdout.strip()) == begun
-    assert "epoch " not in result.stdout
+    assert "final" not in result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -288,3 +289,16 @@ def test_results_that_cannot_be_printed(case):
     assert done.stderr.splitlines() == [
         "plancc-run: error: cannot print the results: No space left on device"
     ]
+
+
+def test_rows_appear_when_they_are_known(case, tmp_path):
+    """Into a pipe too: the first ones are there while the run goes on for ever."""
+    words = [case[0] / "plan.h5", "--epochs", 10**6, "--eval-every", 1000, "--checkpoint", "run"]
+    command = [sys.executable, "-m", "plancc_cli.run", *map(str, words)]
+    kinds = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, **kinds) as process:
+        lines = iter(process.stdout)
+        assert any(line.split()[:2] == ["epoch", "loss"] for line in lines)
+        assert next(lines).split()[0].isdecimal()
+        assert process.poll() is None
+        process.terminate()

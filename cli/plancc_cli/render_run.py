@@ -1,0 +1,146 @@
+"""The table of a run's epochs, whose rows are printed as they come."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from plancc_cli.tables import line_width, print_table, say, table_of
+from plancc_runtime import launch
+
+if TYPE_CHECKING:
+    from plancc_runtime.results import Epoch, RunOutline, TrainResult
+
+MOST_ROWS = 20
+PHASES = {
+    "total": "total",
+    "comm": "communication",
+    "spmm": "spmm",
+    "dense": "dense",
+    "reduce": "allreduce",
+}
+"""Times of a row: words for them, and their names in an epoch."""
+LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
+"""Characters of a column; a time has 8, an accuracy 6, a pair of F1 13."""
+
+
+class EpochTable:
+    """Rows of about `MOST_ROWS` epochs, chosen ahead, the last one, and the final pass.
+
+    Where the lines are too narrow for its columns, all is printed at the end, in several tables.
+
+    Parameters
+    ----------
+    outline : RunOutline
+    f1 : bool
+        Whether F1 stands in place of accuracy.
+    """
+
+    def __init__(self, outline: RunOutline, f1: bool) -> None:
+        self.f1, self.splits = f1 or outline.multi_label, list(outline.split_sizes)
+        times = [f"{phase} ms" for phase in PHASES]
+        val = ["val loss"] * ("val" in self.splits)
+        steps = ["volume/step"] * bool(outline.sampler)
+        self.columns = ("epoch", "loss", *self.splits, *val, *times, "words", "messages", *steps)
+        self._chosen = chosen_epochs(outline)
+        score = 13 if self.f1 else 6
+        least = LEAST | dict.fromkeys(self.splits, score) | dict.fromkeys(times, 8)
+        last = str(outline.options.epochs)
+        least |= {"epoch": len(last), "volume/step": 9}
+        self._widths = [max(len(name), least[name]) for name in self.columns]
+        width = line_width()
+        self._streams = width is None or sum(self._widths) + 2 * len(self._widths) - 2 <= width
+        self._printed = -1
+        self._sampled = bool(outline.sampler)
+
+    def shows(self, epoch: int) -> bool:
+        """Whether the row of this epoch is printed when it is known."""
+        return self._streams and epoch in self._chosen
+
+    def print_row(self, epoch: Epoch, out: Console) -> None:
+        """Print a row, the first below the names of the columns."""
+        if self._printed < 0:
+            out.print()
+            self._line(self.columns, out)
+        self._printed = epoch.epoch
+        self._line((str(epoch.epoch), *self._cells(epoch)), out)
+
+    def print_end(self, result: TrainResult, out: Console) -> None:
+        """Print the last epoch, the final pass, and what the columns are."""
+        epochs = result.epochs
+        if result.best_epoch is not None:
+            ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
+            say(
+                f"early stopping: trained for {ends} epochs; final are the weights after "
+                f"{result.best_epoch}, whose validation loss was the best",
+                out,
+            )
+        if self._streams:
+            if epochs and epochs[-1].epoch != self._printed:
+                self.print_row(epochs[-1], out)
+            elif not epochs:
+                out.print()
+                self._line(self.columns, out)
+            self._line(("final", *self._cells(result.final)), out)
+            out.print()
+            say(self._caption(), out)
+            return
+        table = table_of(self.columns, caption=self._caption(), left=0)
+        for epoch in epochs:
+            if epoch.epoch in self._chosen or epoch is epochs[-1]:
+                table.add_row(str(epoch.epoch), *self._cells(epoch))
+        table.add_section()
+        table.add_row("final", *self._cells(result.final))
+        # Open MPI gives its ranks a terminal even when its own output goes to a file
+        print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+
+    def _caption(self) -> str:
+        score = "F1 (micro/macro)" if self.f1 else "accuracy"
+        said = (
+            f"{score} per split; times: the slowest rank's, without evaluations; words, messages: "
+            "all ranks"
+        )
+        if self._sampled:
+            said += (
+                "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
+            )
+        return said
+
+    def _line(self, cells: tuple[str, ...], out: Console) -> None:
+        shown = (cell.rjust(width) for cell, width in zip(cells, self._widths, strict=True))
+        out.print("  ".join(shown).rstrip(), soft_wrap=True)
+
+    def _cells(self, epoch: Epoch) -> list[str]:
+        val = "-" if epoch.val_loss is None else f"{epoch.val_loss:.6f}"
+        volume = epoch.volume_per_step
+        return [
+            f"{epoch.loss:.6f}",
+            *(self._score(epoch, split) for split in self.splits),
+            *[val] * ("val" in self.splits),
+            *(f"{1e3 * epoch.seconds_max[phase]:.2f}" for phase in PHASES.values()),
+            f"{epoch.words_sent:,}",
+            f"{epoch.messages_sent:,}",
+            *["-" if volume is None else f"{volume:,.1f}"] * self._sampled,
+        ]
+
+    def _score(self, epoch: Epoch, split: str) -> str:
+        if self.f1 and split in epoch.f1_micro:
+            return f"{epoch.f1_micro[split]:.4f}/{epoch.f1_macro[split]:.4f}"
+        if not self.f1 and split in epoch.accuracy:
+            return f"{epoch.accuracy[split]:.4f}"
+        return "-"
+
+
+def chosen_epochs(outline: RunOutline) -> set[int]:
+    """All epochs of a run, or about `MOST_ROWS`: evenly spaced ones of those that are evaluated, if
+    any is, and the last."""
+    epochs = range(outline.first_epoch, outline.options.epochs)
+    every = outline.options.eval_every
+    if len(epochs) <= MOST_ROWS:
+        return set(epochs)
+    scored = [epoch for epoch in epochs if outline.sampler or (every and epoch % every == 0)]
+    chosen = scored or list(epochs)
+    step = -(-len(chosen) // MOST_ROWS)
+    return {*chosen[(len(chosen) - 1) % step :: step], epochs[-1]}
