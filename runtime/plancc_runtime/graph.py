@@ -6,7 +6,8 @@ Knows a slice, a transport and autograd; must not know training loops or options
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -20,6 +21,7 @@ from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
 from plancc.threads import check_threads
+from plancc_runtime.batches import Batch, drawn_batches
 from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
@@ -83,6 +85,7 @@ class Graph(LocalGraph):
         self.dtype, self.device = dtype, device
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
+        self._header, self._part = header, replace(part, vertex_data=type(data)())
         self.num_vertices = header.num_vertices
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
         self.features = self._tensor(data.features, dtype)
@@ -291,6 +294,51 @@ class Graph(LocalGraph):
         tensors = [*module.parameters(), *module.buffers()]
         self._check_alike(tensors)
         copy_from_first(tensors, self.transport)
+
+    def batches(
+        self,
+        sampler: str | None = None,
+        *,
+        layers: int = 2,
+        seed: int = 0,
+        epochs: int = 1,
+        **options: Any,
+    ) -> Iterator[Batch]:
+        """Mini-batches for a loop of your own; every rank draws the same from the seed. Collective.
+
+            for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
+                x = graph.features[batch.rows]
+                for layer, of_layer in zip(network, batch.graphs):
+                    x = layer(of_layer, x)
+                out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
+
+        Parameters
+        ----------
+        sampler : str, optional
+            A name that `plancc samplers` lists; None: the one that the plan was compiled for, or
+            "uniform".
+        layers : int
+            Of the network: the number of `Batch.graphs`.
+        seed, epochs : int
+            The batches are those of ``plancc-run --seed``.
+        **options
+            Of the sampler: batch_size, fanouts, walk_length, keep.
+
+        Raises
+        ------
+        InputError
+            On all ranks: no row plan, no file, or options that the sampler or the plan refuses.
+        """
+        with self.transport.agreement():
+            if self._plan is None:
+                raise InputError("mini-batches are drawn from a plan file: open its path")
+        of_rank, drawing = (self._header, self._part), (sampler, options)
+        return drawn_batches(
+            *(self._plan, of_rank, self.resources, *drawing),
+            layers=layers,
+            seed=seed,
+            epochs=epochs,
+        )
 
     def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
         """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.

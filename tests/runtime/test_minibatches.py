@@ -14,6 +14,7 @@ import pytest
 import rank_tasks
 import reference
 import runs
+import torch
 import worlds
 from cases import long
 from click.testing import CliRunner
@@ -21,6 +22,7 @@ from launcher import alone
 from reference import close
 from scipy.sparse import csr_matrix
 
+import plancc_runtime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -570,3 +572,53 @@ def test_sums_over_a_batch_are_multiplied_and_means_are_not(coefficients):
         "closed-mean": [[1 / 3] * 3, [0, 1 / 2, 1 / 2], [1 / 2, 0, 1 / 2]],
     }
     np.testing.assert_allclose(dense, expected[coefficients])
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("k", [0, 4, 5, 6, 8])
+def test_batches_of_a_loop_of_ones_own(p, k, plans):
+    """Outputs of layers on `graph.batches`, against the dense blocks of the same batches."""
+    sampler = dict(SAMPLERS[k])
+    layers = len(sampler.get("fanouts", (0, 0)))
+    a, name = graphs()["directed"], sampler.pop("sampler")
+    random = np.random.default_rng(3)
+    weights = [random.standard_normal((6, 6)) for _ in range(layers)]
+
+    def work(transport):
+        graph = plancc_runtime.open(plans["directed"], transport, torch.float64)
+        found = []
+        for batch in graph.batches(name, layers=layers, seed=SEED, epochs=EPOCHS, **sampler):
+            x = graph.features[batch.rows]
+            for of_layer, weight in zip(batch.graphs, weights, strict=True):
+                x = of_layer.product(x) @ torch.tensor(weight)
+            rows = graph.vertices[batch.rows.numpy()][batch.targets.numpy()]
+            found.append((rows, x[batch.targets].numpy()))
+        return found
+
+    ranks = runs.on_ranks(p, work)
+    batches = list(batches_of(a, {"sampler": name, **sampler}))
+    assert len(ranks[0]) >= EPOCHS
+    for number, (factors, _, targets) in enumerate(batches[: len(ranks[0])]):
+        blocks = [f * a for f in factors] * (layers // len(factors))
+        h = vertex_data().features.astype(np.float64)
+        for block, weight in zip(blocks, weights, strict=True):
+            h = block @ h @ weight
+        rows = np.concatenate([each[number][0] for each in ranks])
+        assert sorted(rows.tolist()) == sorted(int(v) for v in targets)
+        outputs = np.concatenate([each[number][1] for each in ranks])
+        np.testing.assert_allclose(outputs, h[rows], rtol=1e-10, atol=1e-10)
+
+
+def test_batches_that_cannot_be(plans, tmp_path):
+    graph = plancc_runtime.open(plans["directed"], SingleTransport())
+    for words, says in (
+        ({"sampler": "foo"}, "unknown sampler 'foo'"),
+        ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
+        ({"batch_size": 0}, "batch size 0"),
+    ):
+        with pytest.raises(InputError, match=says):
+            next(graph.batches(**words))
+    worlds.plan("undirected", "edge", 3).save(tmp_path / "edges.h5")
+    edges = plancc_runtime.open(tmp_path / "edges.h5", SingleTransport())
+    with pytest.raises(InputError, match="mini-batches need a row plan, not one of layout edge"):
+        next(edges.batches())

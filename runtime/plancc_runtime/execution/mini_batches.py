@@ -30,9 +30,9 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header, Int64Array
 from plancc.sampling import Batch, Population, Sampler, chosen_sampler, read_option
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.batch_mask import BatchMask, BoolArray, LocalBatch
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
+from plancc_runtime.layouts.batch_mask import BatchMask, BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.layer_graph import LayerGraph

@@ -1,0 +1,92 @@
+"""Mini-batches for a loop of the user's own. Knows slices and samplers; no layers, no losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plancc.errors import InputError
+from plancc.plan.parts import Part
+from plancc.plan.population import num_training, read_population
+from plancc.plan.reader import PlanFile
+from plancc.plan.values import Header
+from plancc.sampling import chosen_sampler
+from plancc_runtime.layouts.batch_mask import BatchMask
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """This rank's share of a mini-batch.
+
+    Attributes
+    ----------
+    number : int
+        From 0 over all epochs.
+    graphs : list of LocalGraph
+        What each layer takes in place of the graph, the first layer first.
+    rows : int64[m]
+        Places of the batch's rows among those of the graph: of features, labels and masks.
+    targets : bool[m]
+        Which of them the loss is of: seeds of a sampler of neighbours, else all.
+    """
+
+    number: int
+    graphs: list[LocalGraph]
+    rows: Tensor
+    targets: Tensor
+
+
+def drawn_batches(
+    plan: str | PathLike[str],
+    of_rank: tuple[Header, Part],
+    resources: Resources,
+    sampler: str | None,
+    options: dict[str, Any],
+    *,
+    layers: int,
+    seed: int,
+    epochs: int,
+) -> Iterator[Batch]:
+    """Draw the batches of all epochs, alike on every rank. Collective.
+
+    `of_rank` is a slice; parameters and errors as of `plancc_runtime.graph.Graph.batches`.
+    """
+    (header, part), transport = of_rank, resources.transport
+    with transport.agreement():
+        if header.layout != "row":
+            raise InputError(f"mini-batches need a row plan, not one of layout {header.layout}")
+        with PlanFile(plan) as file:
+            recorded, training = (
+                file.attributes("provenance").get("sampler", ""),
+                num_training(file),
+            )
+            n = header.num_vertices
+            chosen = chosen_sampler(str(recorded), n, training, sampler, **options)
+            chosen.check_layers(layers)
+            population = read_population(file, chosen)
+        chosen, _ = chosen.fitted(population)
+        chosen.check(population)
+    mask = BatchMask(part, transport)
+    for number in range(epochs * chosen.batches_per_epoch(population)):
+        local = mask.local(chosen.batch(population, seed, number))
+        graphs = [
+            LocalGraph(
+                replace(Block.of_part(each, header.self_loops, factor), halo=mask.halo[halo]),
+                resources,
+            )
+            for each, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
+        ]
+        yield Batch(
+            number,
+            graphs if len(graphs) > 1 else graphs * layers,
+            torch.from_numpy(local.rows).to(resources.device),
+            torch.from_numpy(local.targets).to(resources.device),
+        )
