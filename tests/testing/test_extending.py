@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,14 @@ def package(tmp_path_factory):
         (folder / name).write_text(text)
     info = folder / "mine-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    points = "".join(re.findall(r"```toml\n(.*?)```", page, re.S))
-    points = re.sub(r'\[project.entry-points."(.*?)"\]', r"[\1]", points).replace('"', "")
-    (info / "entry_points.txt").write_text(points)
+    (toml,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    project = tomllib.loads(toml)["project"]
+    header = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    (info / "METADATA").write_text(header)
+    points = configparser.ConfigParser(delimiters="=")
+    points.read_dict(project["entry-points"])
+    with (info / "entry_points.txt").open("w") as file:
+        points.write(file)
     return folder
 
 
