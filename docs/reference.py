@@ -1,0 +1,35 @@
+"""Add pages of the commands' helps and lists to the built documentation (a hook of mkdocs)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from click.testing import CliRunner
+from mkdocs.structure.files import File
+
+from plancc_cli.group import LISTINGS, SECTIONS, command
+from plancc_cli.run_command import command as run_command
+
+
+def _printed(program: Any, name: str, *words: str) -> str:
+    """Return what a command prints, as a code block under its name."""
+    result = CliRunner().invoke(program, list(words), prog_name=name, terminal_width=100)
+    if result.exit_code:
+        raise SystemExit(f"{name} {' '.join(words)}: {result.output}")
+    title = " ".join([name, *(word for word in words if word not in ("--help", "all"))])
+    return f"## {title}\n\n```text\n{result.output.rstrip()}\n```\n"
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add reference/commands.md and reference/registries.md."""
+    names = [name for section in SECTIONS.values() for name in section]
+    helps = [_printed(command, "plancc", name, "--help", "all") for name in names]
+    helps.append(_printed(run_command, "plancc-run", "--help", "all"))
+    lists = [_printed(command, "plancc", name) for name in LISTINGS]
+    for page, title, blocks in (
+        ("commands", "Commands", helps),
+        ("registries", "Registries", lists),
+    ):
+        text = "\n".join([f"# {title}\n", *blocks])
+        files.append(File.generated(config, f"reference/{page}.md", content=text))
+    return files
