@@ -164,7 +164,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 class _Flags(compiler.Flags):
-    """Flags that change no more, and so have a key: numba looks overloads up by flags, often."""
+    """Immutable flags with a cached hash; numba uses flags as dictionary keys."""
 
     __slots__ = ("_key",)
 

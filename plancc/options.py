@@ -116,7 +116,7 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """The same with capacities of so many parts: those given, or the speeds of the machine.
+        """Copy with one capacity per part: as given, else the machine's speeds.
 
         Raises
         ------

@@ -31,10 +31,10 @@ from plancc_cli.tables import print_data, print_table
     help=f"Search effort: {', '.join(EFFORTS)}.",
 )
 @click.option(
-    "--ranks", type=int, metavar="R", help="So many ranks compile together (mpirun), from a folder."
+    "--ranks", type=int, metavar="R", help="Number of ranks that compile together, from a folder."
 )
 @click.option(
-    "--memory", type=options.MEMORY, help="Memory that there is.  [default: of this computer]"
+    "--memory", type=options.MEMORY, help="Available memory.  [default: of this computer]"
 )
 @options.as_data
 def command(

@@ -23,7 +23,7 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
 @click.command()
 @click.argument("source", type=click.Path())
 @click.option(
-    "-o", "--output", required=True, type=click.Path(), help="The file, or with --to the folder."
+    "-o", "--output", required=True, type=click.Path(), help="Output file, or folder with --to."
 )
 @click.option(
     "--to",

@@ -61,7 +61,7 @@ def _parse_share(
     "--max-extra-volume",
     metavar="SHARE",
     callback=_parse_share,
-    help="Allowed rise of the volume for other objectives.  [default: max-volume 3%, messages 8%, "
+    help="Allowed increase of volume for other objectives.  [default: max-volume 3%, messages 8%, "
     "time 5%]",
 )
 @click.option(

@@ -78,8 +78,8 @@ def _options() -> Iterator[click.Option]:
     "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
     f"compiled for, or {DEFAULT_MACHINE}]"
 )
-@click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
+@click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="In place of the machine's.")
 @options.dims_option(
     "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
     f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"

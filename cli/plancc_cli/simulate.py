@@ -70,8 +70,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
 @click.option(
     "--fold",
     type=click.Choice(FOLDS),
-    help="Of an edge plan: partial sums are waited for, are late, or do not travel.  "
-    "[default: sync]",
+    help="Edge plans: wait for partial sums, use them late, or drop them.  [default: sync]",
 )
 @click.option("--delay", type=int, help=f"Epochs that partial sums are late.  [default: {DELAY}]")
 @click.option(
@@ -79,8 +78,8 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
     metavar="auto|STAGES",
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
-@click.option("-p", "--ranks", type=int, help="Ranks, fewer than parts (parts are merged).")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Replace those of the machine.")
+@click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="In place of the machine's.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity
@@ -149,7 +148,7 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
 
     approximation = _approximation(given)
     if approximation is not None and given["ranks"] is not None:
-        raise InputError("--ranks merges parts: drop it, or --boundary-sampling and --fold")
+        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims, passes = basis.predictor.dims, basis.predictor.passes
     tables = read_tables(
         plan,

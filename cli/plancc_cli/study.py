@@ -73,7 +73,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     type=click.Path(),
     default=KEPT,
     show_default=True,
-    help="Where rows are kept as they come, and taken from by the next study.",
+    help="Results file; the next study resumes from it.",
 )
 @options.as_data
 @options.as_latex

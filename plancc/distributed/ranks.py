@@ -64,7 +64,7 @@ class Ranks:
         return self._transport.agreement()
 
     def told(self, value: Any) -> Any:
-        """What rank 0 brings: a small plain value."""
+        """Broadcast a small picklable value from rank 0."""
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:

@@ -109,7 +109,7 @@ def as_source(
     if isinstance(obj, str | os.PathLike):
         graph = read_graph(obj, keys=graph_keys(keys))
     elif graph_keys(keys):
-        raise InputError("`keys` name a graph: only where the graph is read from a file")
+        raise InputError("`keys` needs a graph that is read from a file")
     else:
         graph = as_graph(obj)
     choice: Any = {"split": split, "keys": keys}
@@ -170,7 +170,7 @@ def own_data(
     except InputError as error:
         raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error
     if split is not None or data_keys(keys):
-        raise InputError("`split` and `keys` choose among vertex data; the graph comes without")
+        raise InputError("the graph has no vertex data: drop `split` and `keys`")
     return VertexData()
 
 

@@ -75,5 +75,5 @@ class MappedRows:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def take(self, order: npt.NDArray[np.integer]) -> MappedRows:
-        """Row k is row ``order[k]`` of these."""
+        """Reorder: row k of the result is row ``order[k]``."""
         return MappedRows(self._source, order if self._order is None else self._order[order])

@@ -399,7 +399,7 @@ def _listed(held: Iterable[str], most: int = 20) -> str:
 
 
 def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
-    """The name of the rows' ids; None where rows are in the order of a graph beside them."""
+    """Return the name of the id column, or None if rows follow the graph's order."""
     if held.keys() & {"edge_index", "adj_t", "indptr"}:
         return None
     return next(

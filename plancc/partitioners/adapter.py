@@ -149,7 +149,7 @@ class Adapter:
         return self.takes_kind(type(problem), objective)
 
     def takes_kind(self, kind: type, objective: str = "") -> bool:
-        """The same of all problems of a kind; the objective is that of a `WeightedGraph`."""
+        """Whether every problem of a kind is taken; `objective` is of a `WeightedGraph`."""
         if not issubclass(kind, self.accepts):
             return False
         return issubclass(kind, Hypergraph) or objective in self.objectives

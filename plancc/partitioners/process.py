@@ -24,7 +24,7 @@ ASK_SECONDS = 0.5
 
 
 def _last_words(path: Path) -> str:
-    """End of what the library printed, on one line."""
+    """Return the last line of the library's output, for error messages."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4000))
         lines = file.read().decode("utf-8", "replace").splitlines()

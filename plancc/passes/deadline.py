@@ -30,7 +30,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float | None, stop: Stop | None = None) -> Deadline:
-        """That many seconds from now; None: never."""
+        """Return the deadline in `seconds` from now; None for no deadline."""
         return cls(np.inf if seconds is None else wall_seconds() + seconds, stop)
 
     def earlier(self, seconds: float) -> Deadline:

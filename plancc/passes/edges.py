@@ -1,4 +1,4 @@
-"""Better owners of rows and nonzeros than given, by exact objective.
+"""Refine owners of rows and nonzeros for an exact objective.
 
 Knows matrices and their owners; no plan, no file, no partitioner. The better owners are those with
 less overload, then with the smaller value of the objective, then with the smaller volume.

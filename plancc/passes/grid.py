@@ -330,7 +330,7 @@ def place_parts(
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
-    """Groups of vertices that share them with their part of a partition by rows.
+    """Assign vertices to groups so that rows of one part share a group.
 
     Starts from the parts dealt to the cells in their order; cells may end up with several parts
     or none.

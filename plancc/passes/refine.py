@@ -44,7 +44,7 @@ CEILING = 0.5
 
 
 class Merit(NamedTuple):
-    """How good owners are: the smaller, the better.
+    """Lexicographic score of owners; lower is better.
 
     Attributes
     ----------

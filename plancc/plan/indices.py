@@ -18,7 +18,7 @@ BLOCK = 4_000_000
 
 
 def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") in an order in which each may rely on those before."""
+    """Yield (invariant, violation or ""); later checks may rely on earlier ones."""
     yield "rows/part_ptr rises from 0 to n", rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "rows/num_interior is within the part's rows", _interior_within(plan)

@@ -19,7 +19,7 @@ from plancc.plan.values import Exchange, Step, steps_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") in an order in which each may rely on those before."""
+    """Yield (invariant, violation or ""); later checks may rely on earlier ones."""
     yield "rows/part_ptr rises from 0 to n", rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
     yield "matrix/row_ptr rises from 0 to nnz", rises(plan.row_ptr, plan.header.num_nonzeros)

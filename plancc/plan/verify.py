@@ -91,7 +91,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _check(invariants: Iterable[tuple[str, str]]) -> list[str]:
-    """The names of the invariants; PlanError of the first that does not hold."""
+    """Return the invariants' names; raise PlanError at the first that fails."""
     done = []
     for name, problem in invariants:
         if problem:

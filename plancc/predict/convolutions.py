@@ -125,7 +125,7 @@ class SAGE(Convolution):
 
 @dataclass(frozen=True)
 class GAT(Convolution):
-    """Velickovic et al. 2018.
+    """Costs of a graph attention layer (Velickovic et al. 2018).
 
     Attributes
     ----------

@@ -207,7 +207,7 @@ def pass_costs(
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Costs of an epoch without passes, and then with one more each time; `epoch` counts one."""
+    """Cost an epoch (`epoch`) with no pass, then with passes added one by one."""
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]

@@ -230,7 +230,7 @@ def report(
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Why the figures of two plans do not compare, their matrices differing; "" if they are alike.
+    """Say why two plans cannot be compared (different matrices), or "".
 
     Matrices are read only where sizes and options agree, and the hashes of the sources do not.
 

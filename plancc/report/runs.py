@@ -365,7 +365,7 @@ def _json(text: str, where: str, what: str) -> Any:
 
 def _hash(value: Any, where: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"([0-9a-f]{64})?", value):
-        raise InputError(f"{where}: plan is {_cut(value)}, not the content hash of a plan")
+        raise InputError(f"{where}: plan must be a content hash, got {_cut(value)}")
     return value
 
 

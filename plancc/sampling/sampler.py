@@ -95,7 +95,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        """Batch `number` of a checked population.
+        """Draw batch `number` from a checked population.
 
         Parameters
         ----------

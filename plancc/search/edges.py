@@ -275,7 +275,7 @@ class _Job:
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> _Member:
-        """What a search by rows finds."""
+        """Start from the result of a row search."""
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(ROWS_SHARE * left, 1e-3)

@@ -291,7 +291,7 @@ class _Watch:
         self.spreads: list[float] = []  # of every measurement: longest sample / shortest - 1
 
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
-        """Seconds that one call of each cycle takes, the calls of a cycle in turn. Collective.
+        """Time one call per cycle, interleaving the calls. Collective.
 
         The cycles are measured alternately: one number per cycle, the mean over ranks of the median
         over samples.

@@ -221,7 +221,7 @@ class Run:
         with self.transport.agreement():
             if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
                 raise PlanccError(
-                    f"{self._name}: features of this rank are not finite as they are used"
+                    f"{self._name}: features of this rank are not finite after normalisation"
                 )
         if self.options.dtype == "bfloat16":
             features = features.to(torch.bfloat16)
@@ -264,7 +264,7 @@ class Run:
         return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
-        """All epochs, or until the validation loss no longer falls.
+        """Run all epochs, or stop when the validation loss stops falling.
 
         Parameters and errors are those of `train.trained`.
         """

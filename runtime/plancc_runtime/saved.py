@@ -146,7 +146,7 @@ class Description:
         *products, last = (a * b for a, b in pairwise(self.dims))
         if sum(products) + last * (heads if isinstance(heads, int) else 1) > there:
             widths = " x ".join(map(str, self.dims[:8]))
-            raise InputError(f"{name}: holds fewer weights than a network of {widths} has")
+            raise InputError(f"{name}: has fewer weights than a network of {widths} needs")
 
     def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
         """The network with the weights of the file, ready for evaluation; not collective.

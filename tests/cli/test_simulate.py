@@ -219,7 +219,7 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
         ((rows, "--fold", "none"), f"--fold none is for edge plans; {rows} is row"),
         ((edges, "--delay", 2), "--delay 2: give --fold delayed too"),
         ((edges, "--fold", "delayed", "--delay", 0), "--delay 0: at least 1 is needed"),
-        ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks merges parts"),
+        ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks cannot be combined with"),
         ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
     ):
         assert said in fails(tmp_path, "simulate", *words)

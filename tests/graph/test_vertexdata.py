@@ -201,11 +201,11 @@ def test_names_and_split_of_the_library(tmp_path):
     matrix = sp.eye_array(N, format="csr")
     for source, more, words in [
         (tmp_path / "g.txt", {"keys": keys}, "format 'edgelist' holds no vertex data"),
-        (matrix, {"keys": keys}, "the graph comes without"),
-        (matrix, {"split": "0"}, "the graph comes without"),
+        (matrix, {"keys": keys}, "the graph has no vertex data"),
+        (matrix, {"split": "0"}, "the graph has no vertex data"),
         (path, {"split": "0", "data": False}, "`data` has none"),
         (path, {"keys": keys, "data": VertexData(labels=np.array(Y))}, "`data` has none"),
-        (matrix, {"keys": {"graph": "a"}}, "only where the graph is read from a file"),
+        (matrix, {"keys": {"graph": "a"}}, "needs a graph that is read from a file"),
         (tmp_path / "g.txt", {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
         (path, {"keys": {"graph": "a"}}, "`keys` is for pyg, h5ad"),
     ]:

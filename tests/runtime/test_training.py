@@ -232,7 +232,7 @@ def test_scores_are_those_of_scikit_learn(multi_label):
 @pytest.mark.parametrize(
     ("what", "options", "words"),
     [
-        ("features", {}, "rank 1: the plan: features of this rank are not finite as they are"),
+        ("features", {}, "rank 1: the plan: features of this rank are not finite after"),
         ("later features", {}, "rank 1: the loss of epoch 1 is nan: features of this rank are"),
         ("later features", {"input_dropout": 0.5}, "rank 1: the loss of epoch 1 is nan: features"),
         ("values", {}, "rank 1: the loss of epoch 0 is nan: values of the matrix of this rank"),

@@ -115,7 +115,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure of the parts, with one chart for every plan on the same axes."""
+    """A per-part metric, one chart per plan on common axes."""
 
     title: str
     what: str

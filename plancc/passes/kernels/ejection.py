@@ -51,7 +51,7 @@ def _is_alone(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """The best parts for v: with room, and of all.
+    """Find the best part for v among those with room, and among all.
 
     Returns
     -------

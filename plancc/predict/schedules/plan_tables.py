@@ -264,7 +264,7 @@ def _with_copies(arrays: _Arrays, tables: Tables) -> Tables:
 
 
 def _leaves(arrays: _Arrays, tables: Tables) -> Pairs:
-    """Foreign vertices of every part's nonzeros, each once: received rows, and those it folds."""
+    """Count distinct remote vertices per part: received rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = arrays.pairs(table)

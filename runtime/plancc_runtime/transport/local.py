@@ -367,7 +367,7 @@ class LocalExchange(Exchange):
         self._group.wake([sent.piece.peer, received.piece.peer])
 
     def _note(self) -> Any:
-        """Anything that a transport wants to know of a message's end that is there now."""
+        """Note that one end of a message has been posted (a hook)."""
         return None
 
     def _unfinished(self) -> str:

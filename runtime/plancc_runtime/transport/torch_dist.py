@@ -436,7 +436,7 @@ class _TorchGroup(LibraryGroup):
 
 
 def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
-    """Keep buffers that a device still works on until it is waited for."""
+    """Keep buffers alive until the device operation on them has finished."""
 
     def finish() -> None:
         nonlocal buffers

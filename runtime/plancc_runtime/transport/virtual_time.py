@@ -325,7 +325,7 @@ class _Rank:
         return self._had + self.speed * (time - self.since)
 
     def when(self, moved: float) -> float:
-        """When they will have had so much, as they go now."""
+        """Return the time at which this much work is done, at the current rates."""
         return self.since + (moved - self._had) / self.speed
 
     def turn(self, time: float, waits: bool) -> None:
