@@ -143,4 +143,4 @@ def chosen_epochs(outline: RunOutline) -> set[int]:
     scored = [epoch for epoch in epochs if outline.sampler or (every and epoch % every == 0)]
     chosen = scored or list(epochs)
     step = -(-len(chosen) // MOST_ROWS)
-    return {*chosen[(len(chosen) - 1) % step :: step], epochs[-1]}
+    return {*chosen[::step], epochs[-1]}
