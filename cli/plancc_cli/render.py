@@ -71,7 +71,7 @@ NO_RATIO = ("nonzero_imbalance", "row_imbalance")
 PRODUCT = (
     ("rows", "rows of H sent"),
     ("sums", "sums sent to where they belong"),
-    ("swapped", "rows made slices, and slices rows"),
+    ("swapped", "sent to turn rows into slices of columns and back"),
     ("reduced", "sums put into all-reductions"),
     ("matrix", "blocks of A sent"),
 )
@@ -89,6 +89,8 @@ NAMES = {
     "dims": "widths of the layers (dims)",
 }
 """Words for entries of a provenance whose names say too little."""
+NOTHING_MOVED = "rows moved 0, by a random partition too"
+"""What is said in place of ratios to nothing, such as those of one part."""
 OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messages")
 """Metrics that row plans do not have."""
 
@@ -158,14 +160,27 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 def _expectation(provenance: Mapping[str, Any]) -> str:
     """What a mini-batch moves and what that is known from; "" for other plans."""
-    value, random = provenance.get("expected_volume"), provenance.get("expected_volume_random")
+    value, random, seen = (
+        _figure(provenance, name)
+        for name in ("expected_volume", "expected_volume_random", "nonzeros_seen")
+    )
     if value is None:
         return ""
     beside = f" ({ratio(value, random)} of random)" if random else ""
     batches = provenance.get("batches")
-    how = "exact" if batches == "exact" else f"the search drew {_batches(int(batches or 0))}"
+    how = "exact, from the sampler's probabilities"
+    if batches != "exact":
+        drawn = _batches(int(_figure(provenance, "batches") or 0))
+        most = "" if seen is None else f", in which {seen:.1%} of the nonzeros occur"
+        how = f"the search drew {drawn}{most}"
     sampler = provenance.get("sampler")
     return f"mini-batches of {sampler}: {value:,.1f} rows expected{beside}; {how}"
+
+
+def _figure(provenance: Mapping[str, Any], name: str) -> float | None:
+    """A number of a provenance; None if it is missing or no number."""
+    value = provenance.get(name)
+    return value if isinstance(value, int | float) else None
 
 
 def run_words(sampler: str) -> str:
@@ -179,6 +194,8 @@ def _batches(number: int) -> str:
 
 def moved_words(metrics: Metrics, random: Metrics) -> str:
     """What a row plan moves, beside a random partition, and how even it is."""
+    if not random.messages:
+        return NOTHING_MOVED
     return (
         f"rows moved {metrics.volume:,} ({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
@@ -297,16 +314,17 @@ def _answer(report: Report) -> Table:
     full = ""
     if batches := _expectation(report.provenance):
         full = "full batch: "
-        table.add_row("a mini-batch", batches.partition(": ")[2])
+        sampler, _, words = batches.partition(": ")
+        table.add_row("a mini-batch", f"{words} ({sampler})")
     if report.product is not None:
-        words = f"{_moved_on_grid(report.product)}, words of {report.product.width} columns"
-        table.add_row("one product", words)
+        of_columns = f"in words ({report.product.width:,} columns): "
+        table.add_row("one product", of_columns + _moved_on_grid(report.product))
         full = "row plan inside: "
-    for words, name in (
-        ("rows moved", "volume"),
-        ("busiest part", "max_volume"),
-        ("messages", "messages"),
-    ):
+    moved = [("rows moved", "volume"), ("busiest part", "max_volume"), ("messages", "messages")]
+    if not random.messages:
+        moved = []
+        table.add_row(f"{full}rows moved", NOTHING_MOVED.removeprefix("rows moved "))
+    for words, name in moved:
         value, base = getattr(of, name), getattr(random, name)
         table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
     limits = report.provenance.get("balance")
@@ -466,7 +484,7 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     def add(words: str, cells: Iterable[str]) -> None:
         table.add_row(words, *cells)
 
-    for name in ("model", "partitioner", "preset", "effort", "objective", "seed"):
+    for name in ("model", "partitioner", "preset", "effort", "objective", "seed", "sampler"):
         values = [report.provenance.get(name) for report in reports]
         if any(value not in (None, "") for value in values):
             add(name, ("-" if value in (None, "") else str(value) for value in values))
@@ -475,6 +493,8 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
         add("grid", (str(report.header.grid or "-") for report in reports))
         add("ranks", (number(report.header.num_ranks) for report in reports))
     table.add_section()
+    if any("expected_volume" in report.provenance for report in reports):
+        add("rows expected of a mini-batch", (_of_batch(each, baseline) for each in reports))
     for name, words in figures(reports):
         cells = []
         for report in reports:
@@ -509,6 +529,20 @@ def _epoch(report: Report, baseline: Report | None) -> str:
         return "-"
     base = times.random if baseline is None else baseline.epoch.seconds
     return duration(times.seconds) + ("" if base is None else f" ({ratio(times.seconds, base)})")
+
+
+def _of_batch(report: Report, baseline: Report | None) -> str:
+    """Expected rows of a mini-batch; with a ratio where the baseline draws the same batches."""
+    of = report.provenance
+    base, name = (of, "expected_volume_random")
+    if baseline is not None:
+        base, name = baseline.provenance, "expected_volume"
+    value, beside = _figure(of, "expected_volume"), _figure(base, name)
+    if value is None:
+        return "-"
+    if beside is None or base.get("sampler") != of.get("sampler"):
+        return f"{value:,.1f}"
+    return f"{value:,.1f} ({ratio(value, beside)})"
 
 
 def _over_bound(report: Report) -> str:

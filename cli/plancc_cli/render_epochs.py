@@ -47,7 +47,16 @@ def epoch_words(times: EpochTimes) -> str:
         words += f": {times.bound / times.seconds:.1%} of it is even work without exchange"
         if times.random is not None and abs(times.seconds / times.random - 1) < HARDLY:
             words += ", which partitions hardly change"
+        else:
+            words += _limits(times.seconds, times.bound, times.exchange or 0.0)
     return f"{words}; {basis_words(times.basis, origin=False)}"
+
+
+def _limits(seconds: float, bound: float, exchange: float) -> str:
+    """Shares of an epoch above its bound: exchange of rows, and the rest, which is uneven work."""
+    exchange = min(exchange, seconds - bound)
+    shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "uneven work")
+    return "".join(f", {s / seconds:.1%} {what}" for s, what in shares if s >= 0.001 * seconds)
 
 
 def why_none(times: EpochTimes) -> str:

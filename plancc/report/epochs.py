@@ -149,6 +149,8 @@ class EpochTimes:
     random : float or None
         Of an even random row partition over as many ranks (`Predictor.of_random`); None: not known
         without the matrix.
+    exchange : float or None
+        Part of `seconds` in which rows are exchanged, of the slowest rank in every step.
     why : str
         Why there is no prediction.
     """
@@ -157,6 +159,7 @@ class EpochTimes:
     seconds: float | None = None
     bound: float | None = None
     random: float | None = None
+    exchange: float | None = None
     why: str = ""
 
     @classmethod
@@ -172,8 +175,10 @@ class EpochTimes:
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
             basis.check()
-            seconds = basis.predictor.epoch(tables).seconds
-            return cls(basis, seconds, basis.predictor.bound(*sizes), random)
+            epoch = basis.predictor.epoch(tables)
+            exchange = epoch.communication - epoch.of_step("all-reduce")[0]
+            bound = basis.predictor.bound(*sizes)
+            return cls(basis, epoch.seconds, bound, random, exchange)
         except InputError as error:
             if basis.given:
                 raise InputError(f"{tables.name}: {error}") from None

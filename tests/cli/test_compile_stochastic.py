@@ -65,7 +65,7 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
     line = (
         f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected "
-        f"({value / random_value:.3f} of random); exact"
+        f"({value / random_value:.3f} of random); exact, from the sampler's probabilities"
     )
     assert text.splitlines()[1] == line
     facts = " ".join(ok("inspect", "-v", tmp_path / "plan.h5").split())
@@ -125,7 +125,10 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
     with h5py.File(plan, locking=False) as file:
         found = sealing.attributes(file["provenance"])
     assert found["sampler"] == sampler
-    how = "exact" if "edges" in sampler else f"the search drew {found['batches']:,} batches"
+    how = "exact, from the sampler's probabilities"
+    if "edges" not in sampler:
+        seen = f"in which {found['nonzeros_seen']:.1%} of the nonzeros occur"
+        how = f"the search drew {found['batches']:,} batches, {seen}"
     beside = found["expected_volume"] / found["expected_volume_random"]
     value = f"{found['expected_volume']:,.1f} rows expected ({beside:.3f} of random)"
     assert f"of {sampler}: {value}; {how}\n" in done.out
@@ -216,7 +219,12 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
     assert shown["expected_volume"] == pytest.approx(value, rel=1e-9)
     low, high = shown["volume"]["low"], shown["volume"]["high"]
     assert low - (high - low) <= value <= high + (high - low)
-    assert "rows expected" in ok("inspect", exact)
+    answer = " ".join(ok("inspect", exact).split())
+    assert f"probabilities (mini-batches of uniform batch_size={SIZE})" in answer
+    found = json.loads(ok("inspect", exact, "--json"))["provenance"]
+    beside = value / found["expected_volume_random"]
+    row = f"rows expected of a mini-batch {value:,.1f} ({beside:.3f})"
+    assert row in " ".join(ok("compare", exact, plan).split())
     both = json.loads(ok("compare", exact, plan, "--batches", 300, "--json"))
     for each, path in zip(both, (exact, plan), strict=True):
         assert each["batches"]["sampler"] == f"uniform batch_size={SIZE}"

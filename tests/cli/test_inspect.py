@@ -64,6 +64,13 @@ def test_the_answer_comes_first(plan: Path) -> None:
     assert "-v shows provenance" in rest[-1]
 
 
+def test_one_part_moves_nothing(graph: Path, tmp_path: Path) -> None:
+    text = ok("compile", graph, "-p", 1, "-o", tmp_path / "one.h5")
+    text += ok("inspect", tmp_path / "one.h5")
+    assert len(re.findall("rows moved +0, by a random partition too", text)) == 2
+    assert "- of random" not in text
+
+
 def test_tables_and_json_hold_the_same(plan: Path) -> None:
     words = [
         "inspect",

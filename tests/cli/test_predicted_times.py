@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -88,6 +89,25 @@ def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict
     shown = table(ok("inspect", "-v", path), "predicted time of an epoch")[0][1]
     assert f"epoch {shown}, " in ok("simulate", path)
     assert shown in {cell.split(" (")[0] for row in compare_rows(path) for cell in row}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_limits_an_epoch(name: str, compiled: dict[str, tuple[Path, dict]]) -> None:
+    """Shares of even work, exchange and uneven work add up, and are those of simulate."""
+    path, _ = compiled[name]
+    answer = " ".join(ok("inspect", path).split())
+    found = said("simulate", path)
+    seconds, bound = found["seconds"], found["bound_seconds"]
+    moved = [e for e in found["steps"] if e["step"] not in ("multiply", "dense", "all-reduce")]
+    exchange = min(sum(each["slowest"] for each in moved), seconds - bound)
+    assert f"{bound / seconds:.1%} of it is even work without exchange" in answer
+    if "which partitions hardly change" in answer:
+        assert abs(seconds / said("inspect", path)["epoch"]["random_seconds"] - 1) < 0.05
+        return
+    shares = re.findall(r", ([\d.]+)% (exchange of rows|uneven work)", answer)
+    of = {"exchange of rows": exchange, "uneven work": seconds - bound - exchange}
+    expected = {what: f"{100 * s / seconds:.1f}" for what, s in of.items() if s >= 1e-3 * seconds}
+    assert {what: share for share, what in shares} == expected
 
 
 def compare_rows(path: Path) -> list[list[str]]:
