@@ -66,7 +66,7 @@ def test_a_log_is_read_by_columns(tmp_path):
         ([epoch(0, seconds_max={"spmm": 1})], r"line 1: seconds_max has no 'total'"),
         (["[" * 100_000], r"line 1: .*cut off: \[\[\["),
         ([epoch(0, loss=10**400)], r"line 1: loss is 1000"),
-        ([epoch(0, plan=7)], r"line 1: plan is 7, not the content hash"),
+        ([epoch(0, plan=7)], r"line 1: plan must be a content hash, got 7"),
         ([epoch(0), epoch(1, plan="a" * 64), epoch(2, plan="b" * 64)], r"line 3: another plan"),
     ],
 )
