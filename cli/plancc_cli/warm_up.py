@@ -19,8 +19,15 @@ from plancc_cli.progress import QUIET, verbosity, verbosity_level
 
 RUN = "plancc-run"
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("dataset sbm -o graph.mtx", "dataset rmat --scale 13 -o directed.mtx"),
     (
+        "dataset sbm -o graph.mtx",
+        "dataset rmat --scale 13 -o directed.mtx",
+        "dataset grid -o grid.graph",
+    ),
+    (
+        "compile edges.csv -p 2 --model block --columns v,u,w -o csv.h5",
+        "compile edges.txt -p 2 --model block --symmetrize -o txt.h5",
+        "compile grid.graph -p 2 --model block -o metis.h5",
         "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
         "compile graph.mtx -p 4 --data graph.npz --model medium-grain -o edges.h5",
         "compile graph.mtx -p 4 --data graph.npz --model stochastic-hp --batch-size 200 -o mini.h5",
@@ -43,6 +50,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ),
 )
 """Command lines; those of a stage at the same time, after those of the stages before."""
+EDGES = {"edges.csv": "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n", "edges.txt": "# u v\n0 1\n1 2\n"}
 TRAINING = "--ranks 4 --threads 1 --epochs 2"
 
 
@@ -64,6 +72,8 @@ def command() -> None:
     folder, begin = jit.folder(), time.monotonic()
     before = _kernels(folder)
     with tempfile.TemporaryDirectory(prefix="plancc-warm-up-") as work:
+        for name, text in EDGES.items():
+            Path(work, name).write_text(text)
         for line, seconds in _all_stages(work):
             if verbosity_level() > QUIET:
                 click.echo(f"{seconds:6.1f} s  {line}")

@@ -96,8 +96,8 @@ def read_edgelist(
         As in `plancc.graph.formats.read_graph`.
     columns : sequence of str
         Names of the columns of u and v, and of the weights, or their numbers from 1 where there is
-        no line of names. Empty: the only two or three columns in this order; of more with names,
-        those that `plancc.graph.ids.edge_columns` finds.
+        no line of names. Empty: those that `plancc.graph.ids.edge_columns` finds by their names;
+        else the only two or three columns in this order.
 
     Raises
     ------
@@ -266,8 +266,12 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             fail(path, line, message, text)
         called = names or [str(k + 1) for k in range(len(words))]
         chosen = tuple(range(len(words)))
-        if wanted or len(words) > 3 or not {*names}.isdisjoint(USUAL - {*names[:2]}):
+        lower = [each.lower() for each in names]
+        if wanted or len(words) > 3 or not {*lower}.isdisjoint(USUAL - {*lower[:2]}):
             chosen = tuple(called.index(each) for each in edge_columns(where, called, wanted))
+        elif names and len({*names}) == len(names):
+            u, v = edge_columns(where, names[:2], ())
+            chosen = names.index(u), names.index(v), *chosen[2:]
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         taken = () if chosen == tuple(range(len(words))) else chosen

@@ -31,12 +31,17 @@ def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tu
         Of all columns.
     columns : sequence of str
         What was asked for. Empty: the first of the usual pairs, with a column of weights if one has
-        its usual name; else the only two columns.
+        its usual name, in any case of letters; else the only two columns.
 
     Raises
     ------
     InputError
         For a name that is missing or twice there, and where nothing says what is meant.
+
+    Warns
+    -----
+    PlanccWarning
+        If the usual names stand in the other order, as target before source.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -50,9 +55,19 @@ def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tu
             if names.count(name) != 1:
                 raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
         return columns
-    for u, v in _PAIRS:
-        if names.count(u) == names.count(v) == 1:
-            return (u, v, *[name for name in _WEIGHTS if names.count(name) == 1][:1])
+    lower = [name.lower() for name in names]
+    for pair in _PAIRS:
+        if all(lower.count(name) == 1 for name in pair):
+            weights = [name for name in _WEIGHTS if lower.count(name) == 1][:1]
+            u, v, *rest = (names[lower.index(name)] for name in (*pair, *weights))
+            if names.index(v) < names.index(u):
+                warnings.warn(
+                    f"{where}: the columns are read by their names: a row is column {show(u)}, "
+                    f"which needs column {show(v)} (`columns` {v},{u} turns them)",
+                    PlanccWarning,
+                    stacklevel=2,
+                )
+            return (u, v, *rest)
     if len(names) == 2 and names[0] != names[1]:
         return (names[0], names[1])
     raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")

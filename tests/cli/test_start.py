@@ -38,6 +38,19 @@ def test_compile_imports_no_torch(tmp_path: Path) -> None:
     assert not found & {"torch", "mpi4py"}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [line for line in sum(warm_up.STAGES, ()) if " edges.csv " in line or " edges.txt " in line],
+)
+def test_edge_lists_that_warm_up_reads(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in warm_up.EDGES.items():
+        Path(name).write_text(text)
+    ok(*line.split(), warned=True)
+
+
 @long  # kernels are compiled; `make test` itself begins with `plancc warm-up`
 def test_after_warm_up_the_same_command_compiles_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

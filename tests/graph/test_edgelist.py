@@ -10,7 +10,7 @@ from graph_helpers import entries, merged, refused, shared, symmetrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.kernels import take_columns
@@ -168,6 +168,10 @@ TABLES = {
     "commas": ("5;x;7;0,5\n7;y;5;2,25\n", "1,3,4", {(5, 7): 0.5, (7, 5): 2.25}),
     "names": ("a,b,time,w\n5,7,9,.5\n7,5,8,2\n", "b,a,w", {(7, 5): 0.5, (5, 7): 2}),
     "usual names": ("id,weight,target,source\n1,.5,7,5\n2,2,5,7\n", "", {(5, 7): 0.5, (7, 5): 2}),
+    "target first": ("Target,Source\n5,7\n7,9\n", "", {(7, 5): 1, (9, 7): 1}),
+    "target first, weights": ("dst,src,x\n5,7,2\n7,9,3\n", "", {(7, 5): 2, (9, 7): 3}),
+    "target first by wish": ("v,u\n5,7\n7,9\n", "v,u", {(5, 7): 1, (7, 9): 1}),
+    "Gephi": ("Source,Target,Type,Weight\n5,7,Directed,.5\n", "", {(5, 7): 0.5}),
     "pandas": (",source,target\n0,5,7\n1,7,5\n", "", {(5, 7): 1, (7, 5): 1}),
 }
 
@@ -185,6 +189,20 @@ def test_columns(tmp_path, monkeypatch, case, memory):
     assert {(ids[i], ids[j]): w for (i, j), w in entries(graph).items()} == expected
     made_of = json.loads((tmp_path / "folder" / "graph.json").read_text())["made_of"]
     assert reading_of(made_of["reading"]) == options
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_target_before_source_is_said(tmp_path, name):
+    """By their names in both formats."""
+    table = {"target": [5, 7], "source": [7, 9]}
+    if name.endswith(".csv"):
+        (tmp_path / name).write_text("target,source\n5,7\n7,9\n")
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), tmp_path / name)
+    said = "row is column 'source', which needs column 'target' .`columns` target,source turns them"
+    with pytest.warns(PlanccWarning, match=said):
+        assert entries(read_graph(tmp_path / name)) == {(1, 0): 1, (2, 1): 1}
 
 
 def test_a_last_line_behind_comments_alone(tmp_path):
