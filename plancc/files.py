@@ -561,7 +561,7 @@ def check_folder_target(path: str | os.PathLike[str]) -> str:
                 f"cannot write {shown}: the folder is not empty; name a new one, or remove it"
             )
     elif os.path.exists(target):
-        raise OutputError(f"cannot write {shown}: it is a file, and a folder is written")
+        raise OutputError(f"cannot write folder {shown}: a file of that name exists; name another")
     if not os.path.isdir(parent):
         raise OutputError(f"cannot write {shown}: the folder {parent} does not exist")
     if not os.access(parent, os.W_OK | os.X_OK):

@@ -114,7 +114,7 @@ class RefineOptions:
         if self.dims is not None:
             check_dims(self.dims)
         if self.cycles is not None and self.cycles < 0:
-            raise InputError(f"{self.cycles} cycles: at least 0 are needed")
+            raise InputError(f"`cycles` must not be negative, got {self.cycles}")
 
     def check_objective(self, objective: str) -> None:
         """InputError for an unknown objective, or extra volume that it does not have."""
@@ -124,11 +124,11 @@ class RefineOptions:
             return
         if objective == "volume":
             raise InputError(
-                "the volume cannot rise while it is the objective: a maximum of extra volume is "
-                f"for {', '.join(name for name in OBJECTIVES if name != 'volume')}"
+                "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
+                f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
             )
         if not (math.isfinite(extra) and extra >= 0):
-            raise InputError(f"extra volume {extra:g}: a share of at least 0 is needed")
+            raise InputError(f"`max_extra_volume` must be a share of at least 0, got {extra:g}")
 
 
 def refine(

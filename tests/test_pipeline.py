@@ -404,7 +404,7 @@ def test_provenance_of_rcm():
         ({"model": "file", "part": "none.part"}, "none.part"),
         ({"model": "file", "part": PART[:-1]}, f"{N - 1} part numbers for {N}"),
         ({"model": "file", "part": PART + 1}, "vertex 3 is in part 4"),
-        ({"balance": "weights"}, "no vertex has a weight"),
+        ({"balance": "weights"}, "needs vertex weights, and it has none"),
         ({"data": "none.npz"}, "none.npz"),
     ],
 )

@@ -22,9 +22,7 @@ from plancc_cli.words import say
     help="Features, labels and masks; without it, those that the source holds.",
 )
 @click.option("--split", metavar="NAME", help="The split to take where the data have several.")
-@click.option(
-    "--memory", type=options.MEMORY, help="Memory that may be taken.  [default: what is left]"
-)
+@click.option("--memory", type=options.MEMORY, help="Memory limit (16G).  [default: what is left]")
 @options.as_data
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.

@@ -33,9 +33,7 @@ from plancc_cli.tables import print_data, print_table
 @click.option(
     "--ranks", type=int, metavar="R", help="Number of ranks that compile together, from a folder."
 )
-@click.option(
-    "--memory", type=options.MEMORY, help="Available memory.  [default: of this computer]"
-)
+@click.option("--memory", type=options.MEMORY, help="Available memory.  [default: this computer's]")
 @options.as_data
 def command(
     vertices: int,

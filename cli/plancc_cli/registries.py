@@ -5,16 +5,17 @@ Everything is read from the registries, so entries of third parties appear like 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import Field
 from typing import Any
 
 import click
 
-from plancc.errors import BackendUnavailable
+from plancc.errors import BackendUnavailable, InputError
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.registry import Registry, check_choice
-from plancc.text import docstring, first_sentence
+from plancc.text import docstring, first_sentence, shown
 from plancc_cli import options
 from plancc_cli.generated import default_in_words, flag_of
 
@@ -176,6 +177,10 @@ def _listing(
 
         found = entries()
         if name is not None:
+            is_file = name.endswith(".toml") or os.path.isfile(name)
+            if kind == "machine" and name not in found and is_file:
+                reader = f"`plancc simulate PLAN --machine {shown(name)}`"
+                raise InputError(f"unknown machine '{shown(name)}': a file is read by {reader}")
             check_choice(kind, name, found)
         form = options.form()
         if form:

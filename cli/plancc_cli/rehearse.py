@@ -79,7 +79,7 @@ def _options() -> Iterator[click.Option]:
     f"compiled for, or {DEFAULT_MACHINE}]"
 )
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="In place of the machine's.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @options.dims_option(
     "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
     f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"

@@ -24,16 +24,14 @@ if TYPE_CHECKING:
     "runs",
     multiple=True,
     type=click.Path(),
-    help="Log of plancc-run (--log): convergence and time per epoch. The second is of the second "
-    "plan, and so on.",
+    help="Log written by plancc-run --log; repeat once per plan, in order.",
 )
 @click.option(
     "--trace",
     "traces",
     multiple=True,
     type=click.Path(),
-    help="Timeline of plancc-run or rehearse (--trace): what every rank did in the median epoch. "
-    "The second is of the second plan, and so on.",
+    help="Trace written by --trace (plancc-run, rehearse); repeat once per plan, in order.",
 )
 @options.dims_option(
     "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
@@ -140,7 +138,7 @@ def _left_behind(
             raise InputError(f"{timeline.path}: {ranks} ranks up to {timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
-                f"{timeline.path}: epoch {others[0]} is not in {log.path}: files of two runs"
+                f"{timeline.path}: of another run than {log.path}, which has no epoch {others[0]}"
             )
     return log, timeline
 

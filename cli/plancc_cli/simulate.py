@@ -79,7 +79,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
-@click.option("--ranks-per-node", type=click.IntRange(min=1), help="In place of the machine's.")
+@click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
 @options.as_data
 @verbosity

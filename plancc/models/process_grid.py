@@ -182,8 +182,8 @@ class Cagnet15DModel(ProcessGridModel):
             below = num_ranks // c * c
             near = _near(num_ranks, below, below + c)
             raise InputError(
-                f"replication {c} of {num_ranks} ranks: it must divide the number of ranks, as "
-                f"{_or(_divisors(num_ranks))} do; or take {near} ranks"
+                f"cannot divide {num_ranks} ranks by replication {c}; choose replication "
+                f"{_or(_divisors(num_ranks))}, or take {near} ranks"
             )
         return Shape(num_ranks // c, c)
 
@@ -272,8 +272,8 @@ class MopModel(ProcessGridModel):
         _check_ranks(num_ranks)
         if num_ranks % self.groups:
             raise InputError(
-                f"{self.groups} groups of {num_ranks} ranks: take {_or(_divisors(num_ranks))} "
-                "groups, of as many ranks each"
+                f"cannot divide {num_ranks} ranks into {self.groups} equal groups; choose "
+                f"{_or(_divisors(num_ranks))}"
             )
         return Shape(self.groups, num_ranks // self.groups)
 

@@ -305,8 +305,8 @@ def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     name, weights = matrix.source.name, matrix.vertex_weights
     if weights is None or weights.size == 0:
         raise InputError(
-            f"{name}: balance 'weights', but no vertex has a weight: give `weights`, or a column "
-            "'weight' in `data`"
+            f"{name}: balance 'weights' needs vertex weights, and it has none: give `weights`, or "
+            "a column 'weight' in `data`"
         )
     if (weights.sum(axis=0, dtype=np.float64) > MAX_TOTAL).any():
         raise InputError(f"{name}: its weights sum to more than {MAX_TOTAL}; scale them down")

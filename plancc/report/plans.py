@@ -344,13 +344,14 @@ def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
 
     A grid plan runs on the ranks of its grid only, and its figures are of its blocks of rows.
     """
-    if file.header.grid is not None:
+    header = file.header
+    if header.grid is not None:
         if num_ranks is not None:
-            check_ranks(file.path, file.header, num_ranks)
-        return file.header.num_parts
-    ranks = file.header.num_parts if num_ranks is None else num_ranks
-    if not 1 <= ranks <= file.header.num_parts:
-        raise InputError(f"{ranks} ranks: {file.path} runs on 1 to {file.header.num_parts}")
+            check_ranks(file.path, header, num_ranks)
+        return header.num_parts
+    ranks = header.num_parts if num_ranks is None else num_ranks
+    if not 1 <= ranks <= header.num_parts:
+        raise InputError(f"{file.path} cannot run on {ranks} ranks; choose 1 to {header.num_parts}")
     return ranks
 
 

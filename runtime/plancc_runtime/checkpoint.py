@@ -400,8 +400,8 @@ class Checkpoints:
             return {}
         if len(facts.late) != self._transport.size:
             raise InputError(
-                f"{path}: has partial sums on their way between {len(facts.late)} ranks; resume on "
-                f"as many, not on {self._transport.size}"
+                f"{path}: cannot resume on {self._transport.size} ranks; it "
+                f"holds partial sums of {len(facts.late)} ranks: choose that number"
             )
         late = self._late(facts.epoch)
         try:
@@ -438,8 +438,8 @@ class Checkpoints:
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
                 raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {_in_words(before)}, which "
-                    f"cannot become {_in_words(here[name])}; leave `{name}` out"
+                    f"{path}: was made with {name.replace('_', '-')} {_in_words(before)}; "
+                    f"cannot resume with {_in_words(here[name])}: leave `{name}` out"
                 )
 
 

@@ -30,7 +30,7 @@ def test_what_has_no_memory_is_left_out_and_nothing_else():
     assert summit_parts("Amazon", "summit", 16, 4) is None  # as published
     for number in (36, 100):  # 4^2 does not divide them
         assert summit_parts("Reddit", "summit", number, 4)["dbcast"] > 0
-    with pytest.raises(InputError, match="replication 3 of 16 ranks"):
+    with pytest.raises(InputError, match="16 ranks by replication 3"):
         summit_parts("Reddit", "summit", 16, 3)
     square, sparse = summit_parts("Reddit", "summit", 16, "cagnet-2d"), "sbcast"
     assert square[sparse] > 0

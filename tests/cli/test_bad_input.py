@@ -109,8 +109,12 @@ OPTIONS = {
     "-p 2 --part x": ["'hp'", "part"],
     "-p 12 --model cagnet-2d": ["12 ranks: not a perfect square", "9 or 16", "4x3, 3x4, 6x2"],
     "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
-    "-p 13 --model cagnet-1.5d --replication 3": ["as 1 or 13 do", "12 or 15 ranks"],
-    "-p 6 --model mop --groups 4": ["4 groups of 6 ranks", "1, 2, 3 or 6 groups"],
+    "-p 13 --model cagnet-1.5d --replication 3": [
+        "choose replication 1 or 13, or take 12 or 15 ranks"
+    ],
+    "-p 6 --model mop --groups 4": [
+        "cannot divide 6 ranks into 4 equal groups; choose 1, 2, 3 or 6"
+    ],
     "-p 100 --model cagnet-2d": ["100 ranks for 90 vertices"],
     "-p 16 --model cagnet-2d --dims 9,3": ["'2d 4x4'", "3 wide", "at most 3 process columns"],
     "-p 4 --model cagnet-2d --blocks libra": ["blocks 'libra'", "hp, gp, rcm, block, rp or file"],
@@ -324,7 +328,7 @@ def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Pat
         assert str(folder) in fails(tmp_path, command, folder)
     for ranks in (0, -1, 8):
         error = fails(tmp_path, "inspect", plan, "--ranks", ranks)
-        assert error == f"{ranks} ranks: {plan} runs on 1 to 7"
+        assert error == f"{plan} cannot run on {ranks} ranks; choose 1 to 7"
     assert "'x'" in fails(tmp_path, "inspect", plan, "--ranks", "x")
     for dims in ("", "x", "3", "3,", "3,-1", "3,0", "3,2.5", "3,,4", "3 4", f"3,{2**31}", "9" * 30):
         error = fails(tmp_path, "inspect", plan, "--dims", dims)

@@ -14,7 +14,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.formats import FORMATS
 from plancc.models import MODELS
 from plancc.partitioners import PARTITIONERS
-from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
+from plancc.predict.machine_files import SHIPPED, find_machine, read_machine, shipped_machines
 from plancc.sampling import SAMPLERS
 
 NAMES = {
@@ -41,7 +41,7 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
     assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
 
 
-def test_machines(tmp_path):
+def test_machines(tmp_path, monkeypatch):
     table = ok("machines")
     assert table.split()[:4] == ["machine", "ranks", "per", "node"]
     for name in shipped_machines():
@@ -51,6 +51,13 @@ def test_machines(tmp_path):
         assert read_machine(path) == find_machine(name)
     assert json.loads(ok("machines", "h100", "--json"))["node"]["ranks"] == 8
     assert fails(tmp_path, "machines", "bogus").startswith("unknown machine 'bogus': choose from")
+    for file in (path.rename(tmp_path / "mine"), "none.toml"):
+        error = fails(tmp_path, "machines", file)
+        assert error.startswith(f"unknown machine '{file}': a file is read by `plancc simulate")
+        assert f"--machine {file}`" in error
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h100").touch()
+    assert ok("machines", "h100").startswith(SHIPPED.joinpath("h100.toml").read_text())
 
 
 def test_what_a_line_says():

@@ -149,7 +149,7 @@ COMMANDS = {
     "predict data.h5 --weights d.npz -o x.csv": "d.npz: does not say which network",
     "predict data.h5 --weights w.npz -o x.txt": "x.txt: choose a name that ends in .csv",
     "report ok.h5 -o x.pdf": "x.pdf: the page is HTML: choose a name that ends in .html",
-    "convert ok.mtx -o d.npz": "cannot write d.npz: it is a file, and a folder is written",
+    "convert ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
     "join ok.h5 -o x.h5": "ok.h5: is in one file already",
     "dataset rmat --scale 99 -o x.mtx": "option 'scale' must be an integer in 1..28|'99'",
     "run no.h5": "no.h5: no such file",

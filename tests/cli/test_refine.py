@@ -147,7 +147,7 @@ def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
 OPTIONS = {
     "--budget nan": ["--budget 'nan'"],
     "--cycles -1": ["--cycles", "-1"],
-    "--max-extra-volume 3%": ["volume cannot rise"],
+    "--max-extra-volume 3%": ["'volume' cannot take --max-extra-volume: drop it"],
     "--objective messages --max-extra-volume x": ["--max-extra-volume 'x'", "3%"],
     "--machine none.toml": ["none.toml"],
     "--part none.part": ["none.part", "no such file"],

@@ -242,7 +242,7 @@ def test_what_is_no_run_of_the_plan_is_refused(
     assert "broken.jsonl, line 2: " in refused(small, "--run", broken)
     broken.write_text("\n".join(lines[:2]))
     error = refused(small, "--run", broken, "--trace", trace)
-    assert error.endswith(f"trace.json: epoch 2 is not in {broken}: files of two runs")
+    assert error.endswith(f"trace.json: of another run than {broken}, which has no epoch 2")
     assert "line 1" in refused(small, "--run", trace)
     assert "cut off" in refused(small, "--trace", log)
     assert "fewer plans than --run files" in refused(small, "--run", log, "--run", log)

@@ -130,7 +130,7 @@ def test_wrong_words(plan: Path, machine: Path, tmp_path: Path) -> None:
     error = fails(tmp_path, "simulate", plan, "--dims", "5,4", "--machine", "nowhere")
     assert error.startswith("machine 'nowhere': no such file")
     assert "order, constant" in fails(tmp_path, *words, "--passes", "overlap")
-    assert "runs on 1 to 7" in fails(tmp_path, *words, "-p", 8)
+    assert "cannot run on 8 ranks; choose 1 to 7" in fails(tmp_path, *words, "-p", 8)
     for option in (
         "--per-rank",
         "--dtype=float64",
@@ -214,11 +214,11 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
     assert "partial sums 2 epochs late" in ok("simulate", edges, "--fold", "delayed", "--delay", 2)
     assert simulated(edges, machine, "--fold", "sync") == simulated(edges, machine)
     for words, said in (
-        ((rows, "--boundary-sampling", 2), "--boundary-sampling 2: give 0 to 1"),
+        ((rows, "--boundary-sampling", 2), "--boundary-sampling must be 0 to 1, got 2"),
         ((edges, "--boundary-sampling", 0.5), f"for row plans; {edges} is edge"),
         ((rows, "--fold", "none"), f"--fold none is for edge plans; {rows} is row"),
         ((edges, "--delay", 2), "--delay 2: give --fold delayed too"),
-        ((edges, "--fold", "delayed", "--delay", 0), "--delay 0: at least 1 is needed"),
+        ((edges, "--fold", "delayed", "--delay", 0), "--delay must be at least 1, got 0"),
         ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks cannot be combined with"),
         ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
     ):

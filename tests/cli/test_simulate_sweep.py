@@ -59,7 +59,7 @@ def test_json_and_figure(graph: Path, machine: Path, tmp_path: Path) -> None:
     assert cell["seconds"] == pytest.approx(cell["communication"] + cell["computation"])
     assert cell["speedup"] == pytest.approx(found["sequential_seconds"] / cell["seconds"])
     assert found["cells"][2]["seconds"] is None
-    assert "it must divide the number of ranks" in found["cells"][2]["why"]
+    assert "ranks by replication" in found["cells"][2]["why"]
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 

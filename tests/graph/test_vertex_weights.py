@@ -152,6 +152,7 @@ def test_weights_that_the_balance_does_not_use():
     ):
         plancc.compile(GRAPH, num_parts=2, weights=[1] * 5, balance="nnz")
     with pytest.raises(
-        InputError, match="no vertex has a weight: give `weights`, or a column 'weight' in"
+        InputError,
+        match="needs vertex weights, and it has none: give `weights`, or a column 'weight' in",
     ):
         plancc.compile(GRAPH, num_parts=2, balance="weights")

@@ -46,13 +46,13 @@ def test_default_shapes_of_all_numbers_of_ranks():
         for c in (1, 2, 3):
             found = fits("cagnet-1.5d", p, replication=c)
             if p % c:
-                assert "it must divide the number of ranks" in found
+                assert f"cannot divide {p} ranks by replication {c}" in found
             else:
                 assert found == Grid("1.5d", p // c, c)
         for groups in (1, 2, 5):
             found = fits("mop", p, groups=groups)
             if p % groups:
-                assert f"{groups} groups of {p} ranks" in found
+                assert f"cannot divide {p} ranks into {groups} equal groups" in found
             else:
                 assert found == Grid("feature", groups, p // groups)
 
@@ -74,7 +74,9 @@ def test_refusals_name_what_fits(num_ranks):
         for number in near.groups():
             assert isinstance(fits(model, int(number)), Grid)
     words = fits("cagnet-1.5d", num_ranks, replication=8)
-    for c in map(int, re.search("as (.*) do;", words)[1].replace(" or", ",").split(", ")):
+    for c in map(
+        int, re.search("choose replication (.*), or take", words)[1].replace(" or", ",").split(", ")
+    ):
         assert isinstance(fits("cagnet-1.5d", num_ranks, replication=c), Grid)
     for number in re.search(r"or take ([\d or]+) ranks", words)[1].split(" or "):
         assert isinstance(fits("cagnet-1.5d", int(number), replication=8), Grid)

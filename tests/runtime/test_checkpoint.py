@@ -186,7 +186,7 @@ def test_a_resumed_run_takes_the_options_of_its_checkpoint(plans, words, tmp_pat
     assert (result["epochs"], result["first_epoch"], result["ended"]) == ([], 4, True)
     done = alone(plan, *resume, "--hidden", 7)
     assert done.returncode == 2
-    assert "which cannot become 7; leave --hidden out" in done.stderr
+    assert "; cannot resume with 7: leave --hidden out" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -475,19 +475,19 @@ def test_a_checkpoint_of_the_first_layout_resumes(tmp_path):
 
 
 OTHER = [
-    ({}, {"model": "sage"}, "model gcn, which cannot become sage"),
-    ({}, {"hidden": 6}, "hidden 5, which cannot become 6"),
-    ({}, {"optimizer": "sgd"}, "optimizer adam, which cannot become sgd"),
-    ({}, {"clip_norm": 1.0}, "clip-norm none, which cannot become 1.0"),
-    ({}, {"seed": 4}, "seed 0, which cannot become 4"),
-    ({}, {"standardize_features": True}, "standardize-features False, which cannot become True"),
+    ({}, {"model": "sage"}, "model gcn; cannot resume with sage"),
+    ({}, {"hidden": 6}, "hidden 5; cannot resume with 6"),
+    ({}, {"optimizer": "sgd"}, "optimizer adam; cannot resume with sgd"),
+    ({}, {"clip_norm": 1.0}, "clip-norm none; cannot resume with 1.0"),
+    ({}, {"seed": 4}, "seed 0; cannot resume with 4"),
+    ({}, {"standardize_features": True}, "standardize-features False; cannot resume with True"),
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
     # values that no run wrote are shown with care
     ({"epoch": 10**15}, {}, "has seen 1000000000000000 already"),
     ({"plan": "\x1b[31m" + "x" * 99}, {}, "belongs to another plan"),
-    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "which cannot become 5"),
-    ({"options lr": "\x1b]0;title\x07"}, {}, "which cannot become 0.2"),
+    ({"options hidden": [[[[[[[["x" * 999]]]]]]]]}, {}, "; cannot resume with 5"),
+    ({"options lr": "\x1b]0;title\x07"}, {}, "; cannot resume with 0.2"),
     ({"kernels": ["no such", "no such"]}, {}, "kernel of the checkpoint"),
     *(({"steps": steps}, {}, "counts no updates") for steps in (-1, 2**53, 2**63 - 1)),
 ]
@@ -517,7 +517,7 @@ def test_other_plans_settings_and_values_are_refused(
 
 def test_a_schedule_over_all_epochs_keeps_their_number(plans, tmp_path):
     run(plans[0], 1, tmp_path, schedule="cosine", epochs=2)
-    with pytest.raises(InputError, match="epochs 2, which cannot become 3"):
+    with pytest.raises(InputError, match="epochs 2; cannot resume with 3"):
         run(plans[0], 1, tmp_path, schedule="cosine", epochs=3, resume=True)
 
 

@@ -108,8 +108,8 @@ def schedule_of(
     if DEAD_ROWS in passes:
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
-                f"pass '{DEAD_ROWS}' is for row plans, of which the live rows of {len(dims) - 1} "
-                f"layers are known; of {tables.name} they are not"
+                f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
+                f"{tables.name} has them of {len(tables.live.layers) if tables.live else 0}"
             )
     else:
         tables = replace(tables, live=None)

@@ -53,11 +53,11 @@ class Approximation:
 
     def __post_init__(self) -> None:
         if not 0 <= self.boundary_sampling <= 1:
-            raise InputError(f"`boundary_sampling` {self.boundary_sampling:g}: give 0 to 1")
+            raise InputError(f"`boundary_sampling` must be 0 to 1, got {self.boundary_sampling:g}")
         if self.fold not in FOLDS:
             raise InputError(f"`fold` '{self.fold}': choose from {', '.join(FOLDS)}")
         if self.delay < 1:
-            raise InputError(f"`delay` {self.delay}: at least 1 is needed")
+            raise InputError(f"`delay` must be at least 1, got {self.delay}")
 
     @property
     def is_exact(self) -> bool:

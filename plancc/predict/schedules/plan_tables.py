@@ -20,6 +20,7 @@ from plancc.errors import InputError, PlanError
 from plancc.plan.digests import cut_points
 from plancc.plan.format import NODES
 from plancc.plan.grid import Grid
+from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within
@@ -114,12 +115,11 @@ def _live_route(
 def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
     header = file.header
     if header.grid is not None:
-        raise InputError(
-            f"{file.path}: {num_ranks} ranks for a plan of grid '{header.grid}', which runs on "
-            f"exactly {header.num_ranks}"
-        )
+        check_ranks(file.path, header, num_ranks)
     if not 1 <= num_ranks <= header.num_parts:
-        raise InputError(f"{num_ranks} ranks: {file.path} runs on 1 to {header.num_parts}")
+        raise InputError(
+            f"{file.path} cannot run on {num_ranks} ranks; choose 1 to {header.num_parts}"
+        )
     file.check_row_plan("a prediction for fewer ranks than parts")
     plan = file.read_plan()
     owners = owners_of(plan).renumbered(rank_of_parts(header.num_parts, num_ranks))
@@ -264,7 +264,7 @@ def _with_copies(arrays: _Arrays, tables: Tables) -> Tables:
 
 
 def _leaves(arrays: _Arrays, tables: Tables) -> Pairs:
-    """Count distinct remote vertices per part: received rows plus folded rows."""
+    """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
         pairs, _, row_ptr = arrays.pairs(table)
