@@ -7,7 +7,21 @@ values that they name (`plancc.text.message`).
 
 from __future__ import annotations
 
+import errno
+import re
+
 from plancc.text import message
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be larger than this system allows",
+    errno.EACCES: "no permission",
+    errno.EPERM: "no permission",
+    errno.EROFS: "the file system is read-only",
+    errno.ENAMETOOLONG: "the file name is too long",
+    errno.ENOENT: "its folder takes no new files, or is gone",
+}
 
 
 class PlanccError(Exception):
@@ -61,3 +75,20 @@ class PlanccWarning(UserWarning):
 
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(message(sentence), *more)
+
+
+def why_not_written(error: BaseException) -> str:
+    """The reason in plain words: of an OSError, or of HDF5 and NumPy, which give text alone."""
+    number = getattr(error, "errno", None)
+    words = str(error)
+    full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)
+    if number is None and full:  # HDF5's words, and those of numpy's tofile
+        number = errno.ENOSPC
+    reason = _REASONS.get(number) if number is not None else None
+    if reason is None:
+        reason = getattr(error, "strerror", None) or words or type(error).__name__
+    return str(reason)
+
+
+def output_error(path: str, error: BaseException) -> OutputError:
+    return OutputError(f"cannot write {path}: {why_not_written(error)}")

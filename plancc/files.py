@@ -27,25 +27,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from plancc.errors import InputError, OutputError
+from plancc.errors import InputError, OutputError, output_error
 from plancc.processes import BEGUN, GONE, WRITTEN, tell
 from plancc.text import printable
 
 PARSING = threading.RLock()
 """Held by threads while NumPy parses a header of .npy: the parser of CPython 3.11 counts its depth
 for all threads together, and fails (SystemError) where two of them are in it."""
-
-_REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file would be larger than this system allows",
-    errno.EACCES: "no permission",
-    errno.EPERM: "no permission",
-    errno.EROFS: "the file system is read-only",
-    errno.ENAMETOOLONG: "the file name is too long",
-    errno.ENOENT: "its folder takes no new files, or is gone",
-}
-
 
 MOST_TOML = 1 << 20
 """Bytes of the largest TOML file that is read."""
@@ -143,18 +131,6 @@ def _text_of(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise ValueError("the file is no text") from None
-
-
-def output_error(path: str, error: BaseException) -> OutputError:
-    number = getattr(error, "errno", None)
-    words = str(error)
-    full = "No space left on device" in words or re.search(r"\d+ requested and \d+ written", words)
-    if number is None and full:  # HDF5's words, and those of numpy's tofile
-        number = errno.ENOSPC
-    reason = _REASONS.get(number) if number is not None else None
-    if reason is None:
-        reason = getattr(error, "strerror", None) or words or type(error).__name__
-    return OutputError(f"cannot write {path}: {reason}")
 
 
 def check_target(path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import OutputError
+from plancc.errors import OutputError, output_error
 
 _on_disk: ContextVar[bool] = ContextVar("whether large arrays are on the disk", default=False)
 DISK = "/var/tmp"
@@ -61,7 +61,7 @@ def large(size: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
             os.posix_fallocate(file.fileno(), 0, size * kind.itemsize)
             return np.asarray(np.memmap(file, kind, "r+", shape=(size,)))
     except OSError as error:
-        raise OutputError(f"cannot write {folder()}: {error.strerror or error}") from error
+        raise output_error(folder(), error) from error
 
 
 def moved(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from plancc.clock import announcing
-from plancc.errors import InputError, OutputError, PlanccError
+from plancc.errors import InputError, OutputError, PlanccError, why_not_written
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
     COMPILING,
@@ -431,4 +431,4 @@ def _write_out(print_to: Callable[[Console], None]) -> None:
         sys.stdout.flush()
     except OSError as error:  # a full disk, or a closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-        raise OutputError(f"cannot print the results: {error.strerror}") from error
+        raise OutputError(f"cannot print the results: {why_not_written(error)}") from error

@@ -1,7 +1,7 @@
 """GraphML, GML and Pajek, by the readers of networkx. Edge u -> v is ``A[u, v]``: u needs v.
 
 Undirected files hold both directions; the edges' attribute ``weight`` is the value. Names of
-vertices that all are whole numbers are kept as ids.
+vertices that all are whole numbers are kept as ids; those of GML are its ``id``, not its ``label``.
 """
 
 from __future__ import annotations

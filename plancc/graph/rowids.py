@@ -79,6 +79,19 @@ def rows_by_id(
     return order[place]
 
 
+def warn_of_order(num_vertices: int | Graph, where: str) -> None:
+    """Say that rows without ids follow the graph's vertices where their ids do not ascend."""
+    ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    if ids is not None and (ids[1:] < ids[:-1]).any():
+        first = ", ".join(map(str, ids[:4].tolist())) + ", ..." * (len(ids) > 4)
+        warnings.warn(
+            f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
+            "or column 'id' says whose they are",
+            PlanccWarning,
+            stacklevel=2,
+        )
+
+
 def has_choice(graph: Graph) -> bool:
     """Whether the graph's format lets vertices be that occur in no edge."""
     name = graph.source.format

@@ -38,7 +38,7 @@ from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
-from plancc.graph.rowids import ROW_IDS, rows_by_id, why_not
+from plancc.graph.rowids import ROW_IDS, rows_by_id, warn_of_order, why_not
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
 from plancc.graph.wholeweights import whole_weights
@@ -320,6 +320,11 @@ def vertex_data_of(
     ------
     InputError
         As `read_vertex_data`.
+
+    Warns
+    -----
+    PlanccWarning
+        If rows without ids are of vertices whose ids do not ascend.
     """
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -363,6 +368,7 @@ def vertex_data_of(
     for key in arrays.keys() & set(MASKS):
         arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
     if ids is None:
+        warn_of_order(num_vertices, where)
         _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         for key, value in lists.items():
             arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")

@@ -125,7 +125,7 @@ class Model(ABC):
         """Values that stand for options left to the model, for the provenance."""
         return {}
 
-    def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027
+    def check(self, graph: Graph, num_parts: int) -> None:  # noqa: B027  most have nothing to do
         """Refuse, before the graph is normalised, what can be refused by its number of vertices."""
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:

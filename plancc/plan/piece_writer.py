@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from plancc.errors import InputError
-from plancc.files import output_error
+from plancc.errors import InputError, output_error
 from plancc.plan.attributes import write_attributes
 from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
 from plancc.plan.format import (

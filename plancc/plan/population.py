@@ -57,8 +57,8 @@ def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = Tr
     for name in sampler.needs:
         if name != "pattern" and name not in carried:
             raise InputError(
-                f"{file.path} carries no {name}: sampler '{sampler.name}' needs it "
-                "(compile with `data`" + (", or `clusters`)" if name == "clusters" else ")")
+                f"{file.path} carries no {name}: sampler '{sampler.name}' needs it (compile with "
+                + ("`clusters`)" if name == "clusters" else "`data`)")
             )
     if not sampler.needs:
         return Population(n)

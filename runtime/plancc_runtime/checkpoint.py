@@ -42,7 +42,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plancc.errors import BackendUnavailable, InputError, OutputError
+from plancc.errors import BackendUnavailable, InputError, OutputError, why_not_written
 from plancc.files import FolderLock, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
@@ -219,7 +219,7 @@ class Checkpoints:
                 "until it has ended, or choose another folder"
             ) from error
         except OSError as error:
-            raise OutputError(f"cannot make {self._folder}: {error.strerror}") from error
+            raise OutputError(f"cannot make {self._folder}: {why_not_written(error)}") from error
         for name in (LAST, BEST):
             remove_leftovers(self._folder / name, alone=self._lock.holds)
 
@@ -480,14 +480,14 @@ def _make_folder(path: Path) -> None:
     except FileExistsError as error:
         raise OutputError(f"`checkpoint` {path}: is not a folder") from error
     except OSError as error:
-        raise OutputError(f"cannot make {path}: {error.strerror}") from error
+        raise OutputError(f"cannot make {path}: {why_not_written(error)}") from error
 
 
 def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot remove {path}: {error.strerror}") from error
+        raise OutputError(f"cannot remove {path}: {why_not_written(error)}") from error
 
 
 def _remove_late(folder: Path, kept: set[int]) -> None:
@@ -519,7 +519,7 @@ def _set_aside(path: Path) -> None:
     except FileNotFoundError:
         pass  # it is what was wrong with it
     except OSError as error:
-        raise OutputError(f"cannot rename {path}: {error.strerror}") from error
+        raise OutputError(f"cannot rename {path}: {why_not_written(error)}") from error
 
 
 def _plain(options: TrainOptions) -> dict[str, Any]:

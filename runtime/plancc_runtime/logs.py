@@ -11,7 +11,7 @@ from dataclasses import asdict
 from os import PathLike, fspath
 from pathlib import Path
 
-from plancc.errors import OutputError
+from plancc.errors import output_error
 from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
@@ -57,7 +57,7 @@ class RunLog:
         try:
             yield
         except OSError as error:
-            raise OutputError(f"cannot write {self._name}: {error.strerror}") from error
+            raise output_error(self._name, error) from error
 
 
 def _lines_before(first: int, path: Path) -> list[str]:

@@ -4,17 +4,19 @@ Every row tells whose it is, so that a row of another vertex is seen.
 """
 
 import gzip
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import h5py
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
 
@@ -102,7 +104,9 @@ BESIDE = {
     "a.npy": npy,
     "unnamed.csv": unnamed,
 }
-"""Writers of files that hold features and no graph; the last two have no place for ids."""
+"""Writers of files that hold features and no graph."""
+NO_IDS = ("a.npy", "unnamed.csv")
+"""Those that have no place for ids."""
 
 
 def read_back(plan, path):
@@ -117,13 +121,13 @@ def expected(ids):
     return dict(zip(ids, features(ids).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("by_id", [False, True], ids=["by row", "by id"])
 @pytest.mark.parametrize("case", IDS)
-@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize(
+    ("name", "by_id"),
+    [(name, False) for name in BESIDE] + [(name, True) for name in BESIDE if name not in NO_IDS],
+)
 def test_beside_an_edge_list(name, case, by_id, tmp_path):
     write, ids = BESIDE[name], IDS[case]
-    if by_id and write in (npy, unnamed):
-        pytest.skip("the file has no place for ids")
     (tmp_path / "g.txt").write_text("".join(f"{u} {v}\n" for u, v in ids.edges))
     graph = plancc.read_graph(tmp_path / "g.txt", **ids.reading)
     rows = np.array(ids.vertices)
@@ -148,7 +152,7 @@ def test_a_row_too_many_or_too_few_is_refused(name, case, more, tmp_path):
 
 
 EDGES = np.array([(4, 1), (1, 0), (6, 4), (0, 6)])
-"""Of 9 vertices; 2, 3 and 5 are holes, 7 and 8 are at the end without an edge."""
+"""There are 9 vertices; 2, 3 and 5 are holes, 7 and 8 are at the end without an edge."""
 N = 9
 
 
@@ -228,3 +232,18 @@ def test_ids_that_are_words(name, tmp_path):
         BESIDE[name](tmp_path / name, x, words)
     with pytest.raises(InputError, match=rf"{name}.*(id|line)"):
         plancc.compile(tmp_path / "g.txt", "block", 1, data=tmp_path / name)
+
+
+def test_rows_without_ids_follow_the_vertices_and_say_so(tmp_path):
+    graph, x = networkx.Graph([(2, 0), (0, 3), (3, 1)]), features(range(4))
+    npz(tmp_path / "x.npz", x, None)
+    said = r"x.npz: rows without ids are taken in the graph's order of vertices \(2, 0, 3, 1\); "
+    with pytest.warns(PlanccWarning, match=said):
+        plan = plancc.compile(graph, "block", 2, data=tmp_path / "x.npz")
+    rows = dict(zip([2, 0, 3, 1], x.tolist(), strict=True))
+    assert read_back(plan, tmp_path / "plan.h5") == rows
+    npz(tmp_path / "x.npz", x, range(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanccWarning)
+        plan = plancc.compile(graph, "block", 2, data=tmp_path / "x.npz")
+    assert read_back(plan, tmp_path / "plan.h5") == expected(range(4))

@@ -287,7 +287,7 @@ def test_results_that_cannot_be_printed(case):
         done = forks.run(["plancc-run", case[0] / "plan.h5", "--epochs", 1], stdout=full)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        "plancc-run: error: cannot print the results: No space left on device"
+        "plancc-run: error: cannot print the results: the disk is full"
     ]
 
 
