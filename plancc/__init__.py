@@ -61,7 +61,7 @@ _HOME = {
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
-    "plancc_runtime.training": ("train",),
+    "plancc_runtime.script": ("train",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +16,13 @@ from plancc.errors import InputError
 from plancc.files import scratch_folder
 from plancc.plan.plan import Plan
 from plancc.registry import check_choice
-from plancc_runtime.gathering import Source, gather_rows
+from plancc_runtime.gathering import Source, blocks, gather_rows
 from plancc_runtime.launch import TIMEOUT, open_transport
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Epoch, Measure, TrainResult
 from plancc_runtime.slices import read_ids
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SPLITS = ("train", "val", "test")
 
@@ -144,15 +141,12 @@ def train(
     )
 
 
-def _file_of(
-    plan: Plan | str | PathLike[str],
-) -> AbstractContextManager[str | PathLike[str]]:
-    """The file of a plan; of one in memory a file that goes."""
-    return _written(plan) if isinstance(plan, Plan) else nullcontext(plan)
-
-
 @contextmanager
-def _written(plan: Plan) -> Iterator[str]:
+def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
+    """The file of a plan; of one in memory a temporary file."""
+    if not isinstance(plan, Plan):
+        yield plan
+        return
     with scratch_folder() as folder:
         path = os.path.join(folder, "plan.h5")
         plan.save(path)
@@ -160,11 +154,11 @@ def _written(plan: Plan) -> Iterator[str]:
 
 
 def _gathered_ids(
-    shares: tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]] | None, n: int, transport: Any
+    shares: tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]] | None,
+    n: int,
+    transport: Transport,
 ) -> npt.NDArray[np.int64] | None:
     """Ids of all vertices, on rank 0. Collective."""
-    from plancc_runtime.gathering import blocks
-
     if shares is None:
         return np.arange(n) if transport.rank == 0 else None
     found = np.empty(n, np.int64) if transport.rank == 0 else None
