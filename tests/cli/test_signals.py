@@ -200,8 +200,8 @@ def test_no_file_takes_the_place_of_a_closed_stream(
     code = (
         "import os, sys, plancc_cli.run as program\n"
         "def work():\n"
-        "    print(sys.stdin.read())\n"
-        "    print('x', file=sys.stderr)\n"
+        "    print(sys.stdin.read(), flush=True)\n"
+        "    print('x', file=sys.stderr, flush=True)\n"
         "    with open('opened', 'w') as file:\n"
         "        print(file.fileno() > 2, sys.stdout.encoding, file=file)\n"
         "    os.system('echo x; echo x >&2')\n"

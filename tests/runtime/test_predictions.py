@@ -632,7 +632,13 @@ def test_python_of_the_library_page(case, tmp_path, monkeypatch):
     blocks = page.read_text().split("```python\n")[1:]
     codes = [block.split("```")[0] for block in blocks]
     (code,) = (each for each in codes if "load_network" in each)
+    (loop,) = (each for each in codes if "graph.batches" in each)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.h5").symlink_to(case.folder / "row.h5")
+    names = {}
+    exec(compile(loop, "library.md", "exec"), names)
+    network = names["network"]
+    assert all(parameter.grad.abs().sum() > 0 for parameter in network.parameters())
     (tmp_path / "weights.npz").symlink_to(case.folder / "weights.npz")
     graph = plancc_runtime.open(case.folder / "row.h5", "single", threads=1)
     names = {"plancc_runtime": plancc_runtime, "torch": torch, "graph": graph}
