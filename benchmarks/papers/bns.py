@@ -137,8 +137,7 @@ TABLE_9 = Item(
     name="edge-sampling",
     setting=f"{PARTS} parts by METIS, rate {RATE}; all three drop as many edges. GCN of 2 layers, "
     "mean of 3 seeds. "
-    f"Times are measured, ranks as threads with a card of {SlowNetwork()} each. Cornell5 has 85 "
-    "neighbours per vertex.",
+    f"Times are measured, ranks as threads with a card of {SlowNetwork()} each.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_edges,
     claims=(
@@ -313,9 +312,7 @@ def _cut(rows: Rows) -> Found:
 TABLE_6 = Item(
     name="sampling-throughput",
     setting=f"{PARTS} parts, GCN {','.join(map(str, DIMS))}, features travel in every epoch. "
-    "Measured: ranks as threads with a "
-    f"card of {NETWORK} each, on the cores of this machine. Predicted for the same cards by "
-    "`plancc simulate --boundary-sampling`. ROC is not at hand.",
+    f"Measured and predicted: ranks as threads with a card of {NETWORK} each.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_throughput,
     claims=(
@@ -406,10 +403,9 @@ def _spread(rows: Rows) -> Found:
 
 FIGURE_6 = Item(
     name="boundary-memory",
-    setting=f"{PARTS} processes by METIS, 4 layers of 256: the peak of a rank's memory, until the "
-    "last epoch ends, above what it held before it read its plan. Passes as the paper has them. "
-    "Eq. 4 counts features, copies and boundary rows only. The exact evaluation at the end of a "
-    "run needs the whole boundary: with it, the peak falls by 1 to 5% only.",
+    setting=f"{PARTS} processes by METIS, 4 layers of 256: the peak of a rank's memory until the "
+    "last epoch ends, less that before it read its plan. Passes as the paper has them. The exact "
+    "evaluation at the end needs the whole boundary: with it, the peak falls by 1 to 5% only.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
     measure=_memory,
     claims=(
@@ -462,8 +458,8 @@ def _attends(plan: Plan, rate: float) -> Row:
 GAT_PARTS = 10
 TABLE_10 = Item(
     name="sampling-attention",
-    setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} parts by METIS, rehearsed: ranks have a "
-    f"core of this machine and a card of {NETWORK} each.",
+    setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} parts by METIS, rehearsed with "
+    f"a core and a card of {NETWORK} for each rank.",
     graphs=("AmazonPhoto",),
     measure=_attention,
     claims=(
@@ -533,8 +529,7 @@ TABLES_5_11 = Item(
     setting=f"GCN of 2 layers, mean of 2 seeds. BNS: p = {RATE} on {PARTS} parts by METIS, "
     f"{EPOCHS[1]} epochs. The others: one rank, {EPOCHS[0]} epochs, a tenth of the vertices in a "
     f"batch; fan-outs 5 and 10, {CLUSTERS} clusters, walks of 3 steps without GraphSAINT's "
-    "normalisation: as many updates as BNS or more. Times are rehearsed: every rank has a core of "
-    f"this machine and a card of {NETWORK}.",
+    f"normalisation. Times are rehearsed with a core and a card of {NETWORK} for each rank.",
     graphs=("AmazonPhoto",),
     measure=_methods,
     claims=(

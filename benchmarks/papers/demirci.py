@@ -122,13 +122,13 @@ def _means() -> list[Claim]:
         said = f"predicted {figure}" if figure == "epoch" else figure
         claims += [
             Claim(
-                f"{said} over RP's, mean over the graphs",
+                f"{said} over RP's",
                 "Table 2",
                 {"HP": number(hp), "GP": number(gp)},
                 partial(_over_rp, figure=figure),
             ),
             Claim(
-                f"{said} of HP over GP's, mean over the graphs",
+                f"{said} of HP over GP's",
                 "Table 2, Section 5",
                 {"HP over GP": number(both)},
                 partial(_hp_over_gp, figure=figure),
@@ -149,11 +149,11 @@ def _of_graphs(rows: Rows, figure: str, labels: Mapping[str, tuple[str, str]]) -
 SLASHDOT = "soc-Slashdot0902"
 TABLE_2 = Item(
     name="partition-models",
-    setting=f"Rows and messages of one product, and the predicted epoch on `{CLUSTER}` "
+    setting=f"Means over graphs: rows and messages of one product, and the predicted epoch on `{CLUSTER}` "
     f"({','.join(map(str, WIDTHS))}, no passes), p = {PARTS}; soc-Slashdot0902 is the paper's "
     "graph, the others stand in: cit-HepTh for cit-Patents, dblp-2010 for coPapersDBLP, "
     "email-Enron for com-Youtube, USA-road.NY for roadNet-CA. `hp` is `--effort fast`, `gp` "
-    "METIS, which balances nonzeros, as the paper's vertex weights do; PaToH is not at hand.",
+    "METIS with nonzeros balanced.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
     measure=_models,
     claims=(
@@ -298,11 +298,9 @@ def _strong(rows: Rows) -> Found:
 FIGURE_4A = Item(
     name="broadcasts-against-messages",
     setting=f"Epochs predicted on `{CLUSTER}`, {','.join(map(str, WIDTHS))}, no passes. "
-    "HP and GP balance nonzeros and rows. coPapersDBLP is not at hand: its sizes are, with rows "
-    "and messages of HP and GP as Table 2 has them. The paper's RP over HP is 2.4 to 3, though by "
-    "its Table 2 RP moves 1 / 0.07 = 14 times the rows: its times follow its messages (1 / 0.42 = "
-    "2.4), not its volume. A cost of every message that the cluster's description does not explain "
-    "would do that; here the predicted time follows the volume.",
+    "HP and GP balance nonzeros and rows. Of coPapersDBLP the sizes are at hand, and rows and "
+    "messages of HP and GP by Table 2. There RP moves 14 times the rows of HP in 2.4 times the "
+    "messages: the paper's times follow messages, predicted ones volume.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_scaling,
     claims=(
@@ -416,9 +414,8 @@ def _with_width(rows: Rows) -> Found:
 FIGURE_4B = Item(
     name="depth-and-width",
     setting=f"Speed-up of `hp` over one rank of the same machine, predicted on `{CLUSTER}`, "
-    "p = 512; the paper's is over DGL on another machine. For 8 layers and d = 100 the paper's "
-    "text "
-    "has both 17x and 40x, in consecutive sentences.",
+    "p = 512; the paper's is over DGL on another machine. For 8 layers and d = 100 its text "
+    "has both 17x and 40x.",
     graphs=("USA-road.NY", "USA-road.NE"),
     measure=_depth,
     claims=(
@@ -561,7 +558,7 @@ FIGURE_5 = Item(
     name="stochastic-model",
     setting=f"Rows of {BATCHES:,} uniform batches of 6% of the vertices that no model has seen; "
     "the recipe of Algorithm 3 with Mt-KaHyPar, and the exact expectation that plancc minimises "
-    "by default. com-Amazon is not at hand.",
+    "by default.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
     measure=_stochastic,
     claims=(
@@ -580,9 +577,8 @@ FIGURE_5 = Item(
                 "": _rows_over(rows, "recipe", "exact"),
                 "nets": {f"p = {row['p']}": row["nets by Eq. 14"] for row in rows},
             },
-            note="theta = 0.1, delta = 0.5: the nets of one batch or two, where the recipe had "
-            f"{RECIPE}. The bound is for one given partition and independent nets; a "
-            "search chooses the partition by the sample, and nets of one batch are not independent",
+            note="the bound is for one given partition and independent nets; a search chooses the "
+            "partition by the sample, and nets of one batch are not independent",
         ),
     ),
 )
@@ -624,7 +620,7 @@ TABLE_2_DGL = Item(
     measure=_against_dgl,
     claims=(
         Claim(
-            "speed-up of 512 ranks over DGL on one node, mean over the graphs",
+            "speed-up of 512 ranks over DGL on one node",
             "Table 2",
             {"HP": number(10.60), "GP": number(5.04)},
             _over_dgl,
@@ -673,8 +669,7 @@ def _on_gpus(
 
 OTHERS = Item(
     name="other-machines",
-    setting="What needs graphs or machines that are not at hand; seconds are predicted on `h100` "
-    "from sizes, with HP's published share of RP's volume.",
+    setting="Predicted on `h100` from sizes, with HP's published share of RP's volume.",
     measure=_elsewhere,
     claims=(
         Claim(

@@ -180,9 +180,7 @@ def _growth(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="delayed-sums",
     setting=f"Late epochs of a GCN {','.join(map(str, DIMS))} on cuts by `libra`, without passes. "
-    "Measured: ranks as threads with a "
-    f"card of {CARD} each, on the cores of this machine. Predicted for the same cards by `plancc "
-    "simulate --fold`.",
+    f"Measured and predicted: ranks as threads with a card of {CARD} each.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
@@ -361,8 +359,8 @@ def _within(rows: Rows) -> Found:
 TABLE_5 = Item(
     name="delayed-accuracy",
     setting=f"GraphSAGE (gcn), 2 layers, hidden {HIDDEN} or 64, weight decay 5e-4, mean of 3 "
-    "seeds, one learning rate for all; the "
-    "paper tunes it for every cell and trains some longer.",
+    "seeds, one learning rate for all, which "
+    "the paper tunes for every cell.",
     graphs=("Cora", "Citeseer", "AmazonPhoto"),
     measure=_accuracy,
     claims=(

@@ -34,7 +34,7 @@ NO_EFFECT = 1.03
 """Factor up to which a ratio shows no effect, either way."""
 POINTS = 0.5
 """Points of accuracy by which a difference may be off, and up to which it is none."""
-FEW = 6
+FEW = 2
 """Cases that are listed one by one."""
 
 Row = dict[str, Any]
@@ -62,13 +62,6 @@ class Published:
     @property
     def is_bound(self) -> bool:
         return math.isinf(self.low) or math.isinf(self.high)
-
-    @property
-    def tolerance(self) -> str:
-        """In words."""
-        if self.is_bound:
-            return "none"
-        return f"{POINTS:g} points" if self.points else f"factor {TOLERANCE:g}"
 
     def agrees(self, value: float) -> bool:
         """Whether a statement holds, or the effect has the published direction."""
@@ -182,10 +175,6 @@ class Claim:
     def __str__(self) -> str:
         """The published figures."""
         return "; ".join(f"{label} {each}".strip() for label, each in self.published.items())
-
-    @property
-    def tolerance(self) -> str:
-        return ", ".join(dict.fromkeys(each.tolerance for each in self.published.values()))
 
     def finding(self, rows: Rows) -> Finding | None:
         """None: no rows yet, or too few."""

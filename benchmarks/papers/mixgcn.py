@@ -183,8 +183,7 @@ def _with_workers(rows: Rows) -> Found:
 FIGURE_7 = Item(
     name="over-cagnet",
     setting="Epochs predicted on `h100` (8 GPUs a node) from the sizes of Table 2, both with the "
-    "same computation; the paper's CAGNET is another implementation, and MixGCN-CPU aggregates on "
-    "CPUs.",
+    "same computation; MixGCN-CPU aggregates on CPUs.",
     measure=_over_cagnet,
     claims=(
         Claim("throughput over CAGNET", "Figure 7", {"greatest": number(10.4)}, _over_1d),
@@ -424,10 +423,8 @@ def _greatest(rows: Rows) -> Found:
 
 FIGURE_12 = Item(
     name="accelerators",
-    setting="The model of docs/accelerators.md, seven fitted numbers for 35 figures: a "
-    "utilisation per machine, three powers or efficiencies. Reddit's speed-ups and the greatest "
-    "of the CPU are fitted; per-graph speed-ups over the CPU are inferred from Table 3 by constant "
-    "power, only their range is published.",
+    setting="The model of [accelerators](accelerators.md), seven fitted numbers for 35 figures. "
+    "Only ranges are published; figures by graph are inferred from Table 3.",
     measure=_accelerators,
     claims=(
         Claim(
@@ -486,10 +483,8 @@ S_SPMM = Item(
     name="masked-products",
     setting=f"(A H) masked, {WIDTH} columns of float32, one core. Multiply then mask, against "
     "skipping tiles "
-    "of 16 columns that are masked in a row, and against gathering single columns. Masks of "
-    "dropout and ReLU mask single elements; masks of whole tiles are what a tile could gain at "
-    "best. "
-    "The kernels are of this benchmark, the runtime multiplies first.",
+    "of 16 columns that are masked in a row, and against gathering single columns. The kernels are "
+    "of this benchmark, the runtime multiplies first.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_masked,
     claims=(
@@ -505,19 +500,11 @@ S_SPMM = Item(
 
 NOT_BUILT = Item(
     name="not-built",
-    setting="*A in slices that ranks fetch in turn* (Section 5.2.1, beside groups) is not here; "
-    "`cagnet-2d --grid 1xP` stores and moves A so. A rank receives all of A in every product. In "
-    "the setting of constant-volume the slices of A are, over all words of `mop`, 0.25 to 2.7 at "
-    "P = 4, 1.7 to 11.7 at 16 and 19 to 59 at 64, and each is laid out for one product. At P = 64 "
-    "(soc-Slashdot0902, fb100-Cornell5, dblp-2010) `--groups 16 --blocks hp` moves 2.14, 4.33 and "
-    "0.91 of the words of `mop` in 0.55, 0.27 and 0.60 of its memory; slices would move 23.6, 59.9 "
-    "and 20.0 in at best 0.35, 0.09 and 0.53. Nor is *a pipeline across layers* (Figure 5). Were "
-    "batches free, it would take 0.80 to 0.89 of a forward pass where messages and computation "
-    "take equally long, 0.93 to 1.00 where messages take twice as long or more, and 0.89 to 0.98 "
-    "where computation does: a greedy schedule of three layers on one card and one core, with the "
-    "dependencies of soc-Slashdot0902 and dblp-2010 in RCM order, 3 to 16 stages. Batches within "
-    "layers cost up to 26% in shared memory ([feature parallelism](feature-parallel.md)), and what "
-    "stands between two layers would have to work by batches too.",
+    setting="*A in slices that ranks fetch in turn* (Section 5.2.1); `cagnet-2d --grid 1xP` moves A"
+    " so. At P = 64 the slices alone would be 19 to 59 times the words of `mop`; `--groups 16 "
+    "--blocks hp` moves 0.91 to 4.33 of them in 0.27 to 0.60 of its memory. *A pipeline across "
+    "layers* (Figure 5): were batches free, a forward pass would take 0.80 to 1.00 of its time, by "
+    "a greedy schedule of three layers with the dependencies of soc-Slashdot0902 and dblp-2010.",
     claims=(),
 )
 

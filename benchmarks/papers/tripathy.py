@@ -323,10 +323,8 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="METIS' rows received at 64 parts, below those of random blocks; Reddit (233,000 "
-    "vertices, "
-    "492 nonzeros per row) is not at hand, fb100-Cornell5 (85 per row) is the densest of "
-    "comparable kind. The default model hp, which the paper did not have, stands beside.",
+    setting="METIS' rows received at 64 parts, below those of random blocks; fb100-Cornell5 "
+    "(85 nonzeros per row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,
     claims=(
