@@ -1,4 +1,4 @@
-/* plancc.h: reads one part of a row plan (docs/plan-format.md, versions 1.0 to 1.x) and exchanges
+/* plancc.h: reads one part of a row plan (docs/reference/plan-format.md, versions 1.0 to 1.x) and exchanges
    the rows that the parts need from each other. C11; needs HDF5's C library, and MPI on request.
 
    In exactly one source file:

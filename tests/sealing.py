@@ -1,4 +1,4 @@
-"""Strings, digests and content hash of plan files, from the words of docs/plan-format.md alone.
+"""Strings, digests and content hash of plan files, from the words of docs/reference/plan-format.md alone.
 
 Shares no code with the writer. `seal` makes a changed file whole again, as a writer would that
 means what it wrote; so tests reach the checks that come after the digests.
@@ -59,7 +59,7 @@ def at(offsets, places):
 
 
 def leaves_of(arrays) -> dict[str, np.ndarray]:
-    """docs/plan-format.md, "Digests"; offsets of damaged plans are clipped to the arrays."""
+    """docs/reference/plan-format.md, "Digests"; offsets of damaged plans are clipped to the arrays."""
     part_ptr = arrays["rows/part_ptr"]
     local = part_ptr
     if "fold/send_ptr" in arrays:
@@ -93,7 +93,7 @@ def leaves_of(arrays) -> dict[str, np.ndarray]:
 
 
 def content_hash(path) -> str:
-    """docs/plan-format.md, "Content hash"."""
+    """docs/reference/plan-format.md, "Content hash"."""
     lines = []
     with h5py.File(path, "r") as file:
         arrays = datasets(file)
@@ -110,7 +110,7 @@ def content_hash(path) -> str:
 
 
 def attributes_digest(group) -> np.ndarray:
-    """docs/plan-format.md, "Digests": of the attributes of a group, or of none."""
+    """docs/reference/plan-format.md, "Digests": of the attributes of a group, or of none."""
     lines = []
     for name in group.attrs if group is not None else ():
         where = group.attrs.get_id(name)

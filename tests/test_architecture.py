@@ -1,6 +1,6 @@
-"""The rules of docs/architecture.md, read off the sources: folders, layers, imports, habits.
+"""The rules of docs/reference/architecture.md, read off the sources: folders, layers, imports, habits.
 
-What a module may import stands in docs/architecture.md: its list of layers, highest first. A module
+What a module may import stands in docs/reference/architecture.md: its list of layers, highest first. A module
 imports from layers below its own and from its own folder.
 """
 
@@ -156,11 +156,11 @@ def sources() -> dict[str, Source]:
 
 @cache
 def page() -> str:
-    return (ROOT / "docs" / "architecture.md").read_text()
+    return (ROOT / "docs" / "reference" / "architecture.md").read_text()
 
 
 def named_in_the_table() -> dict[Path, list[Path]]:
-    """Folders that the table of docs/architecture.md has, with the files to begin with."""
+    """Folders that the table of docs/reference/architecture.md has, with the files to begin with."""
     rows = re.findall(r"^\| `([\w/]+)/` \|[^|]*\|([^|]*)\|$", page(), re.M)
     return {
         ROOT / name: [ROOT / name / file for file in re.findall(r"`(\w+\.py)`", files)]
@@ -169,9 +169,9 @@ def named_in_the_table() -> dict[Path, list[Path]]:
 
 
 def layers() -> list[list[str]]:
-    """The layers of docs/architecture.md, highest first, each a list of folders and modules."""
+    """The layers of docs/reference/architecture.md, highest first, each a list of folders and modules."""
     block = re.search(r"^## The layers\n.*?```\n(.*?)```", page(), re.S | re.M)
-    assert block, "docs/architecture.md has no list of layers"
+    assert block, "docs/reference/architecture.md has no list of layers"
     found = []
     for line in block[1].splitlines():
         package, colon, rooms = line.partition(":")
@@ -221,7 +221,7 @@ def test_every_module_imports_from_below(sources):
         others = {name for name in source.imports & sources.keys() if room_of(name) != room}
         if upward := {name for name in others if heights()[room_of(name)] >= heights()[room]}:
             wrong[module] = upward
-    assert not wrong, "see the layers in docs/architecture.md"
+    assert not wrong, "see the layers in docs/reference/architecture.md"
 
 
 def test_packages_keep_apart(sources):

@@ -1,7 +1,7 @@
 """Claims of the five papers, checked: `python -m benchmarks papers [ITEM ...]`.
 
 items.py      claims, the rule that judges them, rows, and the file of rows
-page.py       docs/papers.md, made from the rows
+page.py       docs/results/papers.md, made from the rows
 demirci.py    Demirci et al. 2022; and so on, a module per paper
 """
 
@@ -26,7 +26,8 @@ PAPERS: Sequence[Paper] = (
     distgnn.PAPER,
 )
 ITEMS = {item.name: item for paper in PAPERS for item in paper.items if item.measure is not None}
-ROWS, PAGE = ROOT / "docs" / "papers-rows.json", ROOT / "docs" / "papers.md"
+RESULTS = ROOT / "docs" / "results"
+ROWS, PAGE = RESULTS / "papers-rows.json", RESULTS / "papers.md"
 
 
 def run(inputs: Inputs) -> Report:

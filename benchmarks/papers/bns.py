@@ -559,6 +559,6 @@ PAPER = Paper(
     "Wan et al. 2022",
     "Wan et al.: *BNS-GCN: Efficient Full-Graph Training of Graph Convolutional Networks with "
     "Partition-Parallelism and Random Boundary Node Sampling*, MLSys 2022",
-    "[boundary sampling](training.md)",
+    "[boundary sampling](../use/train.md#sampling-the-boundary)",
     (TABLE_9, TABLE_4, TABLE_6, FIGURE_6, TABLE_10, TABLES_5_11),
 )

@@ -686,7 +686,7 @@ PAPER = Paper(
     "Md et al. 2021",
     "Md et al.: *DistGNN: Scalable Distributed Training for Large-Scale Graph Neural Networks*, "
     "SC21",
-    "model `libra`, [late and missing partial sums](distgnn.md)",
+    "model `libra`, [late and missing partial sums](../use/edges.md#late-and-missing-sums-distgnn)",
     (
         TABLE_4,
         FIGURE_5,

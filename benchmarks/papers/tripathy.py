@@ -342,6 +342,6 @@ PAPER = Paper(
     "Tripathy et al. 2020",
     "Tripathy, Yelick, Buluc: *Reducing Communication in Graph Neural Network Training* (CAGNET), "
     "SC20",
-    "[process grids](grids.md)",
+    "[process grids](../use/grids.md)",
     (FIGURES_1_2, FIGURE_3, METIS),
 )

@@ -100,5 +100,5 @@ EXPORT = Export(
     write,
     library="dgl",
     install='pip install torch==2.2.1 dgl==2.1.0 torchdata==0.7.1 "pandas<2.3" pydantic pyyaml '
-    '"numpy<2", in an environment of its own (docs/export.md)',
+    '"numpy<2", in an environment of its own (docs/reference/export.md)',
 )

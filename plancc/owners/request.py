@@ -182,7 +182,7 @@ def prepared(
 
 DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
 """What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
-nonzeros may be less even without costing time (docs/quality.md has the measurements)."""
+nonzeros may be less even without costing time (docs/results/quality.md has the measurements)."""
 
 
 def timed_candidates() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 A leaf is the BLAKE3 digest of one part's entries of one dataset, so that whoever reads a part can
 check what it read, and nothing else. The leaves of a dataset stand in ``/digests`` of the file; the
-content hash is made of all of them (docs/plan-format.md, "Digests" and "Content hash").
+content hash is made of all of them (docs/reference/plan-format.md, "Digests" and "Content hash").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The plan file's nodes, once: names, dtypes, ranks and sizes. Reader, writer and docs follow it.
 
-The normative text is ``docs/plan-format.md``.
+The normative text is ``docs/reference/plan-format.md``.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def test_the_order_of_figure_12() -> None:
 
 
 def test_the_page_says_what_is_claimed() -> None:
-    text = (ROOT / "docs" / "accelerators.md").read_text()
+    text = (ROOT / "docs" / "results" / "accelerators.md").read_text()
     assert f"factor of **{SPEEDUP_FACTOR}**" in text
     for name, factor in ENERGY_FACTOR.items():
         assert f"| {accelerator(name).name} | {factor} |" in text

@@ -76,7 +76,7 @@ def parts(arrays: PlanArrays, owner: np.ndarray, p: int) -> dict[str, list[int]]
 
 
 def metrics(of: dict[str, list[int]]) -> dict[str, float]:
-    """The figures of docs/plan-format.md, section Metrics, and the larger of both maxima."""
+    """The figures of docs/reference/plan-format.md, section Metrics, and the larger of both maxima."""
     p = len(of["rows"])
     ratios = [got / own if own else 0 for got, own in zip(of["received"], of["rows"], strict=True)]
     volume, messages = sum(of["sent"]), sum(of["messages_sent"])
@@ -111,7 +111,7 @@ def random_owner(n: int, p: int) -> np.ndarray:
 
 
 def normalized(adjacency: np.ndarray, normalization: str, self_loops: bool) -> np.ndarray:
-    """docs/plan-format.md, section Header, in dense float64."""
+    """docs/reference/plan-format.md, section Header, in dense float64."""
     matrix = adjacency + np.eye(len(adjacency)) * self_loops
     degree = matrix.sum(axis=1)
     with np.errstate(divide="ignore"):

@@ -74,8 +74,8 @@ def test_data_of_another_source(folder: Path) -> None:
 
 @pytest.mark.parametrize("line", range(6))
 def test_commands_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch, line: int) -> None:
-    """Every command of docs/data.md, with sources of these names."""
-    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    """Every command of docs/use/data.md, with sources of these names."""
+    page = (Path(__file__).parents[2] / "docs" / "use" / "data.md").read_text()
     lines = re.findall(r"^    plancc (.*)$", page, re.M)
     assert len(lines) == 6
     words = shlex.split(lines[line])

@@ -34,7 +34,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCS = [*(ROOT / name for name in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 HAS_MPI = shutil.which("mpirun", path=environment()["PATH"]) is not None
 
-LONG_PAGES = ("guide", "edges", "training", "study")
+LONG_PAGES = ("compile", "plans", "edges", "train", "runs", "study")
 """Pages whose commands `make test` only parses; files of tests are about each of them."""
 
 SOME_PARTITIONER = f"""#!{sys.executable}
@@ -128,7 +128,7 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     ids = range(4, 18)
     (workplace / "edges.txt").write_text("".join(f"{k} {k + 1}\n" for k in ids[:-1]))
     (workplace / "costs.csv").write_text("id,weight\n" + "".join(f"{k},2.5\n" for k in ids))
-    lines = [line for block in shell_blocks(ROOT / "docs" / page) for line in block]
+    lines = [line for block in shell_blocks(ROOT / "docs" / "use" / page) for line in block]
     assert len(lines) >= 4
     for line in lines:
         if not HAS_MPI and (line.startswith("mpirun -n 2 ") or " join " in line):
@@ -136,15 +136,17 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
         one_rank = line.removeprefix("mpirun -n 4 ")  # ranks: the README's commands, the demo
         typed(one_rank)
     made = {
-        "guide.md": "new.h5",
+        "compile.md": "better.h5",
+        "plans.md": "new.h5",
         "edges.md": "best.h5",
-        "training.md": "trace.json",
+        "train.md": "weights.npz",
+        "runs.md": "trace.json",
         "grids.md": "needed.h5",
         "study.md": "plancc-study.jsonl",
     }
     assert (workplace / made[page]).exists()
     # commands in running text; a file name in capitals is the reader's own
-    inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / page).read_text())
+    inline = re.findall(r"`(plancc [^`]*)`", (ROOT / "docs" / "use" / page).read_text())
     for line in inline:
         if re.fullmatch(r"plancc (verify|compile|refine|export) .*[a-z0-9]\.(mtx|h5)", line):
             typed(line)
@@ -163,7 +165,7 @@ def test_python_of_the_readme(workplace: Path) -> None:
 def test_tutorials(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands and scripts of a tutorial, in the order of the page."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "tutorials" / f"{page}.md").read_text()
+    text = (ROOT / "docs" / "learn" / f"{page}.md").read_text()
     steps = re.findall(r"```python\n(.*?)```|^    (\S[^\n]*)$", text, re.S | re.M)
     assert len(steps) >= 5
     for code, line in steps:
@@ -174,14 +176,14 @@ def test_tutorials(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_python_of_the_studies(workplace: Path) -> None:
-    (code,) = python_blocks(ROOT / "docs" / "study.md")
+    (code,) = python_blocks(ROOT / "docs" / "use" / "study.md")
     exec(code, {})
 
 
 def test_h5py_of_the_format(workplace: Path) -> None:
     """The snippet multiplies part 0 as a reader without plancc would."""
     ok("compile", "graph.mtx", "-p", 3, "--normalize", "none", "--no-self-loops", "-o", "plan.h5")
-    (code,) = python_blocks(ROOT / "docs" / "plan-format.md")
+    (code,) = python_blocks(ROOT / "docs" / "reference" / "plan-format.md")
     names: dict = {}
     exec(compile(code, "plan-format.md", "exec"), names)
     product = mmread("graph.mtx").tocsr() @ names["H"]
@@ -206,7 +208,7 @@ def test_commands_of_the_pages_are_parsed(tmp_path: Path, monkeypatch: pytest.Mo
     """Every command line of a block, of any page, has options and values of its command."""
     monkeypatch.chdir(tmp_path)
     for name in ("machine.toml", "office.toml"):  # which are read where they are given
-        Path(name).write_text(toml_blocks(ROOT / "docs" / "simulate.md")[-1])
+        Path(name).write_text(toml_blocks(ROOT / "docs" / "reference" / "machines.md")[-1])
     seen = 0
     for path in DOCS:
         text = re.sub(r"\\\n\s*", "", path.read_text())  # lines that go on
@@ -279,7 +281,7 @@ def toml_blocks(path: Path) -> list[str]:
 
 def test_machine_files_of_the_page(tmp_path: Path) -> None:
     """The page's files are machines, and its table has every key of one and no other."""
-    page = ROOT / "docs" / "simulate.md"
+    page = ROOT / "docs" / "reference" / "machines.md"
     shortest, office = (tmp_path / name for name in ("simple.toml", "office.toml"))
     for path, text in zip((shortest, office), toml_blocks(page), strict=True):
         path.write_text(text)

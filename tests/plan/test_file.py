@@ -167,7 +167,7 @@ def test_content_hash_covers_content_only(tmp_path):
 
 @pytest.mark.parametrize("layout", ["row", "edge"])
 def test_the_matrix_comes_back_with_h5py_alone(tmp_path, layout):
-    """From the tables alone, as docs/plan-format.md describes them, for every part."""
+    """From the tables alone, as docs/reference/plan-format.md describes them, for every part."""
     worlds.plan("directed", layout, 5).save(tmp_path / "plan.h5")
     found, row = np.zeros((worlds.N, worlds.N)), 0
     table = datasets_of(tmp_path / "plan.h5")

@@ -628,7 +628,7 @@ def test_the_compiler_starts_without_torch():
 
 
 def test_python_of_the_library_page(case, tmp_path, monkeypatch):
-    page = Path(__file__).parents[2] / "docs" / "library.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "library.md"
     blocks = page.read_text().split("```python\n")[1:]
     codes = [block.split("```")[0] for block in blocks]
     (code,) = (each for each in codes if "load_network" in each)

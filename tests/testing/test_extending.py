@@ -1,4 +1,4 @@
-"""The package of docs/extending.md, as it stands there: it takes part, and passes its checks."""
+"""The package of docs/reference/extending.md, as it stands there: it takes part, and passes its checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 def package(tmp_path_factory):
     """A folder with the package as pip installs it, and its tests."""
     folder = tmp_path_factory.mktemp("site")
-    page = (Path(__file__).resolve().parents[2] / "docs" / "extending.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "extending.md").read_text()
     for name, text in re.findall(r"```python\n# (\S+)\n(.*?)```", page, re.S):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
