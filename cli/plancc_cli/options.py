@@ -112,7 +112,7 @@ reading = together(
     click.option(
         "--allow-large",
         is_flag=True,
-        help="Read more than a source of its size should hold (docs/use/data.md).",
+        help="Read more than a source of its size should hold (docs/reference/data-formats.md).",
     ),
     click.option(
         "--num-vertices",
