@@ -1,7 +1,7 @@
 """What a run left behind, as plain values: its log and its timeline. Knows their files alone.
 
 The log is one JSON object per epoch and line, the timeline one in the format of Chrome's tracing;
-docs/use/report.md says which keys are read. Both come from other programs: every value is checked.
+docs/use/study.md says which keys are read. Both come from other programs: every value is checked.
 """
 
 from __future__ import annotations
