@@ -1,4 +1,4 @@
-"""Strings, digests and content hash of plan files, from the words of docs/reference/plan-format.md alone.
+"""Strings, digests and content hash of plan files, from docs/reference/plan-format.md alone.
 
 Shares no code with the writer. `seal` makes a changed file whole again, as a writer would that
 means what it wrote; so tests reach the checks that come after the digests.
@@ -59,7 +59,7 @@ def at(offsets, places):
 
 
 def leaves_of(arrays) -> dict[str, np.ndarray]:
-    """docs/reference/plan-format.md, "Digests"; offsets of damaged plans are clipped to the arrays."""
+    """The plan format, "Digests"; offsets of damaged plans are clipped to the arrays."""
     part_ptr = arrays["rows/part_ptr"]
     local = part_ptr
     if "fold/send_ptr" in arrays:

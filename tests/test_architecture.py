@@ -1,7 +1,7 @@
-"""The rules of docs/reference/architecture.md, read off the sources: folders, layers, imports, habits.
+"""The rules of docs/reference/architecture.md, read off the sources: folders, layers, habits.
 
-What a module may import stands in docs/reference/architecture.md: its list of layers, highest first. A module
-imports from layers below its own and from its own folder.
+What a module may import stands in the page's list of layers, highest first. A module imports from
+layers below its own and from its own folder.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def page() -> str:
 
 
 def named_in_the_table() -> dict[Path, list[Path]]:
-    """Folders that the table of docs/reference/architecture.md has, with the files to begin with."""
+    """Folders that the table of the page has, with the files to begin with."""
     rows = re.findall(r"^\| `([\w/]+)/` \|[^|]*\|([^|]*)\|$", page(), re.M)
     return {
         ROOT / name: [ROOT / name / file for file in re.findall(r"`(\w+\.py)`", files)]
@@ -169,7 +169,7 @@ def named_in_the_table() -> dict[Path, list[Path]]:
 
 
 def layers() -> list[list[str]]:
-    """The layers of docs/reference/architecture.md, highest first, each a list of folders and modules."""
+    """The layers of the page, highest first, each a list of folders and modules."""
     block = re.search(r"^## The layers\n.*?```\n(.*?)```", page(), re.S | re.M)
     assert block, "docs/reference/architecture.md has no list of layers"
     found = []

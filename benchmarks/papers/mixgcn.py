@@ -512,7 +512,8 @@ PAPER = Paper(
     "Wan et al. 2025",
     "Wan, Tao, Du, Zhao, Lin: *MixGCN: Scalable GCN Training by Mixture of Parallelism and "
     "Mixture of Accelerators*",
-    "[feature-parallel plans](../use/grids.md#feature-parallelism), [accelerators](accelerators.md)",
+    "[feature-parallel plans](../use/grids.md#feature-parallelism), "
+    "[accelerators](accelerators.md)",
     (
         FIGURES_9_11,
         FIGURE_7,

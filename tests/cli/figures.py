@@ -76,7 +76,7 @@ def parts(arrays: PlanArrays, owner: np.ndarray, p: int) -> dict[str, list[int]]
 
 
 def metrics(of: dict[str, list[int]]) -> dict[str, float]:
-    """The figures of docs/reference/plan-format.md, section Metrics, and the larger of both maxima."""
+    """The figures of the plan format, section Metrics, and the larger of both maxima."""
     p = len(of["rows"])
     ratios = [got / own if own else 0 for got, own in zip(of["received"], of["rows"], strict=True)]
     volume, messages = sum(of["sent"]), sum(of["messages_sent"])

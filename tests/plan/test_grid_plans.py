@@ -320,7 +320,7 @@ def test_wrong_attributes(changes, words, two_by_two, tmp_path):
 
 
 def test_the_hash_knows_the_grid(tmp_path):
-    """Hash and types as docs/reference/plan-format.md says them, for the same tables on four grids."""
+    """Hash and types as the plan format says them, for the same tables on four grids."""
     plan, _ = grid_plan(Grid("1d", 4))
     row_plan = replace(plan, header=replace(plan.header, layout="row", grid=None))
     hashes = {row_plan.save(tmp_path / "plan.h5")}

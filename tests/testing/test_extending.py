@@ -1,4 +1,4 @@
-"""The package of docs/reference/extending.md, as it stands there: it takes part, and passes its checks."""
+"""The package of docs/reference/extending.md, as it stands: it takes part, passes its checks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LOSS_WORDS = 10
 LOSS_CALLS = 8
 """Operations of the loss."""
 OWN_WORDS = {"forward": 4, "back": 6}
-"""Words per output that sums of two products with W take as long as; fitted (docs/use/predict.md)."""
+"""Words per output that sums of two products with W take as long as; fitted."""
 UPDATE_WORDS = 3
 """Words read and written per weight by gradient descent."""
 

@@ -226,7 +226,8 @@ class Conv(nn.Module, ABC):
     ) -> Tensor:
         """Output rows; with `fixed`, without any exchange and without a gradient for x.
 
-        Collective.
+        Collective. Layers with `draws` take a `key` too, uint64: another one in every layer and
+        update.
 
         Parameters
         ----------
@@ -236,8 +237,6 @@ class Conv(nn.Module, ABC):
             What `fixed` returned for the same graph and x.
         rectified : bool
             Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
-
-        Layers with `draws` take a `key` too, uint64: another one in every layer and update.
 
         Returns
         -------
