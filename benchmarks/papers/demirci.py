@@ -152,8 +152,8 @@ TABLE_2 = Item(
     setting="Means over graphs: rows and messages of one product, and the predicted epoch on "
     f"`{CLUSTER}` ({','.join(map(str, WIDTHS))}, no passes), p = {PARTS}; soc-Slashdot0902 is "
     "the paper's graph, the others stand in: cit-HepTh for cit-Patents, dblp-2010 for "
-    "coPapersDBLP, email-Enron for com-Youtube, USA-road.NY for roadNet-CA. `hp` is `--effort fast`, `gp` "
-    "METIS with nonzeros balanced.",
+    "coPapersDBLP, email-Enron for com-Youtube, USA-road.NY for roadNet-CA. `hp` is `--effort "
+    "fast`, `gp` METIS with nonzeros balanced.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
     measure=_models,
     claims=(

@@ -28,7 +28,7 @@ PACK_WORDS = 2
 ADD_WORDS = 3
 """Words read and written per word that is added where it arrives."""
 # what follows takes as long as reading so many words: fitted to epochs on one core
-# (docs/use/predict.md)
+# (docs/results/scaling.md)
 COMPARE_WORDS = 0.8
 """Words per nonzero and column that a maximum takes beside a product."""
 MAXIMUM_WORDS = {"forward": 10, "back": 16}
