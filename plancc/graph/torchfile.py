@@ -69,6 +69,7 @@ def load_torch(path: StrPath) -> Any:
     known: list[Any] = [(Stored, f"{_HOME}.{each}") for each in _STORED]
     known.append((StoredHetero, f"{_HOME}.hetero_data.HeteroData"))
     known += [(_no_default, "collections.defaultdict"), (set, "__builtin__.set"), set]
+    known += [(_member, f"{module}.getattr") for module in ("__builtin__", "builtins")]
     known += _numpy_globals()
     try:
         with _only_these(torch.serialization, known), _checked_sparse(torch):
@@ -175,6 +176,13 @@ def _stored_parts(tensor: Any) -> list[Any]:
 def _no_default(*_: Any) -> dict[Any, Any]:
     """What stands in for a defaultdict, which weights_only cannot fill."""
     return OrderedDict()
+
+
+def _member(kind: Any, name: Any) -> Stored:
+    """What stands in for getattr, by which Python 3.11.0 to 3.11.3 name a member of an enum."""
+    if kind is not Stored or not isinstance(name, str):
+        raise ValueError("Unsupported class getattr")  # in torch's words for what it refuses
+    return Stored()
 
 
 @contextlib.contextmanager

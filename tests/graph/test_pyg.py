@@ -1,5 +1,6 @@
 """Graphs of PyTorch Geometric. Files are made by torch and by the library, and read without it."""
 
+import copyreg
 import sys
 import warnings
 
@@ -137,12 +138,17 @@ def test_whole_numbers_of_edges_may_be_types(path, shape):
 
 
 @newer
+@pytest.mark.parametrize("members", ["by value", "by getattr"])
 @pytest.mark.parametrize("there", [True, False])
-def test_the_real_library(path, tmp_path, monkeypatch, there):
-    """What it saves is read whether the library is there or not."""
+def test_the_real_library(path, tmp_path, monkeypatch, there, members):
+    """What it saves is read whether the library is there or not, by Python 3.11.2 too."""
     from torch_geometric import data
+    from torch_geometric.data.storage import AttrType
     from torch_geometric.transforms import ToSparseTensor
 
+    dispatch = {"by getattr": lambda each: (getattr, (AttrType, each.name))}
+    dispatch |= {"by value": lambda each: (AttrType, (each.value,))}
+    monkeypatch.setitem(copyreg.dispatch_table, AttrType, dispatch[members])
     made = data.Data(**tensors())
     torch.save(made, path)
     hetero = data.HeteroData()
@@ -189,6 +195,11 @@ class Hostile:
         return (print, ("executed",))
 
 
+class OfModule:
+    def __reduce__(self):
+        return (getattr, (torch.Tensor, "__init__"))
+
+
 @pytest.mark.parametrize(
     ("held", "words"),
     [
@@ -209,6 +220,7 @@ class Hostile:
         ({"x": torch.eye(2)}, "'edge_index' is missing; there are 'x'"),
         (torch.eye(3), "holds no graph but 'Tensor'"),
         (Hostile(), "it holds an object of"),
+        (OfModule(), "it holds an object of 'getattr'"),
     ],
 )  # fmt: skip
 def test_refused(path, held, words, capsys):
