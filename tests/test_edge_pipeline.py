@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from cases import long, turns
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.models import MODELS, make_model
 from plancc.options import SearchOptions
 from plancc.owners import choice
@@ -20,6 +20,7 @@ from plancc.plan.matrix import matrix_of
 from plancc.predict.machine_files import find_machine
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
+from plancc.report.provenance import read_candidates
 
 N, PARTS = 60, 4
 pytestmark = pytest.mark.filterwarnings("ignore::plancc.PlanccWarning")
@@ -176,6 +177,16 @@ def test_auto_shares_a_budget_among_the_searched():
     assert choice._task(task, "hp", "time", 0.0, 3).options.budget == 2.0
     assert choice._task(task, "hp", "time", 5.0, 1).options.budget == 1.0
     assert choice._task(task, "libra", "time", 0.0, 3).options.budget is None
+
+
+def test_auto_leaves_out_what_the_budget_is_too_short_for():
+    """Models that assign rows or nonzeros are tried still."""
+    names = ["hp", "medium-grain", "libra"]
+    words = "the budget was too short to search medium-grain: 0.0 s were left of it, and no search"
+    with pytest.warns(PlanccWarning, match=words):
+        plan = plancc.compile(star_and_ring(False), "auto", PARTS, candidates=names, budget=1e-4)
+    failed = {each["model"]: each["failed"] for each in read_candidates(plan.provenance)}
+    assert [name for name in names if failed[name]] == ["medium-grain"]
 
 
 @pytest.mark.parametrize(

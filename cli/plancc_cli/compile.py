@@ -138,7 +138,7 @@ def _of_single_models() -> str:
 )
 @options.epsilon(0.01)
 @options.balancing(
-    f"{DEFAULT_BALANCE} where rows are searched for, else nnz",
+    f"{DEFAULT_BALANCE} where rows are searched for, else, and with --partitioner, nnz",
     "File of features, labels and masks (.npz, .npy, .csv ...); may be repeated.  [default: those "
     "of GRAPH]",
     "Widths d0,d1,...,dL of the layers, for predicted epochs.  [default: those of the data, or "

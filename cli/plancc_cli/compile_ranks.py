@@ -120,6 +120,6 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
         return
     said = f"{sizes_of(compiled.header)}, {origin(provenance)}"
     say(f"{output}: {said}, {num_ranks} ranks, {seconds:.1f} s")
-    say(moved_words(metrics, random))
+    say(moved_words(metrics, random, provenance))
     say(f"the plan is in {num_ranks} pieces beside {output}: plancc join makes one file of them")
     say(f"content {compiled.content_sha256}")

@@ -126,7 +126,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     if batches:
         say(batches)
     full = "full batch: " * bool(batches)
-    say(f"{full}{inside}{moved_words(metrics, random)}")
+    say(f"{full}{inside}{moved_words(metrics, random, provenance)}")
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
     say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}")
@@ -153,7 +153,7 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
-        found = "failed" if each["failed"] else duration(seconds) if seconds else "-"
+        found = "no answer" if each["failed"] else duration(seconds) if seconds else "-"
         words.append(f"{each['model']} {found}{' (chosen)' * bool(each.get('chosen'))}")
     return ", ".join(words)
 
@@ -192,15 +192,15 @@ def _batches(number: int) -> str:
     return f"{number:,} batch{'es' if number != 1 else ''}"
 
 
-def moved_words(metrics: Metrics, random: Metrics) -> str:
-    """What a row plan moves, beside a random partition, and how even it is."""
+def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]) -> str:
+    """What a row plan moves, beside a random partition, what was balanced, and how even it is."""
     if not random.messages:
         return NOTHING_MOVED
     return (
         f"rows moved {metrics.volume:,} ({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}); "
-        f"{_balance(metrics)}"
+        f"balance {provenance.get('balance', '-')}: {_balance(metrics)}"
     )
 
 
@@ -704,7 +704,7 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
         ]
         table.add_row(
             each["model"],
-            *(["failed", *["-"] * 5] if each["failed"] else figures),
+            *(["no answer", *["-"] * 5] if each["failed"] else figures),
             f"{each.get('seconds') or 0:.1f}",
             "*" if each.get("chosen") else "",
         )

@@ -125,11 +125,19 @@ def choose(
     unfits = _unfits(matrix, task, names, known)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
-    begin = wall_seconds()
+    begin, least, late = wall_seconds(), 0.0, list[str]()
     for name in names:
         start = wall_seconds()
         candidate = _task(task, name, goal, start - begin, max(num_searched, 1))
         num_searched -= known[name].searched
+        share = candidate.options.budget
+        if share is not None and any(answers) and not unfits.get(name):
+            assert options.budget is not None
+            left = max(options.budget - (start - begin), 0.0)
+            if left < least:
+                late.append(name)
+                least_words = f"no search so far took less than {least:.1f} s"
+                unfits[name] = f"{left:.1f} s were left of it, and {least_words}"
         by_rows = known[name].layout == "row"
         find = find_row_owners if by_rows else find_edge_owners
         shared = balance if by_rows else of_edges
@@ -158,7 +166,10 @@ def choose(
                 epoch_seconds=epoch.seconds(found.owners),
                 value=float(objective_value(goal, parts, found.owners, epoch)),
             )
-        table.append(replace(entry, seconds=wall_seconds() - start))
+        seconds = wall_seconds() - start
+        if share is not None and seconds > share:  # the least that a search needs
+            least = min(least or seconds, seconds)
+        table.append(replace(entry, seconds=seconds))
         answers.append(found)
     best = _best(table, options.epsilon if goal != "time" else math.inf)
     table[best] = replace(table[best], chosen=True)
@@ -172,11 +183,13 @@ def choose(
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),
     }
-    left_out = ", ".join(name for name, why in unfits.items() if why)
+    left_out = ", ".join(name for name, why in unfits.items() if why and name not in late)
     notes = found.about_owners
     if left_out:
         why = f"the graph is not made for these candidates, which are left out: {left_out}"
         notes = [*notes, f"{why}; the others are searched with effort fast"]
+    if late:
+        notes = [*notes, f"the budget was too short to search {', '.join(late)}: {unfits[late[0]]}"]
     if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
         value = OBJECTIVES[goal].value
         assert value is not None

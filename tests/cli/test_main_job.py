@@ -143,7 +143,9 @@ def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
     assert len(text.splitlines()) <= 6
     share = metrics["volume"] / random["volume"]
     assert f"rows moved {metrics['volume']:,} ({share:.3f} of random)" in text
-    assert f"{metrics['nonzero_imbalance']:.1%} above the mean in nonzeros" in text
+    balance = compiled["provenance"]["balance"]
+    even = f"{metrics['nonzero_imbalance']:.1%} above the mean in nonzeros"
+    assert f"balance {balance}: fullest part {even}" in text
     assert ok(*words, "-q").endswith(f"plan.h5: content {compiled['content_sha256']}\n")
     assert f"bandwidth after: {compiled['provenance']['bandwidth_after']}" in text
 
