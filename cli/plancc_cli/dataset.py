@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from plancc.registry import check_choice
-from plancc.text import docstring
+from plancc.text import docstring, first_sentence
 from plancc_cli import options
 from plancc_cli.generated import option_of
 from plancc_cli.words import say
@@ -78,7 +78,8 @@ def _dataset_command(name: str) -> click.Command:
             say(f"{data}: features, labels and masks; compile with --data {data}")
 
     help_text = docstring(DATASETS[name]).split("\n\n")[0]
-    return click.Command(name, params=parameters, callback=write, help=help_text)
+    short = first_sentence(help_text)
+    return click.Command(name, params=parameters, callback=write, help=help_text, short_help=short)
 
 
 def data_path(output: str) -> str:

@@ -77,6 +77,12 @@ def test_first_sentences_are_whole(plural: str) -> None:
         assert not words.endswith((" al", "e.g", "cf", "i.e")), words
 
 
+def test_first_sentences_of_datasets_are_whole() -> None:
+    page = " ".join(ok("dataset", "--help").split())
+    assert "(Kumar et al. 2000) whose pages lie in hosts" in page
+    assert "..." not in page.partition("Commands:")[2]
+
+
 def test_options_of_one():
     page = ok("models", "stochastic-hp")
     assert "  --theta              error of the expected connectivity [0.1]\n" in page
