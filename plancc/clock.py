@@ -37,7 +37,8 @@ class Compilation:
     def __init__(self) -> None:
         self.count = 0
         self.announce: Callable[[], None] | None = None
-        self._seconds, self._depth, self._begin = 0.0, 0, 0.0
+        self._depth = 0
+        self._state = 0.0, 0.0, False  # seconds until the last start or end, its time, at work
         self._timer: Timer | None = None
         self._outer_hook: Callable[[Any], object] = sys.unraisablehook
         self._hook = self._unraisable  # one object, to be known again
@@ -47,10 +48,10 @@ class Compilation:
         """A kernel begins to compile; numba's lock is held, and others may compile inside."""
         if self._depth == 0:
             self.count += 1
-            self._begin = time.perf_counter()
+            self._state = self._state[0], time.perf_counter(), True
             self._outer_hook, sys.unraisablehook = sys.unraisablehook, self._hook
             if self.announce is not None:
-                self._timer = Timer(max(0.0, ANNOUNCED_AFTER - self._seconds), self._announce)
+                self._timer = Timer(max(0.0, ANNOUNCED_AFTER - self._state[0]), self._announce)
                 self._timer.daemon = True
                 self._timer.start()
         self._depth += 1
@@ -64,7 +65,9 @@ class Compilation:
         """A kernel is compiled, or failed to."""
         self._depth -= 1
         if self._depth == 0:
-            self._seconds += time.perf_counter() - self._begin
+            done, begin, _ = self._state
+            end = time.perf_counter()
+            self._state = done + end - begin, end, False
             if self._timer is not None:
                 self._timer.cancel()
             if sys.unraisablehook is self._hook:
@@ -87,8 +90,14 @@ class Compilation:
 
     def seconds(self) -> float:
         """Seconds so far, those of a kernel at work included."""
-        running = time.perf_counter() - self._begin if self._depth else 0.0
-        return self._seconds + running
+        done, last, at_work = self._state
+        return done + (time.perf_counter() - last if at_work else 0.0)
+
+    def others(self) -> float:
+        """Seconds on the same clock without these; never less than another thread has read."""
+        now = time.perf_counter()
+        done, last, at_work = self._state  # read at once: a kernel may end in between
+        return (last if at_work else max(now, last)) - done
 
 
 @cache
@@ -111,7 +120,7 @@ def compilation() -> Compilation:
 
 def wall_seconds() -> float:
     """Seconds on a clock that stands still while kernels are compiled; for differences only."""
-    return time.perf_counter() - compilation().seconds()
+    return compilation().others()
 
 
 @contextmanager

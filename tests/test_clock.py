@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ def function(x: float) -> float:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """What the clock says: every kernel takes 1000 seconds to compile, nothing else takes any."""
-    compilation()  # is told of a kernel before `Slow`
+    monkeypatch.setattr(compilation(), "_state", (0.0, 0.0, False))  # told before `Slow`
     found = [0.0]
 
     class Slow(event.Listener):
@@ -54,6 +55,31 @@ def test_the_clock_goes_on_for_kernels_that_are_compiled(now: list[float]) -> No
     now[0] += 5
     assert compilation().seconds() == known
     assert wall_seconds() - shown == 5
+
+
+def test_the_clock_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though time passes at every look, and a kernel ends in another thread during one."""
+    listener, ticks, during = Compilation(), count(), list[Callable[[Any], None]]()
+
+    def look() -> float:
+        now = float(next(ticks)) ** 2
+        if during:
+            during.pop()(None)
+        return now
+
+    monkeypatch.setattr(clock, "time", SimpleNamespace(perf_counter=look))
+    monkeypatch.setattr(clock, "compilation", lambda: listener)
+    shown = [wall_seconds()]
+    listener.on_start(None)
+    shown += [wall_seconds(), wall_seconds()]
+    assert shown[1] == shown[2]
+    during.append(listener.on_end)
+    shown += [wall_seconds(), wall_seconds()]
+    during.append(listener.on_start)
+    shown += [wall_seconds(), wall_seconds()]
+    assert shown == sorted(shown)
+    assert shown[4] > shown[3]
+    listener.on_end(None)
 
 
 def test_phases_of_the_runtime_leave_compilation_out(now: list[float]) -> None:
