@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from plancc.errors import InputError
+from plancc.registry import check_choice
+from plancc.study import RATIOS
 from plancc.text import printable
 from plancc_cli.tables import (
     console,
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 
     from plancc.study import Row, Study
 
-COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "volume": ("volume", number),
     "max_volume": ("busiest", number),
     "messages": ("messages", number),
@@ -33,10 +37,20 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "seconds": ("seconds", "{:.2f}".format),
 }
 """Figures of a row: their heads, and how they are shown."""
+COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    **{name: (name, str) for name in ("graph", "model", "partitioner", "seed")},
+    **{"parts": ("p", str), "vertices": ("vertices", number), "nonzeros": ("nonzeros", number)},
+    **FIGURES,
+}
+"""All that can be a column."""
+OF_TEXT = ("graph", "model", "partitioner")
+IN_ROWS = {"volume": "volume", "max_volume": "busiest part"}
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
 BESIDE = ("volume", "epoch_seconds")
-"""Those that have a column with their ratio in the table of every graph."""
+"""Those that have a column with their ratio, unless columns are chosen."""
+RATIO = "_ratio"
+"""How the name of a ratio's column ends, as in CSV."""
 LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -46,25 +60,48 @@ LATEX = {
 }
 
 
-def print_study(study: Study, form: str = "") -> None:
-    """Its rows in a form of `plancc_cli.options.form`."""
+def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
+    """Names of columns with commas between them; none where no text is given.
+
+    Raises
+    ------
+    InputError
+        A name is unknown or there twice, a ratio has no baseline, or `form` has all columns.
+    """
+    if text is None:
+        return []
+    if form not in ("", "latex"):
+        raise InputError(f"`table_columns` and --{form}, which has all columns: give one of them")
+    found = [word.strip() for word in text.split(",")]
+    for name in found:
+        check_choice("column", name, [*COLUMNS, *(each + RATIO for each in RATIOS)])
+        if found.count(name) > 1:
+            raise InputError(f"`table_columns` '{text}': '{name}' is there twice")
+        if name.endswith(RATIO) and baseline is None:
+            raise InputError(f"`table_columns` '{text}': '{name}' needs a `baseline`")
+    return found
+
+
+def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
+    """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual."""
+    names = list(columns) or _usual(study, form)
     if form == "latex":
-        _print_latex(study)
+        _print_latex(study, names)
     elif form:
         found = study.as_dict()
         print_data(form, found, found["rows"])
     else:
-        _print_tables(study)
+        _print_tables(study, names)
 
 
-def _print_tables(study: Study) -> None:
+def _print_tables(study: Study, names: Sequence[str]) -> None:
     """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
-        print_table(_table(study, graph, rows))
+        print_table(_table(study, graph, rows, names))
     if study.baseline is not None and len(study.graphs) * len(study.seeds) > 1:
         print_table(_means(study))
-    say(_basis(study))
+    say(_basis(study, names))
     for row in study.rows:
         if row.why:
             say(f"-  {row.graph}, {row.label}, p = {row.parts}: {row.why}")
@@ -73,46 +110,56 @@ def _print_tables(study: Study) -> None:
         say(f"{noted} of {len(study.rows)} rows have warnings of the compiler: --csv shows them")
 
 
-def _basis(study: Study) -> str:
-    dims = ",".join(map(str, study.dims))
-    beside = "" if study.baseline is None else f"; ratio: over {study.baseline}"
-    return (
-        f"volume and busiest part in rows; epoch predicted for machine {study.machine}, dims "
-        f"{dims}; row plans balance {study.balance}{beside}"
-    )
+def _basis(study: Study, names: Sequence[str]) -> str:
+    """What the figures in these columns are of."""
+    of, words = {name.removesuffix(RATIO) for name in names}, []
+    if rows := [word for name, word in IN_ROWS.items() if name in of]:
+        words.append(f"{' and '.join(rows)} in rows")
+    if "epoch_seconds" in of:
+        dims = ",".join(map(str, study.dims))
+        words.append(f"epoch predicted for machine {study.machine}, dims {dims}")
+    words.append(f"row plans balance {study.balance}")
+    if any(name.endswith(RATIO) for name in names):
+        words.append(f"ratio: over {study.baseline}")
+    return "; ".join(words)
 
 
-def _heads(study: Study) -> list[str]:
-    heads = ["p", "model", *["seed"] * (len(study.seeds) > 1)]
-    for name, (head, _) in COLUMNS.items():
-        heads += [head, *["ratio"] * _has_ratio(study, name)]
+def _usual(study: Study, form: str) -> list[str]:
+    """Columns where none are chosen."""
+    names = ["graph"] * (form == "latex") + ["parts", "model", *["seed"] * (len(study.seeds) > 1)]
+    for name in FIGURES:
+        names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
+    return names
+
+
+def _heads(names: Sequence[str]) -> list[str]:
+    """Heads of columns; that of a ratio says of what, unless it stands beside that."""
+    heads = []
+    for before, name in pairwise(["", *names]):
+        of = name.removesuffix(RATIO)
+        head = COLUMNS[of][0]
+        heads.append(head if name == of else "ratio" if before == of else f"{head} (ratio)")
     return heads
 
 
-def _has_ratio(study: Study, name: str) -> bool:
-    return study.baseline is not None and name in BESIDE
-
-
-def _cells(study: Study, row: Row) -> list[str]:
-    """The cells of a row under `_heads`."""
-    cells = [str(row.parts), row.label, *[str(row.seed)] * (len(study.seeds) > 1)]
-    for name, (_, show) in COLUMNS.items():
-        value = row.figures.get(name)
+def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
+    values, cells = row.as_dict() | {"model": row.label}, []
+    for name in names:
+        of = name.removesuffix(RATIO)
+        value = values.get(name) if name == of else study.ratio(row, of)
+        show = COLUMNS[of][1] if name == of else "{:.2f}".format
         cells.append("-" if value is None else show(value))
-        if _has_ratio(study, name):
-            ratio = study.ratio(row, name)
-            cells.append("-" if ratio is None else f"{ratio:.3f}")
     return cells
 
 
-def _table(study: Study, graph: str, rows: list[Row]) -> Table:
+def _table(study: Study, graph: str, rows: list[Row], names: Sequence[str]) -> Table:
     first = rows[0]
     title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
-    table = table_of(_heads(study), title, left=0)
+    table = table_of(_heads(names), title, left=0)
     _show_labels(table)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         last = following is not None and following.parts != row.parts
-        table.add_row(*_cells(study, row), end_section=last)
+        table.add_row(*_cells(study, row, names), end_section=last)
     return table
 
 
@@ -128,31 +175,30 @@ def _means(study: Study) -> Table:
     count = len(study.graphs)
     of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
     title = f"over {study.baseline}, geometric mean of {of}"
-    table = table_of(("p", "model", *(COLUMNS[name][0] for name in OF_RATIOS)), title, left=0)
+    table = table_of(("p", "model", *(FIGURES[name][0] for name in OF_RATIOS)), title, left=0)
     _show_labels(table)
     for parts in study.parts:
         for label in study.labels:
             if label != study.baseline:
                 means = [study.mean_ratio(label, parts, name) for name in OF_RATIOS]
-                shown = ("-" if mean is None else f"{mean:.3f}" for mean in means)
+                shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
                 table.add_row(str(parts), label, *shown, end_section=label == study.labels[-1])
     return table
 
 
-def _print_latex(study: Study) -> None:
+def _print_latex(study: Study, names: Sequence[str]) -> None:
     """A table with the rules of booktabs; text is escaped."""
-    heads = ["graph", *_heads(study)]
     lines = [
-        f"% {_basis(study)}",
-        rf"\begin{{tabular}}{{lrl{'r' * (len(heads) - 3)}}}",
+        f"% {_basis(study, names)}",
+        rf"\begin{{tabular}}{{{''.join('l' if name in OF_TEXT else 'r' for name in names)}}}",
         r"\toprule",
-        " & ".join(map(_escaped, heads)) + r" \\",
+        " & ".join(map(_escaped, _heads(names))) + r" \\",
     ]
     for graph in study.graphs:
         lines.append(r"\midrule")
         for row in study.rows:
             if row.graph == graph:
-                lines.append(" & ".join(map(_escaped, [graph, *_cells(study, row)])) + r" \\")
+                lines.append(" & ".join(map(_escaped, _cells(study, row, names))) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     console().print("\n".join(lines), soft_wrap=True)
 

@@ -42,7 +42,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     cls=Sections,
     sections={
         "Study": ("models", "parts", "seeds", "baseline", "keep"),
-        "Output": ("as_json", "as_csv", "as_latex", "plot"),
+        "Output": ("as_json", "as_csv", "as_latex", "table_columns", "plot"),
         "Every plan": SETTINGS,
     },
 )
@@ -77,6 +77,11 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
 )
 @options.as_data
 @options.as_latex
+@click.option(
+    "--table-columns",
+    metavar="NAME,...",
+    help="Columns of the table, in this order, such as model,parts,volume,volume_ratio.",
+)
 @click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
 @click.option(
     "--objective", metavar="NAME", help=f"Objective of searches: {', '.join(OBJECTIVES)}."
@@ -110,6 +115,7 @@ def command(
     seeds: list[int],
     baseline: str | None,
     keep: str,
+    table_columns: str | None,
     plot: str | None,
     **given: Any,
 ) -> None:
@@ -129,6 +135,7 @@ def command(
 
     contenders = parse_contenders(models, baseline)
     numbers = parse_ranks(parts)
+    chosen = render_study.parse_columns(table_columns, baseline, options.form())
     if plot is not None:
         check_plot(plot)
         options.check_output(plot, *graphs)
@@ -155,7 +162,7 @@ def command(
     _refuse_empty(found)
     if plot is not None:
         plot_study(found, plot)
-    render_study.print_study(found, options.form())
+    render_study.print_study(found, options.form(), chosen)
     if found.num_kept and not options.form():
         say(
             f"{found.num_kept} of {len(found.rows)} rows are from {keep}; --keep names another file"

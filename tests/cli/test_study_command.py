@@ -56,6 +56,27 @@ def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
     assert "graph.mtx & 4 & hp & " in latex
 
 
+def test_chosen_columns(words: tuple[object, ...]) -> None:
+    """In their order, with the figures and ratios of the rows; what is said of no other column."""
+    rows = json.loads(ok(*words, "--json"))["rows"]
+    chosen = ("--table-columns", "model,max_volume,volume_ratio,volume,messages,messages_ratio")
+    comment, begin, _, heads, _, *lines = ok(*words, "--latex", *chosen).splitlines()
+    assert comment == "% volume and busiest part in rows; row plans balance nnz:0.1,rows; " + (
+        "ratio: over metis"
+    )
+    assert begin == r"\begin{tabular}{lrrrrr}"
+    assert heads == r"model & busiest & volume (ratio) & volume & messages & ratio \\"
+    for row, line in zip(rows, lines, strict=False):
+        names = ("max_volume", "volume_ratio", "volume", "messages", "messages_ratio")
+        values = ["-"] * 5 if row["why"] else [row[name] for name in names]
+        shown = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in values]
+        assert line == " & ".join([row["label"], *shown]) + r" \\"
+    said = ok(*words, "--table-columns", "model,seed")
+    assert said.splitlines()[2].split() == ["model", "seed"]
+    assert "epoch" not in said
+    assert "in rows" not in said
+
+
 def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     ok(*words, "--plot", tmp_path / "study.svg", "--csv")
@@ -77,6 +98,10 @@ def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:
         (("--seeds", "1,x"), "--seeds '1,x': give whole numbers"),
         (("--keep", "graph"), "not a file of kept rows"),
         (("--plot", "x.bmp"), "choose a name that ends in"),
+        (("--table-columns", "modle"), "unknown column 'modle' (did you mean model?): choose from"),
+        (("--table-columns", "seed,seed"), "--table-columns 'seed,seed': 'seed' is there twice"),
+        (("--table-columns", "volume_ratio"), "'volume_ratio' needs a --baseline"),
+        (("--table-columns", "seed", "--csv"), "--csv, which has all columns: give one of them"),
         (("-p", "0"), "they must be from 1 to 4096"),
     ],
 )
