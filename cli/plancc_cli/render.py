@@ -678,7 +678,7 @@ def _topology(cost: TopologyCost) -> Table:
         if by_node is not None:
             inside, between = by_node
             table.add_row(words, number(inside), number(between), ratio(between, inside + between))
-    table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.3f}")
+    table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.2f}")
     return table
 
 

@@ -307,7 +307,7 @@ def digits(value: float) -> str:
 
 
 def ratio(value: float, base: float) -> str:
-    return f"{value / base:.3f}" if base else "-"
+    return f"{value / base:.2f}" if base else "-"
 
 
 def amount(value: float | None) -> str:

@@ -65,11 +65,11 @@ def test_what_is_printed_and_written(graph: Path, exact: Path, tmp_path: Path) -
     bound = math.ceil((P - 1) ** 2 / 2 / 0.1**2 * math.log(4))
     line = (
         f"mini-batches of uniform batch_size={SIZE}: {value:,.1f} rows expected "
-        f"({value / random_value:.3f} of random); exact, from the sampler's probabilities"
+        f"({value / random_value:.2f} of random); exact, from the sampler's probabilities"
     )
     assert text.splitlines()[1] == line
     facts = " ".join(ok("inspect", "-v", tmp_path / "plan.h5").split())
-    assert f"{value:,.1f} rows expected ({value / random_value:.3f} of random)" in facts
+    assert f"{value:,.1f} rows expected ({value / random_value:.2f} of random)" in facts
     assert "plancc-run trains in them with --sampler uniform, else the full batch" in facts
     assert f"bound asks for {bound} nets, the rows of {math.ceil(bound / SIZE)} batches" in facts
     assert found["batches"] == "exact"
@@ -130,7 +130,7 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
         seen = f"in which {found['nonzeros_seen']:.1%} of the nonzeros occur"
         how = f"the search drew {found['batches']:,} batches, {seen}"
     beside = found["expected_volume"] / found["expected_volume_random"]
-    value = f"{found['expected_volume']:,.1f} rows expected ({beside:.3f} of random)"
+    value = f"{found['expected_volume']:,.1f} rows expected ({beside:.2f} of random)"
     assert f"of {sampler}: {value}; {how}\n" in done.out
     shown = json.loads(ok("inspect", plan, "--batches", 100, "--json"))["batches"]
     assert shown["sampler"] == sampler  # the plan's own, unless told otherwise
@@ -223,7 +223,7 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
     assert f"probabilities (mini-batches of uniform batch_size={SIZE})" in answer
     found = json.loads(ok("inspect", exact, "--json"))["provenance"]
     beside = value / found["expected_volume_random"]
-    row = f"rows expected of a mini-batch {value:,.1f} ({beside:.3f})"
+    row = f"rows expected of a mini-batch {value:,.1f} ({beside:.2f})"
     assert row in " ".join(ok("compare", exact, plan).split())
     both = json.loads(ok("compare", exact, plan, "--batches", 300, "--json"))
     for each, path in zip(both, (exact, plan), strict=True):

@@ -142,7 +142,7 @@ def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
     assert f"content {compiled['content_sha256']}" in text
     assert len(text.splitlines()) <= 6
     share = metrics["volume"] / random["volume"]
-    assert f"rows moved {metrics['volume']:,} ({share:.3f} of random)" in text
+    assert f"rows moved {metrics['volume']:,} ({share:.2f} of random)" in text
     balance = compiled["provenance"]["balance"]
     even = f"{metrics['nonzero_imbalance']:.1%} above the mean in nonzeros"
     assert f"balance {balance}: fullest part {even}" in text
