@@ -22,6 +22,14 @@ PIXELS = 128
 """Most pixels of a side of the picture."""
 SIDE = "9.5em"
 """Side of the picture on the page."""
+KEY_FIGURES = (
+    ("volume", "rows moved per exchange"),
+    ("max_volume", "rows of the busiest part"),
+    ("messages", "messages per exchange"),
+    ("nonzero_imbalance", "imbalance of nonzeros"),
+    ("row_imbalance", "imbalance of rows"),
+)
+"""Metrics that say most, and words for them."""
 NAME = "text-align:left;font-weight:normal;padding:0 .8em 0 0"
 BESIDE = "text-align:left;opacity:.7;padding:0 0 0 .6em"
 """Styles of a figure's name, and of what stands beside its value."""
@@ -46,30 +54,19 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
-    """Names, values, and beside them what share of an even random partition's they are.
+    """Names, values, and beside them their ratios to those of an even random partition.
 
-    An imbalance is the most of a part over the mean of all, less 1.
+    An imbalance is the most of a part over the mean of all, less 1; beside it that of the other.
     """
-
-    def beside(name: str) -> str:
+    found = []
+    for name, words in KEY_FIGURES:
         value, base = getattr(metrics, name), 0 if random is None else getattr(random, name)
-        if not base:
-            return ""
-        return f"{value / base:.1%} of random" if value <= base else f"{value / base:.3g}x random"
-
-    counts = (
-        ("volume", "rows moved per exchange"),
-        ("max_volume", "rows of the busiest part"),
-        ("messages", "messages per exchange"),
-    )
-    imbalances = (("nonzero_imbalance", "nonzeros"), ("row_imbalance", "rows"))
-    return [
-        *((words, f"{getattr(metrics, name):,}", beside(name)) for name, words in counts),
-        *(
-            (f"imbalance of {words}", f"{getattr(metrics, name):.1%}", "")
-            for name, words in imbalances
-        ),
-    ]
+        imbalance = isinstance(value, float)
+        beside = f"random: {base:.1%}" if imbalance else f"{value / (base or 1):.2f} of random"
+        shown = f"{value:.1%}" if imbalance else f"{value:,}"
+        known = random is not None and (base or imbalance)
+        found.append((words, shown, beside if known else ""))
+    return found
 
 
 def as_html(plan: Plan) -> str:

@@ -16,6 +16,8 @@ import pytest
 import sealing
 from cli_helpers import fails, ok, plancc_run
 
+from plancc_cli.page.page import LETTERS
+
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 pytest.importorskip("jinja2")
@@ -164,10 +166,70 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
         for path in (plan, folder / "<b>rp & co.h5")
     )
     assert f"{second:,} " in page.texts["td"]
-    assert f"{second / first:.3g}x" in page.texts["small"]
+    assert f"{second / first:.2f}x" in page.texts["small"]
+    ratios = re.findall(r"\d[\d,.]*x\b", page.text)
+    assert len(ratios) > 20
+    assert all(re.fullmatch(r"[\d,]+\.\d\dx", each) for each in ratios)
     # the three plans are of one matrix: one picture before, and three after
     assert [text.strip() for text in page.texts["h3"]].count("Before") == 1
     assert [text.strip() for text in page.texts["h3"]].count("After") == 3
+
+
+def test_what_is_said_once_is_not_said_again(
+    full: Path, graph: Path, plan: Path, tmp_path: Path
+) -> None:
+    """Neither by a table of every plan what the comparison says, nor by facts what plans share."""
+    other, path = tmp_path / "other.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "rp", "--seed", 7, "-o", other)
+    ok("report", plan, other, "--dims", "5,4,4", "-o", path)
+    one, two = (Page(each.read_text("utf-8")) for each in (full, path))
+    compared = {"communication and balance", "predicted time of an epoch"}
+    compared.add("training a GCN of 5 x 4 x 4")
+    assert compared <= set(one.texts["caption"])
+    assert not compared & set(two.texts["caption"])
+    assert "figure (ratio to an even random partition)" in two.texts["caption"]
+    assert "words sent per epoch" in two.texts["th"]
+    (source,) = {
+        json.loads(ok("inspect", each, "--json"))["provenance"]["source_sha256"]
+        for each in (plan, other)
+    }
+    assert two.texts["td"].count(source) == one.texts["td"].count(source) == 1
+    assert two.texts["th"].count("content") == 1
+    assert {each.get("colspan") for each in two.named("td")} == {None, "2"}
+    # a note on a column that only the page of one plan has
+    assert "Random: an even random partition" in one.text
+    assert "Random:" not in two.text
+    assert "One exchange moves" in one.text
+    assert "One exchange moves" not in two.text
+
+
+def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:
+    style = Page(several.read_text("utf-8")).texts["style"][0]
+    rules = dict(re.findall(r"([.\w-]+) \{ ([^{}]*) \}", style))
+    values = dict(re.findall(r"--(\w+): (#\w{6})", style.partition("@media")[0]))
+    colour_of = {
+        letter: colour
+        for letters, colour in re.findall(r"((?:\.plan-\w,? )+)\{ --plan: var\(--(\w)\)", style)
+        for letter in re.findall(r"plan-(\w)", letters)
+    }
+    assert sorted(colour_of) == sorted(LETTERS)
+    assert [colour_of[letter] for letter in LETTERS[:6]] == list("abcdef")
+    mean = re.search(r"stroke: var\(--(\w+)\)", rules[".mark"])
+    assert mean is not None
+    shades = [int(values[mean[1]][k : k + 2], 16) for k in (1, 3, 5)]
+    assert max(shades) - min(shades) < 40  # nearly grey
+    assert values[mean[1]] not in {values[each] for each in colour_of.values()}
+
+
+def test_pictures_of_pairs_have_numbers_of_parts(several: Path) -> None:
+    text = several.read_text("utf-8")
+    found = re.findall(r'class="(?:across|down)"[^>]*>(.*?)</div>', text)
+    numbers = [re.findall(r'(?:left|top):([\d.]+)%">(\d+)<', each) for each in found]
+    assert [numbers[k] for k in (0, 2, 4)] == [numbers[k] for k in (1, 3, 5)]
+    parts = [[int(number) for _, number in each] for each in numbers[::2]]
+    assert parts[1:] == [[0, 20, 40], [0, 1, 2, 3, 4]]
+    for at, number in numbers[2]:
+        assert float(at) == pytest.approx(100 * (int(number) + 0.5) / 60, abs=0.01)
 
 
 def test_the_page_is_no_terminal(small: Path, tmp_path: Path) -> None:
@@ -310,6 +372,16 @@ window.onload = () => {{
         each.scrollWidth - each.clientWidth,
         frame.contentWindow.getComputedStyle(each).backgroundImage.split("gradient").length]),
       ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
+      short: [...page.querySelectorAll(".cards")].flatMap(cards => {{
+        const box = cards.getBoundingClientRect(), rows = {{}};
+        for (const card of cards.children) {{
+          const {{top, left, right}} = card.getBoundingClientRect();
+          rows[top] ??= [left, right];
+          rows[top] = [Math.min(rows[top][0], left), Math.max(rows[top][1], right)];
+        }}
+        return Object.values(rows).map(([left, right]) =>
+          Math.abs(left - box.left) + Math.abs(right - box.right));
+      }}),
       headings: [...page.querySelectorAll("h2")].map(each => each.textContent),
     }};
   }});
@@ -361,6 +433,8 @@ def test_a_browser_shows_the_page_at_three_widths(full: Path, several: Path, fol
             assert not found["outside"]
             assert found["images"]
             assert all(found["images"])
+            assert len(found["short"]) > 2
+            assert max(found["short"]) < 2, "cards leave a part of their row empty"
             assert len(found["plots"]) > 8
             assert min(found["plots"]) > 30
             assert found["tables"][0][0] == 0, "the key figures are cut off"

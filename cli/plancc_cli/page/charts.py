@@ -15,12 +15,16 @@ import numpy as np
 
 from plancc.plan.metrics import Traffic
 from plancc.report.runs import PHASES, RunLog, Timeline
-from plancc_cli.tables import duration
+from plancc_cli.tables import count_of, duration
 
 MOST_BARS = 48
 """Parts up to which each has a bar of its own; more are counted in a histogram."""
 BINS = 24
 """Bars of a histogram, at most."""
+INTERVALS = 5
+"""Most intervals between the ticks of an axis."""
+STANDS_OUT = 1.05
+"""Multiple of the mean from which the part with the most has the strong colour."""
 MOST_EPOCHS = 120
 """Epochs up to which each has a bar of its own; more are averaged."""
 MOST_POINTS = 600
@@ -109,6 +113,7 @@ class Chart:
     x_ticks: list[Tick] = field(default_factory=list)
     y_ticks: list[Tick] = field(default_factory=list)
     x_title: str = ""
+    y_title: str = ""
     mark: float | None = None
     mark_across: bool = True
 
@@ -128,24 +133,52 @@ def percent(value: float, top: float) -> float:
 
 
 def short(value: float, digits: int = 3) -> str:
-    """1234567 -> 1.23M, for ticks."""
+    """1234567 -> 1.23 M, for ticks."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:.{digits}g}{unit}"
+            return f"{value / size:.{digits}g} {unit}"
     return f"{value:.{digits}g}"
 
 
-def steps(top: float, at_most: int = 4) -> list[float]:
-    """Round numbers 0, s, 2 s, ... up to `top`; s is 1, 2 or 5 times a power of ten.
-
-    Zero alone if `top` is not positive, not finite, or too small for such numbers.
-    """
-    rough = top / at_most
-    if not rough >= sys.float_info.min or not math.isfinite(top):
-        return [0.0]
+def round_step(rough: float) -> float:
+    """1, 2 or 5 times a power of ten, not less than `rough`."""
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
-    return [step * k for k in range(int(top / step + 1e-9) + 1)]
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
+
+
+def steps(top: float, low: float = 0.0, whole: bool = False) -> list[float]:
+    """The multiples of a `round_step` from `low` to `top`: two to six, or fewer whole numbers.
+
+    The number nearest to 0 alone if there is nothing in between that can be told apart.
+    """
+    rough = (top - low) / INTERVALS
+    if not rough >= sys.float_info.min or not math.isfinite(rough):
+        return [float(min(max(low, 0.0), top))]
+    step = round_step(max(rough, 1.0) if whole else rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(top / step + 1e-9)
+    return [step * k for k in range(first, last + 1)]
+
+
+def ticks(top: float, low: float = 0.0, whole: bool = False) -> list[Tick]:
+    """Round numbers on an axis from `low` to `top`, in as many digits as tell them apart."""
+    values = steps(top, low, whole)
+    digits, size = 3, max(map(abs, values), default=0.0)
+    if len(values) > 1:
+        apart = math.log10(size) - math.log10(values[1] - values[0])
+        digits = max(3, math.ceil(apart) + 1)
+    return [Tick(percent(value - low, top - low), short(value, digits)) for value in values]
+
+
+def ticks_of_cells(count: int) -> list[Tick]:
+    """Round numbers of cells side by side, such as parts, at the middles of these."""
+    places = map(int, steps(count - 1, whole=True))
+    return [Tick(percent(place + 0.5, count), str(place)) for place in places]
+
+
+def seconds_axis(top: float) -> tuple[str, list[Tick]]:
+    """Unit and ticks of an axis from 0 to some seconds."""
+    unit, length = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if top >= s), ("us", 1e-6))
+    return unit, ticks(top / length)
 
 
 # -- loads of parts --------------------------------------------------------------------------------
@@ -165,44 +198,51 @@ def measures(plans: Sequence[tuple[str, Traffic]]) -> list[Measure]:
 
 
 def _spread(values: np.ndarray) -> str:
-    """Such as "most 455 (part 2), 1.01x the mean of 449; least 441"."""
-    mean, most = float(values.mean()), int(values.max())
-    if most == int(values.min()):
+    """Such as "most 455 (part 2), 1.01x the mean; least 441"."""
+    most, least = int(values.max()), int(values.min())
+    if most == least:
         return f"{most:,} at every part"
-    shown = f"{mean:,.0f}" if mean >= 100 else f"{mean:.3g}"
-    return (
-        f"most {most:,} (part {int(values.argmax())}), {most / mean:.2f}x the mean of {shown}; "
-        f"least {int(values.min()):,}"
-    )
+    over = f"{most / values.mean():.2f}x the mean"
+    return f"most {most:,} (part {int(values.argmax())}), {over}; least {least:,}"
+
+
+def _bars(
+    heights: Sequence[int], top: float, has_most: Sequence[bool], titles: Sequence[str]
+) -> list[Box]:
+    """Bars side by side, those of the part with the most in the strong colour."""
+    width = 100 / len(heights)
+    return [
+        Box(
+            round((place + 0.1) * width, 3),
+            100 - percent(height, top),
+            round(0.8 * width, 3),
+            percent(height, top),
+            "most" if most else "plain",
+            title,
+        )
+        for place, (height, most, title) in enumerate(zip(heights, has_most, titles, strict=True))
+    ]
+
+
+def _stands_out(values: np.ndarray) -> bool:
+    return bool(values.max() > STANDS_OUT * values.mean())
 
 
 def _bars_of_parts(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[Chart]:
-    top = max(1.0, 1.08 * max(float(values.max()) for _, values in loads))
+    top = max(1.0, 1.05 * max(float(values.max()) for _, values in loads))
     charts = []
     for letter, values in loads:
-        width, spread = 100 / len(values), _spread(values)
-        boxes = [
-            Box(
-                round((part + 0.1) * width, 3),
-                100 - percent(value, top),
-                round(0.8 * width, 3),
-                percent(value, top),
-                "most" if value == values.max() > values.min() else "plain",
-                f"part {part}: {value:,}",
-            )
-            for part, value in enumerate(values.tolist())
-        ]
-        every = max(1, -(-len(values) // 8))
+        spread, heights = _spread(values), values.tolist()
+        strong = [_stands_out(values) and value == max(heights) for value in heights]
+        titles = [f"part {part}: {value:,}" for part, value in enumerate(heights)]
         charts.append(
             Chart(
                 alt=f"{what}, a bar for every part: {spread}",
                 note=spread,
                 letter=letter,
-                boxes=boxes,
-                x_ticks=[
-                    Tick((part + 0.5) * width, str(part)) for part in range(0, len(values), every)
-                ],
-                y_ticks=[Tick(percent(value, top), short(value)) for value in steps(top, 3)],
+                boxes=_bars(heights, top, strong, titles),
+                x_ticks=ticks_of_cells(len(values)),
+                y_ticks=ticks(top, whole=True),
                 x_title="part",
                 mark=percent(float(values.mean()), top),
             )
@@ -213,39 +253,33 @@ def _bars_of_parts(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[C
 def _histograms(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[Chart]:
     low = min(int(values.min()) for _, values in loads)
     high = max(int(values.max()) for _, values in loads)
-    size = max(1, -(-(high - low + 1) // BINS))
-    bins = -(-(high - low + 1) // size)
-    counted = [(each, np.bincount((each[1] - low) // size, minlength=bins)) for each in loads]
-    top = max(1.0, 1.08 * max(int(counts.max()) for _, counts in counted))
-    width = 100 / bins
+    size = int(round_step(max(1.0, (high - low + 1) / BINS)))
+    low -= low % size
+    firsts = range(low, high + 1, size)
+    spans = [f"{v:,} to {v + size - 1:,}" if size > 1 else f"{v:,}" for v in firsts]
+    counted = [np.bincount((v - low) // size, minlength=len(firsts)).tolist() for _, v in loads]
+    top = max(1.0, 1.05 * max(map(max, counted)))
+    middle, end = 0.5 * (size == 1), firsts[-1] + size * (size > 1)
     charts = []
-    for (letter, values), counts in counted:
-        spread, boxes = _spread(values), []
-        for place, count in enumerate(counts.tolist()):
-            if count:
-                first, last = low + place * size, low + (place + 1) * size - 1
-                span = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-                boxes.append(
-                    Box(
-                        round((place + 0.04) * width, 3),
-                        100 - percent(count, top),
-                        round(0.92 * width, 3),
-                        percent(count, top),
-                        "most" if first <= values.max() <= last and low < high else "plain",
-                        f"{count:,} part{'s' * (count != 1)}: {span}",
-                    )
-                )
-        ends = [(place * width, low + place * size) for place in range(0, bins, -(-bins // 4))]
+    for (letter, values), counts in zip(loads, counted, strict=True):
+        spread, most = _spread(values), int(values.max())
+        strong = [_stands_out(values) and v <= most < v + size for v in firsts]
+        titles = [f"{count_of(n, 'part')}: {span}" for n, span in zip(counts, spans, strict=True)]
+
+        def at(value: float) -> float:
+            return 100 * ((value - low) / size + middle) / len(firsts)
+
         charts.append(
             Chart(
                 alt=f"{what}, how many parts have how many: {spread}",
                 note=spread,
                 letter=letter,
-                boxes=boxes,
-                x_ticks=[Tick(at + width / 2, short(value)) for at, value in ends],
-                y_ticks=[Tick(percent(value, top), short(value)) for value in steps(top, 3)],
-                x_title=f"{what}; height: parts",
-                mark=(float(values.mean()) - low + 0.5) / size * width,
+                boxes=_bars(counts, top, strong, titles),
+                x_ticks=[Tick(at(v), short(v)) for v in steps(end, low, whole=True)],
+                y_ticks=ticks(top, whole=True),
+                x_title=what,
+                y_title="parts",
+                mark=at(float(values.mean())),
                 mark_across=False,
             )
         )
@@ -268,13 +302,6 @@ def _line(
     x = 100 * (epoch[there] - first) / max(1, last - first)
     y = 100 - 100 * np.clip((values[there] - low) / (top - low), 0, 1)
     return " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-
-
-def _epoch_ticks(first: int, last: int) -> list[Tick]:
-    if first == last:
-        return [Tick(0, str(first))]
-    inner = [int(v) for v in steps(last, 5) if first <= v <= last and v == int(v)]
-    return [Tick(100 * (v - first) / (last - first), f"{v:,}") for v in inner]
 
 
 def _curves(
@@ -306,7 +333,7 @@ def _curves(
         alt=f"{which} over epochs {first} to {last}: {note}",
         note=note,
         lines=lines,
-        x_ticks=_epoch_ticks(first, last),
+        x_ticks=ticks(last, first, whole=True),
         y_ticks=y_ticks,
         x_title="epoch",
     )
@@ -322,17 +349,11 @@ def _value_axis(values: np.ndarray, limit: float | None) -> tuple[tuple[float, f
     wide, narrow = SMALL_RANGE
     if limit is None and narrow * size <= spread <= wide * size and len(steps(spread)) > 1:
         low, top = least - 0.06 * spread, most + 0.06 * spread
-        step = steps(top - low)[1]
-        digits = max(3, math.floor(math.log10(size)) - math.floor(math.log10(step)) + 1)
-        at = [step * k for k in range(math.ceil(low / step), math.floor(top / step) + 1)]
-        return (low, top), [Tick(percent(v - low, top - low), short(v, digits)) for v in at]
-    low, top = 1.05 * min(0.0, least), limit or 1.05 * max(0.0, most)
+    else:
+        low, top = 1.05 * min(0.0, least), limit or 1.05 * max(0.0, most)
     if not top > low:
         top = 1.0
-    round_values = steps(max(top, -low))
-    at = [-v for v in round_values if 0 < v <= -low]
-    at += [v for v in round_values if v <= top]
-    return (low, top), [Tick(percent(v - low, top - low), short(v)) for v in at]
+    return (low, top), ticks(top, low)
 
 
 def _of(log: RunLog, which: str) -> Iterable[tuple[str, np.ndarray]]:
@@ -342,14 +363,11 @@ def _of(log: RunLog, which: str) -> Iterable[tuple[str, np.ndarray]]:
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
     """Titles and charts of loss and accuracy of all runs, each with its plan's letter."""
-    notes = []
+    notes, scores = [], []
     for letter, log in logs:
         loss = log.loss["train"]
         who = f"plan {letter}: " if len(logs) > 1 else ""
         notes.append(f"{who}training loss {loss[0]:.4g} → {loss[-1]:.4g}")
-    scores = []
-    for letter, log in logs:
-        who = f"plan {letter}: " if len(logs) > 1 else ""
         best = [
             f"{split} {np.nanmax(values):.1%} (epoch {log.epoch[np.nanargmax(values)]})"
             for split, values in log.accuracy.items()
@@ -404,8 +422,7 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
     if cut:
         worst = duration(float(total.max()))
         notes.append(f"{cut} bar{'s' * (cut != 1)} cut, the longest of {worst}")
-    ticks = [Tick(percent(value, top), duration(value) if value else "0") for value in steps(top)]
-    ticks_of_epochs = _epoch_ticks(int(log.epoch[0]), int(log.epoch[-1]))
+    unit, y_ticks = seconds_axis(top)
     return Chart(
         alt=f"Seconds of every epoch by phase, mean over ranks: {'; '.join(notes)}",
         note="; ".join(notes),
@@ -413,10 +430,11 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
         boxes=boxes,
         x_ticks=[
             Tick((tick.at * (len(edges) - 1) / 100 + 0.5) * width, tick.text)
-            for tick in ticks_of_epochs
+            for tick in ticks(int(log.epoch[-1]), int(log.epoch[0]), whole=True)
         ],
-        y_ticks=ticks,
+        y_ticks=y_ticks,
         x_title="epoch",
+        y_title=unit,
     )
 
 
@@ -438,6 +456,7 @@ class Strips:
     labels: list[str]
     paths: list[tuple[str, str, float]]
     x_ticks: list[Tick]
+    x_title: str
 
 
 def strips(letter: str, timeline: Timeline) -> Strips:
@@ -460,7 +479,7 @@ def strips(letter: str, timeline: Timeline) -> Strips:
         note += f"; the median of {len(timeline.epochs):,} epochs"
     if len(timeline.ranks) < len(timeline.all_ranks):
         note += f"; {len(timeline.ranks)} of {len(timeline.all_ranks):,} ranks, evenly chosen"
-    top = timeline.seconds
+    unit, x_ticks = seconds_axis(timeline.seconds)
     return Strips(
         letter=letter,
         title=timeline.title,
@@ -469,9 +488,8 @@ def strips(letter: str, timeline: Timeline) -> Strips:
         columns=values.shape[1],
         labels=[str(rank) for rank in timeline.ranks],
         paths=[each for each in paths if each[1] or each[2] > 0],
-        x_ticks=[
-            Tick(percent(value, top), duration(value) if value else "0") for value in steps(top, 4)
-        ],
+        x_ticks=x_ticks,
+        x_title=unit,
     )
 
 

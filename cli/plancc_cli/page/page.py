@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plancc.errors import BackendUnavailable
-from plancc.plan.notebook import what_it_is
+from plancc.plan.notebook import KEY_FIGURES, key_figures, what_it_is
 from plancc.plan.pictures import Density, MatrixPictures
 from plancc.png import RAMP_COLOUR, alpha_ramp, density_uri, log_levels
 from plancc.report.plans import Report
@@ -26,16 +26,18 @@ from plancc_cli.page.charts import (
     Chart,
     Measure,
     Strips,
+    Tick,
     convergence,
     epoch_times,
     measures,
     percent,
     short,
     strips,
+    ticks_of_cells,
 )
-from plancc_cli.render import NO_RATIO, comparison_table, facts_table, report_tables
+from plancc_cli.render import comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import count_of, duration, number
+from plancc_cli.tables import count_of, duration, ratio
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,16 +51,8 @@ HEAVIEST = 8
 """Pairs of parts that are listed, at most."""
 MOST_BORDERS = 32
 """Parts up to which the picture in plan order has lines between them."""
-COMPARED = ("communication and balance", "predicted time of an epoch")
-"""Tables whose figures stand in the comparison of several plans."""
-TILES = (
-    ("volume", "rows moved per exchange"),
-    ("max_volume", "rows of the busiest part"),
-    ("messages", "messages per exchange"),
-    ("nonzero_imbalance", "imbalance of nonzeros"),
-    ("row_imbalance", "imbalance of rows"),
-)
-"""Metrics at the top of the page, and words for them."""
+COMPARED = ("communication and balance", "predicted time of an epoch", "training a GCN of")
+"""How the tables begin whose figures stand in the comparison of several plans."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +81,6 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """A key figure, and what stands beside it."""
-
-    name: str
-    value: str
-    beside: str = ""
-
-
-@dataclass(frozen=True)
 class Picture:
     """A square picture: as a ``data:`` address, or as cells where there are few.
 
@@ -107,6 +92,8 @@ class Picture:
         Cells of a side.
     borders : list of float
         Where lines stand, in percent.
+    ticks : list of Tick
+        Numbers of parts on both axes.
     low, high : str
         What the faintest and the strongest colour stand for.
     """
@@ -117,6 +104,7 @@ class Picture:
     cells: list[Box] = field(default_factory=list)
     side: int = 0
     borders: list[float] = field(default_factory=list)
+    ticks: list[Tick] = field(default_factory=list)
     low: str = ""
     high: str = ""
 
@@ -151,12 +139,11 @@ class Section:
     path: str
     sentence: str
     warnings: list[str]
-    tiles: list[Tile]
+    tiles: list[tuple[str, str, str]]
     volume: Picture
     heaviest: PlainTable
     before: Picture
     after: Picture
-    facts: PlainTable
     tables: list[PlainTable | str]
     times: Chart | None
     strips: Strips | None
@@ -182,9 +169,10 @@ def render(plans: Sequence[Planned], command: str) -> str:
     page: str = template.render(
         title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
         several=several,
-        plans=[_section(letter, each, span, len(lettered) == 1) for letter, each in lettered],
+        plans=[_section(letter, each, span, several) for letter, each in lettered],
         one_source=_one_source(plans),
-        beside=_beside_first(lettered) if several else [],
+        beside=_beside_first(reports) if several else [],
+        facts=_facts(reports),
         comparison=plain(comparison_table(reports)) if several else None,
         basis=basis_words(reports[0].epoch.basis),
         loads=loads,
@@ -259,14 +247,14 @@ def _span_of_rows(plans: Sequence[Planned]) -> tuple[float, float]:
     return min(float(c.min()) for c in there), max(float(c.max()) for c in there)
 
 
-def _section(letter: str, plan: Planned, span: tuple[float, float], alone: bool) -> Section:
+def _section(letter: str, plan: Planned, span: tuple[float, float], several: bool) -> Section:
     report = plan.report
     before, after = _matrix(plan.matrix)
     return Section(
         letter=letter,
         name=_name(report),
         path=report.path,
-        sentence=_sentence(report),
+        sentence=what_it_is(report.header, report.provenance) + _costs(report) * (not several),
         warnings=[
             re.sub(r"`(\w+)`", lambda name: "--" + name[1].replace("_", "-"), line)
             for line in str(report.provenance.get("warnings") or "").splitlines()
@@ -276,22 +264,31 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], alone: bool)
         heaviest=_heaviest(plan),
         before=before,
         after=after,
-        facts=plain(facts_table(report)),
-        tables=[each if isinstance(each, str) else plain(each) for each in _tables(report, alone)],
+        tables=[t if isinstance(t, str) else plain(t) for t in _tables(report, several)],
         times=None if plan.log is None else epoch_times(letter, plan.log),
         strips=None if plan.timeline is None else strips(letter, plan.timeline),
     )
 
 
-def _tables(report: Report, alone: bool) -> Iterable[Table | str]:
+def _tables(report: Report, several: bool) -> Iterable[Table | str]:
     """Its tables; beside other plans without the figures that the comparison has."""
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False):
-        if alone or isinstance(table, str) or table.title not in COMPARED:
+        if not several or isinstance(table, str) or not str(table.title).startswith(COMPARED):
             yield table
 
 
-def _sentence(report: Report) -> str:
-    """What the plan is, and what it costs, in two sentences."""
+def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
+    """How plans were made: names, and a value for every plan or the one that all share."""
+    of_plans = [dict(plain(facts_table(report)).rows) for report in reports]
+    rows = []
+    for name in dict.fromkeys(name for facts in of_plans for name in facts):
+        values = [facts.get(name, "-") for facts in of_plans]
+        rows.append((name, values if len(set(values)) > 1 else values[:1]))
+    return rows
+
+
+def _costs(report: Report) -> str:
+    """What the plan costs, in two sentences."""
     metrics, random = report.metrics, report.random
     mover = "One exchange" if report.header.grid is None else "The row plan inside"
     costs = (
@@ -304,65 +301,43 @@ def _sentence(report: Report) -> str:
             f" An epoch takes {duration(seconds)}, as predicted"
             f"{_of_random(seconds, report.epoch.random)}."
         )
-    return what_it_is(report.header, report.provenance) + costs
+    return costs
 
 
 def _of_random(value: float, base: float | None) -> str:
     if not base:
         return ""
-    if value > 1.005 * base:
-        return f", {value / base:.2f} times an even random partition's"
-    return f", {value / base:.2f} of an even random partition's"
+    times = "times" if value > 1.005 * base else "of"
+    return f", {value / base:.2f} {times} an even random partition's"
 
 
-def _share(value: float, base: float) -> str:
-    return f"{value / base:.2f}" if base else "-"
-
-
-def _tiles(report: Report) -> list[Tile]:
-    tiles = []
-    for name, words in TILES:
-        value, base = getattr(report.metrics, name), getattr(report.random, name)
-        if name in NO_RATIO:
-            tiles.append(Tile(words, f"{value:.1%}", f"random: {base:.1%}"))
-        else:
-            tiles.append(Tile(words, f"{value:,}", f"{_share(value, base)} of random"))
-    times = report.epoch
+def _tiles(report: Report) -> list[tuple[str, str, str]]:
+    """Names, values, and what stands beside them."""
+    tiles, times = key_figures(report.metrics, report.random), report.epoch
     if times.seconds is None:
-        return [*tiles, Tile("predicted epoch", "-", why_none(times))]
-    against = [f"{_share(times.seconds, times.random)} of random"] if times.random else []
-    if times.bound:
-        against.append(f"{_share(times.seconds, times.bound)} of the bound")
-    return [*tiles, Tile("predicted epoch", duration(times.seconds), ", ".join(against))]
+        return [*tiles, ("predicted epoch", "-", why_none(times))]
+    bases = (times.random, "random"), (times.bound, "the bound")
+    against = ", ".join(f"{ratio(times.seconds, base)} of {of}" for base, of in bases if base)
+    return [*tiles, ("predicted epoch", duration(times.seconds), against)]
 
 
-def _beside_first(
-    lettered: Sequence[tuple[str, Planned]],
-) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Key figures: words, and for every plan the value and its ratio to the first plan's."""
-    rows: list[tuple[str, list[tuple[str, str]]]] = []
-    reports = [plan.report for _, plan in lettered]
-    first = reports[0]
-    for name, words in TILES:
-        cells = []
-        for report in reports:
-            value, base = getattr(report.metrics, name), getattr(first.metrics, name)
-            imbalance = name in NO_RATIO
-            text = f"{value:.1%}" if imbalance else number(value)
-            cells.append((text, "" if imbalance or report is first else _times(value, base)))
+def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
+    """Key figures: words, and for every plan the value, its ratio to the first plan's, and its
+    percentage of the greatest.
+    """
+    figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
+    figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))
+    rows = []
+    for words, values in figures:
+        share, top, cells = words.startswith("imbalance"), max(v or 0 for v in values), []
+        for place, value in enumerate(values):
+            text, times = "-" if value is None else f"{value:.1%}", ""
+            if value is not None and not share:
+                text = f"{value:,}" if isinstance(value, int) else duration(value)
+                times = f"{ratio(value, values[0])}x" if place and values[0] else ""
+            cells.append((text, times, percent(value or 0, top)))
         rows.append((words, cells))
-    cells = []
-    for report in reports:
-        seconds, base = report.epoch.seconds, first.epoch.seconds
-        text = "-" if seconds is None else duration(seconds)
-        comparable = report is not first and seconds is not None and base
-        cells.append((text, _times(seconds or 0.0, base) if comparable else ""))
-    rows.append(("predicted epoch", cells))
     return rows
-
-
-def _times(value: float, base: float | None) -> str:
-    return f"{value / base:.3g}x" if base else ""
 
 
 def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
@@ -409,6 +384,7 @@ def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
         address="" if cells else density_uri(counts, span),
         cells=cells,
         side=len(counts),
+        ticks=ticks_of_cells(density.size),
         low=f"{span[0]:,.0f}",
         high=f"{span[1]:,.0f} rows",
     )
