@@ -99,8 +99,9 @@ def _print_tables(study: Study, names: Sequence[str]) -> None:
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
         print_table(_table(study, graph, rows, names))
-    if study.baseline is not None and len(study.graphs) * len(study.seeds) > 1:
-        print_table(_means(study))
+    averaged = [name for name in OF_RATIOS if {name, name + RATIO} & set(names)]
+    if study.baseline is not None and averaged and len(study.graphs) * len(study.seeds) > 1:
+        print_table(_means(study, averaged))
     say(_basis(study, names))
     for row in study.rows:
         if row.why:
@@ -138,8 +139,13 @@ def _heads(names: Sequence[str]) -> list[str]:
     for before, name in pairwise(["", *names]):
         of = name.removesuffix(RATIO)
         head = COLUMNS[of][0]
-        heads.append(head if name == of else "ratio" if before == of else f"{head} (ratio)")
+        ratio = "ratio" if before == of else f"{_unitless(head)} (ratio)"
+        heads.append(head if name == of else ratio)
     return heads
+
+
+def _unitless(head: str) -> str:
+    return head.partition(",")[0]
 
 
 def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
@@ -170,17 +176,17 @@ def _show_labels(table: Table) -> None:
             column.justify = "left"
 
 
-def _means(study: Study) -> Table:
-    """Geometric means of the ratios over graphs and seeds."""
+def _means(study: Study, names: Sequence[str]) -> Table:
+    """Geometric means of these figures' ratios over graphs and seeds."""
     count = len(study.graphs)
     of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
     title = f"over {study.baseline}, geometric mean of {of}"
-    table = table_of(("p", "model", *(FIGURES[name][0] for name in OF_RATIOS)), title, left=0)
+    table = table_of(("p", "model", *(_unitless(FIGURES[n][0]) for n in names)), title, left=0)
     _show_labels(table)
     for parts in study.parts:
         for label in study.labels:
             if label != study.baseline:
-                means = [study.mean_ratio(label, parts, name) for name in OF_RATIOS]
+                means = [study.mean_ratio(label, parts, name) for name in names]
                 shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
                 table.add_row(str(parts), label, *shown, end_section=label == study.labels[-1])
     return table

@@ -64,7 +64,7 @@ def test_a_histogram_has_every_part_in_bars_between_round_numbers(monkeypatch, l
         (a, SimpleNamespace(**{n: v for n, *_ in charts.PART_LOADS}))
         for a, v in zip("AB", values, strict=True)
     ]
-    for chart, of_plan in zip(measures(plans)[0].charts, values, strict=True):
+    for chart, of_plan in zip(measures(plans)[0][1], values, strict=True):
         counted = 0
         for box in chart.boxes:
             count, first, last = re.fullmatch(
@@ -87,7 +87,7 @@ def test_a_histogram_has_every_part_in_bars_between_round_numbers(monkeypatch, l
 def test_only_a_part_that_has_much_more_is_in_the_strong_colour():
     def kinds(*loads):
         of_plan = SimpleNamespace(**{name: np.array(loads) for name, *_ in charts.PART_LOADS})
-        return [box.kind for box in measures([("A", of_plan)])[0].charts[0].boxes]
+        return [box.kind for box in measures([("A", of_plan)])[0][1][0].boxes]
 
     assert kinds(100, 102, 101) == ["plain"] * 3
     assert kinds(100, 120, 100, 120) == ["plain", "most"] * 2

@@ -199,8 +199,17 @@ def test_what_is_said_once_is_not_said_again(
     # a note on a column that only the page of one plan has
     assert "Random: an even random partition" in one.text
     assert "Random:" not in two.text
-    assert "One exchange moves" in one.text
-    assert "One exchange moves" not in two.text
+
+
+def test_figures_of_a_grid_are_said_to_be_of_the_plan_inside(
+    graph: Path, full: Path, tmp_path: Path
+) -> None:
+    plan, path = tmp_path / "grid.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 4, "--model", "cagnet-2d", "-o", plan)
+    ok("report", plan, "-o", path)
+    note = "On a process grid rows and messages are those of the row plan inside."
+    assert note in Page(path.read_text("utf-8")).text
+    assert note not in Page(full.read_text("utf-8")).text
 
 
 def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:

@@ -71,6 +71,16 @@ def test_chosen_columns(words: tuple[object, ...]) -> None:
         values = ["-"] * 5 if row["why"] else [row[name] for name in names]
         shown = [f"{value:.2f}" if isinstance(value, float) else str(value) for value in values]
         assert line == " & ".join([row["label"], *shown]) + r" \\"
+    (heads,) = (
+        line
+        for line in ok(*words, "--latex", "--table-columns", "epoch_seconds_ratio").splitlines()
+        if "ratio)" in line
+    )
+    assert heads == r"epoch (ratio) \\"
+    seeds = ("--seeds", "1,2", "--table-columns", "model,messages")
+    means = ok(*words, *seeds).partition("geometric mean of 2 seeds\n")[2].splitlines()
+    assert means[0].split() == ["p", "model", "messages"]
+    assert "mean" not in ok(*words, *seeds, "--table-columns", "model,max_volume")
     said = ok(*words, "--table-columns", "model,seed")
     assert said.splitlines()[2].split() == ["model", "seed"]
     assert "epoch" not in said

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,15 +118,6 @@ class Chart:
     mark_across: bool = True
 
 
-@dataclass(frozen=True)
-class Measure:
-    """A per-part metric, one chart per plan on common axes."""
-
-    title: str
-    what: str
-    charts: list[Chart]
-
-
 def percent(value: float, top: float) -> float:
     """Percent of `top`, rounded to what can be seen."""
     return round(100 * value / top, 3) if top else 0.0
@@ -184,8 +175,8 @@ def seconds_axis(top: float) -> tuple[str, list[Tick]]:
 # -- loads of parts --------------------------------------------------------------------------------
 
 
-def measures(plans: Sequence[tuple[str, Traffic]]) -> list[Measure]:
-    """Loads of the parts of all plans, each with its letter."""
+def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, list[Chart]]]:
+    """Titles of loads of the parts, and for each a chart per plan, with its letter, on one axis."""
     found = []
     for name, title, what in PART_LOADS:
         loads = [(letter, getattr(parts, name)) for letter, parts in plans]
@@ -193,7 +184,7 @@ def measures(plans: Sequence[tuple[str, Traffic]]) -> list[Measure]:
             charts = _bars_of_parts(loads, what)
         else:
             charts = _histograms(loads, what)
-        found.append(Measure(title, what, charts))
+        found.append((title, charts))
     return found
 
 
@@ -308,7 +299,11 @@ def _curves(
     logs: Sequence[tuple[str, RunLog]], which: str, limit: float | None, note: str
 ) -> Chart | None:
     """Lines of all runs: `loss` or `accuracy` by split over epochs."""
-    every = [(letter, log, split, v) for letter, log in logs for split, v in _of(log, which)]
+    every = [
+        (letter, log, split, values)
+        for letter, log in logs
+        for split, values in getattr(log, which).items()
+    ]
     finite = [v[np.isfinite(v)] for *_, v in every]
     if not sum(map(len, finite)):
         return None
@@ -354,11 +349,6 @@ def _value_axis(values: np.ndarray, limit: float | None) -> tuple[tuple[float, f
     if not top > low:
         top = 1.0
     return (low, top), ticks(top, low)
-
-
-def _of(log: RunLog, which: str) -> Iterable[tuple[str, np.ndarray]]:
-    found: Mapping[str, np.ndarray] = getattr(log, which)
-    return found.items()
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:

@@ -17,14 +17,14 @@ import numpy as np
 from plancc.errors import BackendUnavailable
 from plancc.plan.notebook import KEY_FIGURES, key_figures, what_it_is
 from plancc.plan.pictures import Density, MatrixPictures
-from plancc.png import RAMP_COLOUR, alpha_ramp, density_uri, log_levels
+from plancc.png import alpha_ramp, density_uri, log_levels
 from plancc.report.plans import Report
 from plancc.report.runs import PHASES, RunLog, Timeline
 from plancc.text import printable
+from plancc.version import __version__
 from plancc_cli.page.charts import (
     Box,
     Chart,
-    Measure,
     Strips,
     Tick,
     convergence,
@@ -37,7 +37,7 @@ from plancc_cli.page.charts import (
 )
 from plancc_cli.render import comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import count_of, duration, ratio
+from plancc_cli.tables import duration, ratio, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -136,7 +136,6 @@ class Section:
 
     letter: str
     name: str
-    path: str
     sentence: str
     warnings: list[str]
     tiles: list[tuple[str, str, str]]
@@ -164,8 +163,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
     reports = [each.report for each in plans]
     logs = [(letter, each.log) for letter, each in lettered if each.log is not None]
     several = len(plans) > 1
-    span = _span_of_rows(plans)
-    loads: list[Measure] = measures([(letter, each.report.parts) for letter, each in lettered])
+    span = _span(plan.volume for plan in plans)
     page: str = template.render(
         title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
         several=several,
@@ -175,13 +173,12 @@ def render(plans: Sequence[Planned], command: str) -> str:
         facts=_facts(reports),
         comparison=plain(comparison_table(reports)) if several else None,
         basis=basis_words(reports[0].epoch.basis),
-        loads=loads,
+        on_grids=any(report.header.grid is not None for report in reports),
+        loads=measures([(letter, each.report.parts) for letter, each in lettered]),
         convergence=convergence(logs),
-        runs=[letter for letter, _ in logs],
         phases=PHASES,
-        ramp=RAMP_COLOUR,
         command=command,
-        version=_version(),
+        version=__version__,
         style=(Path(__file__).parent / "style.css").read_text("utf-8"),
     )
     return page
@@ -228,23 +225,14 @@ def _template() -> Any:
     return environment.get_template("report.html")
 
 
-def _version() -> str:
-    from plancc.version import __version__
-
-    return __version__
-
-
 def _name(report: Report) -> str:
     return Path(report.path).name
 
 
-def _span_of_rows(plans: Sequence[Planned]) -> tuple[float, float]:
-    """The fewest rows and the most that a pixel of any volume matrix stands for, but 0."""
-    positive = [plan.volume.counts[plan.volume.counts > 0] for plan in plans]
-    there = [counts for counts in positive if len(counts)]
-    if not there:
-        return 1.0, 1.0
-    return min(float(c.min()) for c in there), max(float(c.max()) for c in there)
+def _span(densities: Iterable[Density]) -> tuple[float, float]:
+    """The least and the most that a pixel stands for, but 0."""
+    there = np.concatenate([each.counts[each.counts > 0] for each in densities])
+    return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 
 
 def _section(letter: str, plan: Planned, span: tuple[float, float], several: bool) -> Section:
@@ -253,8 +241,7 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
     return Section(
         letter=letter,
         name=_name(report),
-        path=report.path,
-        sentence=what_it_is(report.header, report.provenance) + _costs(report) * (not several),
+        sentence=what_it_is(report.header, report.provenance),
         warnings=[
             re.sub(r"`(\w+)`", lambda name: "--" + name[1].replace("_", "-"), line)
             for line in str(report.provenance.get("warnings") or "").splitlines()
@@ -285,30 +272,6 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
         values = [facts.get(name, "-") for facts in of_plans]
         rows.append((name, values if len(set(values)) > 1 else values[:1]))
     return rows
-
-
-def _costs(report: Report) -> str:
-    """What the plan costs, in two sentences."""
-    metrics, random = report.metrics, report.random
-    mover = "One exchange" if report.header.grid is None else "The row plan inside"
-    costs = (
-        f" {mover} moves {metrics.volume:,} rows in {count_of(metrics.messages, 'message')}"
-        f"{_of_random(metrics.volume, random.volume)}."
-    )
-    seconds = report.epoch.seconds
-    if seconds is not None:
-        costs += (
-            f" An epoch takes {duration(seconds)}, as predicted"
-            f"{_of_random(seconds, report.epoch.random)}."
-        )
-    return costs
-
-
-def _of_random(value: float, base: float | None) -> str:
-    if not base:
-        return ""
-    times = "times" if value > 1.005 * base else "of"
-    return f", {value / base:.2f} {times} an even random partition's"
 
 
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
@@ -392,17 +355,11 @@ def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
 
 def _heaviest(plan: Planned) -> PlainTable:
     """The pairs that exchange most."""
-    volume = max(1, plan.report.metrics.volume)
-    return PlainTable(
-        title="",
-        caption=[],
-        columns=[("from part", True), ("to part", True), ("rows", False), ("of all", False)],
-        rows=[
-            [str(sender), str(receiver), f"{rows:,}", f"{rows / volume:.1%}"]
-            for sender, receiver, rows in plan.heaviest
-        ],
-        breaks=set(),
-    )
+    table = table_of(("from part", "to part", "rows", "of all"), left=2)
+    for sender, receiver, rows in plan.heaviest:
+        share = f"{rows / plan.report.metrics.volume:.1%}"
+        table.add_row(str(sender), str(receiver), f"{rows:,}", share)
+    return plain(table)
 
 
 def _matrix(pictures: MatrixPictures) -> tuple[Picture, Picture]:
@@ -414,35 +371,33 @@ def _matrix(pictures: MatrixPictures) -> tuple[Picture, Picture]:
     borders: list[float] = []
     if num_parts <= MOST_BORDERS:
         borders = [percent(row, size) for row in pictures.part_ptr[1:-1].tolist()]
-    found = []
-    for density, alt, note, lines in (
-        (
+
+    def picture(density: Density, alt: str, note: str, borders: list[float]) -> Picture:
+        low, high = _span([density])
+        return Picture(
+            alt=alt,
+            note=note + scale,
+            address=density_uri(density.counts),
+            side=len(density.counts),
+            borders=borders,
+            low=f"{low:,.0f}",
+            high=f"{high:,.0f} a pixel",
+        )
+
+    return (
+        picture(
             pictures.before,
             "The nonzeros in the order of the source",
-            f"{pictures.total:,} nonzeros as the source numbers the vertices{scale}",
+            f"{pictures.total:,} nonzeros as the source numbers the vertices",
             [],
         ),
-        (
+        picture(
             pictures.after,
             f"The nonzeros in plan order, part by part: {inside}",
-            f"{inside} (the blocks of the diagonal); the others need received rows{scale}",
+            f"{inside} (the blocks of the diagonal); the others need received rows",
             borders,
         ),
-    ):
-        positive = density.counts[density.counts > 0]
-        low, high = (positive.min(), positive.max()) if len(positive) else (0, 0)
-        found.append(
-            Picture(
-                alt=alt,
-                note=note,
-                address=density_uri(density.counts),
-                side=len(density.counts),
-                borders=lines,
-                low=f"{low:,.0f}",
-                high=f"{high:,.0f} a pixel",
-            )
-        )
-    return found[0], found[1]
+    )
 
 
 def plain(table: Table) -> PlainTable:
