@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.files import atomic_write, check_target
+from plancc_cli.tables import short
 
 if TYPE_CHECKING:
     from plancc.predict.scaling import Sweep
@@ -28,6 +29,8 @@ COLOURS = {
     "all-reduce": "#999933",
 }
 """Colours of the steps of an epoch, from the bottom of a bar upward."""
+OF_MODELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Colours of Okabe and Ito, which the colour-blind tell apart."""
 
 
 def check_plot(path: str) -> None:
@@ -89,7 +92,7 @@ def plot_study(study: Study, path: str) -> None:
     """
     from matplotlib.figure import Figure
 
-    graphs, figures = study.graphs, {"volume": "rows moved", "epoch_seconds": "epoch, s"}
+    graphs, figures = study.graphs, {"volume": "rows moved", "epoch_seconds": "epoch, ms"}
     several = len(graphs) > 1
     shape = (len(figures), len(graphs)) if several else (1, len(figures))
     figure = Figure(figsize=(max(6.4, 2.6 * shape[1]), 2.7 * shape[0]), layout="constrained")
@@ -120,13 +123,17 @@ def _name(graph: str) -> str:
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
     """One figure of one graph: lines over the numbers of parts, or bars if there is one."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    axes.set_prop_cycle(color=OF_MODELS)
+    axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
     labels = [label for label in study.labels if label != study.baseline]
     for place, label in enumerate(labels):
         points = [_mean_of(study, graph, label, parts, name) for parts in study.parts]
         known = [(p, y) for p, y in zip(study.parts, points, strict=True) if y is not None]
         if len(study.parts) == 1:
-            axes.bar(place, points[0] or 0, 0.7, label=label)
+            axes.bar(place, points[0] or 0, 0.7)  # its name stands below
         else:
             axes.plot(*zip(*known, strict=True) if known else ((), ()), "o-", label=label, ms=4)
     if of_baseline:
@@ -136,11 +143,15 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
     else:
         axes.set_xscale("log", base=2)
         axes.set_xticks(study.parts, [str(number) for number in study.parts])
-        axes.minorticks_off()
+    steps = [1, 2, 5, 10]
     if len(study.parts) > 1 and _wide(axes) and not (of_baseline and axes.get_ylim()[1] < WIDE):
         axes.set_yscale("log")
-    elif of_baseline:
-        axes.set_ylim(0)
+        axes.yaxis.set_major_locator(LogLocator(subs=steps[:3]))
+    else:
+        axes.set_ylim(0, 1.04 * axes.get_ylim()[1])
+        axes.yaxis.set_major_locator(MaxNLocator(8, steps=steps))
+    axes.yaxis.set_major_formatter(lambda value, _: short(value))
+    axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, which="major", axis="y", alpha=0.3)
     axes.tick_params(labelsize=7)
@@ -153,13 +164,17 @@ def _wide(axes: Any) -> bool:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """A figure or its ratio to the baseline, the mean over seeds; None if one is not known."""
+    """A figure, of seconds a thousandth of them, or its ratio to the baseline; the mean over seeds.
+
+    None if one is not known.
+    """
     key = (graph, label, parts)
     rows = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
     ratios = study.baseline is not None
     values = [study.ratio(row, name) if ratios else row.figures.get(name) for row in rows]
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    thousand = 1 if ratios or name != "epoch_seconds" else 1e3
+    return thousand * sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _save(figure: Any, path: str) -> None:

@@ -274,12 +274,21 @@ def add_caption(table: Table, caption: str) -> None:
 
 
 def number(value: float | None) -> str:
-    """1234567 -> 1,234,567; 0.01234 -> 0.0123."""
+    """1234567 -> 1,234,567; 123.456 -> 123.5; 1.23456 -> 1.23; 0.01234 -> 0.0123."""
     if value is None:
         return "-"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4f}"
+    decimals = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
+    return f"{value:,.{decimals}f}"
+
+
+def short(value: float, digits: int = 3) -> str:
+    """1234567 -> 1.23 M, for ticks."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(value) >= size:
+            return f"{value / size:.{digits}g} {unit}"
+    return f"{value:.{digits}g}"
 
 
 def size(num_bytes: float) -> str:

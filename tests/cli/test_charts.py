@@ -12,7 +12,8 @@ import pytest
 
 from plancc.report.runs import RunLog, read_log
 from plancc_cli.page import charts
-from plancc_cli.page.charts import Chart, convergence, epoch_times, measures, short, steps, ticks
+from plancc_cli.page.charts import Chart, convergence, epoch_times, measures, steps, ticks
+from plancc_cli.tables import short
 
 
 def logged(folder: Path, losses: list[float], seconds: float = 1.0) -> RunLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +89,21 @@ def test_chosen_columns(words: tuple[object, ...]) -> None:
 
 
 def test_a_figure(words: tuple[object, ...], tmp_path: Path) -> None:
+    """Lines are named in a legend, bars of one number of parts below them; ticks are round."""
     pytest.importorskip("matplotlib")
-    ok(*words, "--plot", tmp_path / "study.svg", "--csv")
-    text = (tmp_path / "study.svg").read_text()
-    assert text.count("<svg") == 1
+    for number in ("2,4", "4"):
+        ok(*words, "-p", number, "--plot", tmp_path / "study.svg", "--csv")
+        text = (tmp_path / "study.svg").read_text()
+        assert text.count("<svg") == 1
+        shown = re.findall(r"<text[^>]*>([^<]+)</text>", text)
+        panels = 2 if number == "4" else 1
+        assert [shown.count(name) for name in ("hp", "rp", "metis")] == [panels, panels, 1]
+        axes = re.split(r'<g id="axes_\d+">', text)[1:]
+        for each in axes:
+            across = re.split(r'<g id="matplotlib.axis_\d+">', each)[2]
+            values = [float(v) for v in re.findall(r"<text[^>]*>([\d.]+)</text>", across)]
+            step = f"{values[1] - values[0]:.4e}"
+            assert float(step.partition("e")[0]) in (1, 2, 5)
 
 
 def test_latex_of_a_name_with_marks(graph: Path, tmp_path: Path) -> None:

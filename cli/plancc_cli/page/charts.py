@@ -15,7 +15,7 @@ import numpy as np
 
 from plancc.plan.metrics import Traffic
 from plancc.report.runs import PHASES, RunLog, Timeline
-from plancc_cli.tables import count_of, duration
+from plancc_cli.tables import count_of, duration, short
 
 MOST_BARS = 48
 """Parts up to which each has a bar of its own; more are counted in a histogram."""
@@ -121,14 +121,6 @@ class Chart:
 def percent(value: float, top: float) -> float:
     """Percent of `top`, rounded to what can be seen."""
     return round(100 * value / top, 3) if top else 0.0
-
-
-def short(value: float, digits: int = 3) -> str:
-    """1234567 -> 1.23 M, for ticks."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(value) >= size:
-            return f"{value / size:.{digits}g} {unit}"
-    return f"{value:.{digits}g}"
 
 
 def round_step(rough: float) -> float:

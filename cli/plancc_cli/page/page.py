@@ -31,13 +31,12 @@ from plancc_cli.page.charts import (
     epoch_times,
     measures,
     percent,
-    short,
     strips,
     ticks_of_cells,
 )
 from plancc_cli.render import comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import duration, ratio, table_of
+from plancc_cli.tables import duration, ratio, short, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
