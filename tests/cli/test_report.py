@@ -161,12 +161,17 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
     page = Page(several.read_text("utf-8"))
     assert "3 plans" in page.texts["h1"][0]
     assert "timeline" not in sections(page)
-    first, second = (
+    first, second, _ = volumes = [
         json.loads(ok("inspect", path, "--json"))["metrics"]["volume"]
-        for path in (plan, folder / "<b>rp & co.h5")
-    )
+        for path in (plan, folder / "<b>rp & co.h5", folder / "edges.h5")
+    ]
     assert f"{second:,} " in page.texts["td"]
     assert f"{second / first:.2f}x" in page.texts["small"]
+    shares = [str(each["style"]) for each in page.named("td") if "plan-" in str(each.get("class"))]
+    assert len(shares) == 18  # bars of figures, in the same unit in columns of any width
+    assert [float(shares[k].removeprefix("--share:")) for k in (0, 1)] == pytest.approx(
+        [100 * each / max(volumes) for each in volumes[:2]], abs=0.01
+    )
     ratios = re.findall(r"\d[\d,.]*x\b", page.text)
     assert len(ratios) > 20
     assert all(re.fullmatch(r"[\d,]+\.\d\dx", each) for each in ratios)
@@ -210,6 +215,17 @@ def test_figures_of_a_grid_are_said_to_be_of_the_plan_inside(
     note = "On a process grid rows and messages are those of the row plan inside."
     assert note in Page(path.read_text("utf-8")).text
     assert note not in Page(full.read_text("utf-8")).text
+
+
+def test_a_plan_that_moves_nothing_has_no_picture_of_it(graph: Path, tmp_path: Path) -> None:
+    plan, path = tmp_path / "one.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", 1, "--model", "rp", "-o", plan)
+    ok("report", plan, "-o", path)
+    page = Page(path.read_text("utf-8"))
+    assert page.text.count("No part sends anything.") == 1
+    assert "heaviest pairs" not in page.text
+    assert not [each for _, each in page.tags if each.get("class") == "across"]
+    assert len(page.named("img")) == 2  # of the matrix
 
 
 def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:

@@ -310,7 +310,7 @@ def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
     sent = parts.sent
     pairs = density.size * (density.size - 1)
     if not metrics.volume:
-        return Picture("no part sends anything to another", "No part sends anything.", side=1)
+        return Picture("no part sends anything to another", "No part sends anything")
     busiest = int(sent.argmax())
     note = (
         f"{metrics.messages:,} of {pairs:,} pairs of parts talk"
