@@ -397,7 +397,7 @@ window.onload = () => {{
         each.scrollWidth - each.clientWidth,
         frame.contentWindow.getComputedStyle(each).backgroundImage.split("gradient").length]),
       ground: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
-      short: [...page.querySelectorAll(".cards")].flatMap(cards => {{
+      short: [...page.querySelectorAll(".cards, .tiles")].flatMap(cards => {{
         const box = cards.getBoundingClientRect(), rows = {{}};
         for (const card of cards.children) {{
           const {{top, left, right}} = card.getBoundingClientRect();
