@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
 
+FEW = 16
+"""Parts up to which several starts are made, since they differ much."""
 LARGE = 1_000_000
 """Nonzeros of a graph with hubs from which quick starts work on its clusters."""
 
@@ -36,6 +38,8 @@ class Start:
         time.
     most_rows : float
         Rows of an average part above which it is not made.
+    most_parts : float
+        Number of parts above which it is not made.
     least_nonzeros : int
         Nonzeros of the matrix below which it is not made.
     clustered : bool
@@ -48,6 +52,7 @@ class Start:
     efforts: tuple[str, ...] = ("best",)
     slowness: float = 1.0
     most_rows: float = math.inf
+    most_parts: float = math.inf
     least_nonzeros: int = 0
     clustered: bool = False
 

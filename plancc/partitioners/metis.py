@@ -10,7 +10,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import LARGE, Adapter, Start
+from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start
 from plancc.partitioners.metis_child import run
 
 
@@ -72,6 +72,8 @@ ADAPTER = Adapter(
         # Quick and never far off where no vertex has many neighbours, slow where some have.
         Start({"even": 30, "thin": 30, "dense": 30}, "kway", "volume", ("fast", "balanced")),
         Start({"even": 28, "thin": 28, "dense": 28}, "recursive", "cut", ("balanced",)),
+        Start({"hubs": 28, "wide": 28}, "recursive", "cut", ("balanced",), most_parts=FEW),
+        Start({"hubs": 27, "wide": 27}, "kway", "volume", ("balanced",), most_parts=FEW),
         Start({"hubs": 20}, "kway", "cut", ("fast", "balanced")),
         Start({"wide": 20, "dense": 20, "even": 10, "thin": 10}, "kway", "cut"),
     ),

@@ -13,7 +13,7 @@ Where a model says that it is not made for a graph (`StochasticModel.unfit`), fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from plancc.models.loads import Loads
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
+from plancc.partitioners.adapter import FEW
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import REACH
@@ -41,6 +42,18 @@ if TYPE_CHECKING:
 OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
 """Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
 presets, then all of them with another seed. On meshes a start is quick, and decides much."""
+SCOUTS, SCOUTED = (3, 5), 1_200_000
+"""Least and most starts besides the first into at most `FEW` parts, where they differ most (by up
+to half of the volume after the first sweeps), and nonzeros that they have together, about: a start
+on a small graph costs little. They are the `VARIETY` best ones, then the same with other seeds."""
+VARIETY = 4
+KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
+"""Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
+cuts: these take five times as long there, and save as little as another V-cycle."""
+COMBINED = 3
+"""Most members that the best one is combined with."""
+TIGHTENED = 3
+"""Most V-cycles within the limit that end a search for few parts."""
 MANY_ROWS = 100
 """Rows of an average part below which one other start is enough: refinement decides."""
 CYCLES = {"hubs": (1, 2), "wide": (3, 0), "even": (1, 1), "thin": (0, 0), "dense": (1, 1)}
@@ -241,12 +254,17 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     if first is None:
         return []
     every, most = job.beginnings("balanced"), OTHERS[job.kind]
+    few = job.num_parts <= FEW and job.expectation is None
+    if few:
+        every, most = every[:VARIETY], round(SCOUTED / max(job.matrix.num_nonzeros, 1))
+        most = int(np.clip(most, *SCOUTS))
     if len(first) < MANY_ROWS * job.num_parts:
         most = min(most, 1)
     turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = CYCLES[job.kind]
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
+    cuts = not (mesh or few)
 
     def start(beginning: Beginning, seed: int, number: int) -> Member | None:
         owner = job.begin(beginning, seed, OTHERS_SHARE)
@@ -258,7 +276,9 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     chain = (job.chain, first, seed, one, not mesh)
     starts = [(start, *each, seed + k) for k, each in enumerate(others, 1)]
     decides = decide and not job.options.lean and job.deadline.at == np.inf
-    if job.expectation is None or not decides:
+    if few:
+        found = _of_scouts(job, first, others)
+    elif job.expectation is None or not decides:
         found = job.side_by_side(_call, [chain, *starts])
     else:
         member, cut = job.side_by_side(_call, [chain, (_start_from_cut, job, job.expectation)])
@@ -268,19 +288,40 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
             return [replace(member, owner=job.record.owners.rows)]
         found = [member, *job.side_by_side(_call, starts)]
     best, *rest = sorted(member for member in found if member is not None)
-    for k, other in enumerate(rest):
+    for k, other in enumerate(rest[:COMBINED]):
+        before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
-            rng = np.random.default_rng([seed, 2 * k])
-            best = min(best, job.cycle(best.owner, rng, "combined", other.owner, not mesh))
+            best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
+        if few and best is before:
+            break
     last = np.random.default_rng([seed, 1])
-    if mesh and worthwhile(best):
-        best = min(best, job.tighten(best.owner, last))
-    if mesh and worthwhile(best):
-        reach = WIDE_REACH if job.kind == "even" else REACH
-        best = min(best, job.minimum_cuts(best.owner, reach))
+    for _ in range(TIGHTENED if few else mesh):
+        before = best
+        if worthwhile(best):
+            best = min(best, job.tighten(best.owner, last))
+        if best is before:
+            break
+    if (mesh or few) and worthwhile(best):
+        wide = mesh if few else job.kind == "even"
+        best = min(best, job.minimum_cuts(best.owner, WIDE_REACH if wide else REACH))
     if job.kind == "thin" and not rest and worthwhile(best):
         best = min(best, job.cycle(best.owner, last, "V-cycle"))
     return [best, *rest]
+
+
+def _of_scouts(job: Job, first: Owner, others: Sequence[tuple[Beginning, int]]) -> list[Member]:
+    """What several starts into few parts give: all are refined once, the best go on."""
+    seed = job.options.seed
+
+    def scout(beginning: Beginning, seed: int, number: int) -> Member | None:
+        owner = job.begin(beginning, seed, OTHERS_SHARE)
+        return None if owner is None else job.chain(owner, number, 0)
+
+    tasks: list[tuple[Any, ...]] = [(job.chain, first, seed, 0)]
+    tasks += [(scout, *each, seed + k) for k, each in enumerate(others, 1)]
+    found = sorted(member for member in job.side_by_side(_call, tasks) if member is not None)
+    chains = [(member, seed + k, SCOUT_CYCLES[job.kind]) for k, member in enumerate(found[:KEPT])]
+    return [*job.side_by_side(job.cycles, chains), *found[KEPT:]]
 
 
 def _best(job: Job) -> list[Owner]:

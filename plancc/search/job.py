@@ -486,6 +486,18 @@ class Job:
         best = min(best, swept)
         if self.kind == "thin" and not self.deadline.passed():
             best = min(best, self.minimum_cuts(best.owner, QUICK_REACH if quick else REACH))
+        return self.cycles(best, seed, cycles, cuts, rng)
+
+    def cycles(
+        self,
+        best: Member,
+        seed: int,
+        cycles: int,
+        cuts: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> Member:
+        """V-cycles one after the other, until one finds nothing better."""
+        rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
                 break

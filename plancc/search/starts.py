@@ -172,6 +172,7 @@ def beginnings(
             else kind in how.rank
             and _is_for(how, effort)
             and rows <= how.most_rows
+            and num_parts <= how.most_parts
             and num_nonzeros >= how.least_nonzeros
         )
     ]

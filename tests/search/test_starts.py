@@ -113,7 +113,8 @@ def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_
 
 def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
     grid = small_graph("grid")
-    assert names("hubs", "balanced", grid, "nnz,rows") == ["metis kway cut"]
+    metis = ["metis recursive cut", "metis kway volume", "metis kway cut"]
+    assert names("hubs", "balanced", grid, "nnz,rows") == metis
     assert "metis kway volume" in names("even", "balanced", grid, "nnz,rows")
 
 
@@ -137,8 +138,12 @@ def test_steps_of_a_road_and_of_a_mesh():
     result = search(road, 4, SearchOptions(effort="balanced"))
     assert check(result, road, 4) == 0
     steps = [trial.step for trial in result.tried]
-    again = ["metis cut recursive seed 1", "climb", "minimum cuts"]
-    assert steps[1:] == ["climb", "minimum cuts", *again, "combined"]
+    assert steps[1:6:2] == ["climb", "metis cut recursive seed 1", "minimum cuts"]
+    starts = [step for step in steps if step.startswith(("metis", "kaminpar"))]
+    assert len(starts) == 6
+    assert steps.count("minimum cuts") == 7
+    assert steps[-1] == "minimum cuts"
+    assert "sweeps" not in steps
     volumes = [trial.volume for trial in result.tried[:3]]
     assert volumes == sorted(volumes, reverse=True)
     result = search(road, 4, SearchOptions(effort="fast"))
@@ -150,6 +155,22 @@ def test_steps_of_a_road_and_of_a_mesh():
     steps = [trial.step for trial in search(mesh, 8, SearchOptions(effort="balanced")).tried]
     assert steps[-1] == "minimum cuts"
     assert "combined" in steps
+
+
+def test_starts_into_few_parts_are_chosen_by_their_sweeps():
+    """V-cycles follow the best two of six starts; other starts have none."""
+    matrix = normalize(load_dataset("sbm", size=400, blocks=5, seed=3).graph)
+    tried = search(matrix, 4, SearchOptions(effort="balanced")).tried
+    steps = [trial.step for trial in tried]
+    starts = [k for k, step in enumerate(steps) if step.startswith(("metis", "kaminpar"))]
+    assert len(starts) == 6
+    assert not any("V-cycle" in step for step in steps[: max(starts)])
+    refined = sorted(trial.volume for trial in tried if trial.step == "sweeps")
+    assert len(refined) >= 5
+    firsts = [k for k, step in enumerate(steps) if step.startswith("V-cycle 1")]
+    assert len(firsts) == 2
+    assert steps.count("combined") <= 3
+    assert tried[-1].volume <= refined[0]
 
 
 def test_no_cycle_follows_one_that_found_nothing_better():
