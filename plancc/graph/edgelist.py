@@ -44,6 +44,7 @@ _COMMENT = (b"#", b"%")
 _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 CHUNK = 1 << 24
 """Bytes of a text that are read at once where it is not read whole."""
+_NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
 _MAX_DIGITS = 18  # of a vertex id
 _EXACT = 10**15  # smaller ids are exact as float64
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
@@ -87,8 +88,9 @@ def read_edgelist(
 
     Columns are separated by blanks, tabs, commas or semicolons, as the first line of data shows;
     but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
-    comments; .csv and .tsv files may have one line of column names. Vertex ids are whole numbers
-    >= 0, numbered as `plancc.graph.ids.number` says. The graph is directed, unless `symmetrize`.
+    comments. One line of column names may stand first: words in a .csv or .tsv file, in others
+    words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
+    `plancc.graph.ids.number` says. The graph is directed, unless `symmetrize`.
 
     Parameters
     ----------
@@ -233,7 +235,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
     """The data with a line of column names turned into a comment, and how to read the lines; None
     where there are none but comments and names."""
     where, name = os.fspath(path), os.fspath(path).lower().removesuffix(".gz")
-    may_have_names = name.endswith((".csv", ".tsv"))
+    may_have_names = True
     names: list[str] = []
     start = 0
     while start < len(data):
@@ -249,7 +251,10 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         line = data.count(b"\n", 0, start) + 1
         if may_have_names:
             may_have_names = False
-            if not any(map(_is_like_a_number, words)):
+            is_table = name.endswith((".csv", ".tsv"))
+            if not any(map(_is_like_a_number, words)) and (
+                is_table or _are_ids_next(data[end + 1 : end + 1 + _NEXT_BYTES], separator)
+            ):
                 data = data[:start] + b"#" + data[start + 1 :]
                 names = [word.strip().decode(errors="replace") for word in words]
                 start = end + 1
@@ -277,6 +282,14 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         taken = () if chosen == tuple(range(len(words))) else chosen
         return data, _Table(separator, len(words), taken, weights, comma)
     return data, None
+
+
+def _are_ids_next(data: bytes, separator: bytes) -> bool:
+    """Whether the next line of data begins with two numbers, as those below a line of names do."""
+    lines = data.splitlines()
+    text = next((line for line in lines if line.strip() and not line.startswith(_COMMENT)), b"")
+    words = _words(text, separator)[:2]
+    return len(words) == 2 and all(map(_is_like_a_number, words))
 
 
 def _words(text: bytes, separator: bytes) -> list[bytes]:
@@ -393,8 +406,8 @@ def _advice(word: bytes) -> str:
     if word.endswith(b":"):
         return "of an adjacency list write one edge a line"
     if word.removeprefix(b"-").isdigit():
-        return "number the ids anew (in pandas: factorize)"
-    return "number the names first (in pandas: factorize)"
+        return "number the ids anew, for example by pandas.factorize"
+    return "ids must be whole numbers; number them first, for example by pandas.factorize"
 
 
 def _without_comments(data: bytes) -> bytes:

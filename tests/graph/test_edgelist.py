@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph.edgelist import EdgeListEntries
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.kernels import take_columns
@@ -72,6 +73,29 @@ def test_column_names(tmp_path, name):
     assert graph.original_ids.tolist() == [5, 7]
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.el.gz", "a.edges", "a.csv"])
+@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("FromNodeId\tToNodeId\n5\t7\n7\t9\n", ()),
+        ("# c\n\nsrc,dst\n# c\n5,7\n7,9\n", ("src", "dst")),
+        ("kind;dst;src\n1;7;5\n1;9;7\n", ("src", "dst")),
+    ],
+)
+def test_names_above_numbers(tmp_path, name, memory, text, columns):
+    """A first line of words is one of column names whatever the file is called."""
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    if memory:
+        graph = read_graph(path, columns=columns)
+        assert entries(graph) == {(0, 1): 1, (1, 2): 1}
+        assert graph.original_ids.tolist() == [5, 7, 9]
+    else:
+        read = EdgeListEntries(path, columns=columns)
+        assert [(u.tolist(), v.tolist()) for u, v, _ in read] == [([0, 1], [1, 2])]
+
+
 @pytest.mark.parametrize(
     "first", ["+0,+1", '"0","1"', "0_0,1_0", "\uff10,\uff11", "'0,'1", "nan,inf"]
 )
@@ -121,7 +145,8 @@ BAD = {
     "vertical tab beside weight": ("0 1 .5\n1\v2 .5\n", 2, "1\ufffd2"),
     "two separators": ("0,1\n1;2\n", 2, "1;2"),
     "lost column": ("0,1\n;1,2\n", 2, ";1"),
-    "names in .txt": ("source target\n0 1\n", 1, "source"),
+    "names of vertices": ("alice bob\nbob carol\n", 1, "alice"),
+    "a name beside a number": ("alice bob\n7 carol\n", 1, "alice"),
 }
 
 
