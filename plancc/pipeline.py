@@ -321,6 +321,7 @@ def compile(
             "source_format": graph.source.format,
             "source_reading": graph.source.reading,
             "source_weights": graph.source.weights_in_words,
+            **({"source_columns": graph.source.columns} if graph.source.columns else {}),
             "plancc_version": __version__,
             "created": now(),
             "command": command or "plancc.compile(...)",

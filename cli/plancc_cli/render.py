@@ -233,11 +233,20 @@ def _matrix(header: Header) -> str:
 
 def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """The matrix, how to keep that of the file, its weights and its direction."""
+    from plancc.graph.formats import reading_of, split_names
+    from plancc.text import shown
+
     words = [_matrix(header)]
     if words != ["A"]:
-        words = [f"{words[0]} (as it came: --normalize none --no-self-loops)"]
+        words = [f"{words[0]}; --normalize none --no-self-loops leaves it as it came"]
     if provenance.get("source_weights"):
         words.append(f"weights of the edges: {provenance['source_weights']}")
+    if header.directed and (names := split_names(str(provenance.get("source_columns", "")))):
+        turned = "transpose" in reading_of(str(provenance.get("source_reading", "")))
+        row, column = map(shown, names[::-1] if turned else names)
+        words.append(
+            f"row = {row}, column = {column} (a row needs its columns; --transpose turns it)"
+        )
     if header.directed:
         words.append("the graph is directed: --symmetrize adds the reverse edges")
     return "; ".join(words)

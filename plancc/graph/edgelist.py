@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
-from plancc.graph.formats import Format
+from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, USUAL, edge_columns, number
 from plancc.graph.metis import is_metis
@@ -63,6 +63,8 @@ class _Table(NamedTuple):
         Columns of u, v and perhaps weights, where these are not all columns in this order.
     weights : str
         Name of the weights; "" without.
+    ends : str
+        Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
     comma : bool
         Whether a comma is the decimal point of weights.
     """
@@ -71,6 +73,7 @@ class _Table(NamedTuple):
     columns: int
     chosen: tuple[int, ...]
     weights: str
+    ends: str
     comma: bool
 
 
@@ -121,7 +124,7 @@ def read_edgelist(
         weights,
         symmetrize=symmetrize,
         transpose=transpose,
-        source=Source.of_file(path, "edgelist", table.weights),
+        source=Source.of_file(path, "edgelist", table.weights, table.ends),
     )
     return replace(graph, original_ids=found.original_ids)
 
@@ -280,7 +283,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         taken = () if chosen == tuple(range(len(words))) else chosen
-        return data, _Table(separator, len(words), taken, weights, comma)
+        ends = join_names([names[k] for k in chosen[:2]]) if names else ""
+        return data, _Table(separator, len(words), taken, weights, ends, comma)
     return data, None
 
 

@@ -100,8 +100,8 @@ def to_folder(
                 max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
             ):
                 source = entry.entries(path, **choices)
-                weights = source.source.weights
-                source.source = replace(source_of(path, name, flags | choices), weights=weights)
+                told = {"weights": source.source.weights, "columns": source.source.columns}
+                source.source = replace(source_of(path, name, flags | choices), **told)
                 convert(source, made, Reading(**flags), int(SHARE * room))
             graph = read_graph(made, "csr", allow_large=True)
         else:

@@ -244,8 +244,8 @@ def read_graph(
         with input_errors(path):
             sha256 = digest.result()
     made_of = _source_of(path, sha256, name, flags | taken)
-    weights = {"weights": graph.source.weights, "weight_range": graph.source.weight_range}
-    return replace(graph, source=replace(made_of, **weights))
+    told = {name: getattr(graph.source, name) for name in ("weights", "weight_range", "columns")}
+    return replace(graph, source=replace(made_of, **told))
 
 
 def source_of(path: StrPath, format: str, reading: Mapping[str, Any]) -> Source:

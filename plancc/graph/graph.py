@@ -37,6 +37,9 @@ class Source:
     weight_range : str
         "LEAST to LARGEST" or "all VALUE", before entries at one place are summed, and how many
         were; empty where it is not known.
+    columns : str
+        Of edge lists: the names of the columns of u and v, with a comma between
+        (`plancc.graph.formats.join_names`); empty where they have none.
     """
 
     name: str = "memory"
@@ -45,11 +48,15 @@ class Source:
     reading: str = ""
     weights: str = ""
     weight_range: str = ""
+    columns: str = ""
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str], format: str, weights: str = "") -> Source:
+    def of_file(
+        cls, path: str | os.PathLike[str], format: str, weights: str = "", columns: str = ""
+    ) -> Source:
         """Source of a file of that format; `plancc.graph.formats.read_graph` adds the hash."""
-        return cls(os.path.basename(os.fspath(path)), format=format, weights=weights)
+        name = os.path.basename(os.fspath(path))
+        return cls(name, format=format, weights=weights, columns=columns)
 
     @property
     def weights_in_words(self) -> str:

@@ -18,7 +18,7 @@ from plancc.files import check_input
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph
 from plancc.graph.external import Entries
-from plancc.graph.formats import Format
+from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, edge_columns, number
 from plancc.graph.optional import library
@@ -195,7 +195,7 @@ def _edge_columns(where: str, columns: tuple[str, ...]) -> tuple[Any, tuple[str,
 
 def _source(where: str, names: Sequence[str]) -> Source:
     weights = f"column {show(names[2])}" if len(names) == 3 else ""
-    return Source(os.path.basename(os.path.abspath(where)), format="parquet", weights=weights)
+    return Source.of_file(os.path.abspath(where), "parquet", weights, join_names(names[:2]))
 
 
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:

@@ -160,6 +160,26 @@ def test_columns_whose_names_hold_commas(tmp_path: Path) -> None:
     assert compiled(tmp_path / "a.parquet", "--columns", '"a,b",c') == "none"
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ("source,target\n0,1\n1,2\n", (), "row = source, column = target (a row needs its"),
+        ("source,target\n0,1\n1,2\n", ("--transpose",), "row = target, column = source (a row"),
+        ('"a,b",c\n0,1\n1,2\n', ("--columns", 'c,"a,b"'), "row = c, column = a,b (a row needs its"),
+        ("source,target\n0,1\n1,2\n", ("--symmetrize",), ""),
+        ("0,1\n1,2\n", (), ""),
+    ],
+)
+def test_which_column_is_the_row_is_said(
+    tmp_path: Path, text: str, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "g.csv").write_text(text)
+    arguments = ("compile", tmp_path / "g.csv", "-p", 2, "--model", "block", *words)
+    said = " ".join(ok(*arguments, "-o", tmp_path / "p.h5").split())
+    assert says in said
+    assert ("row = " in said) == bool(says)
+
+
 def test_several_splits(folder: Path) -> None:
     for file in (folder / "split/time").iterdir():
         other = folder / "split/random" / file.name

@@ -153,9 +153,9 @@ def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("", "D^-1/2 (A+I) D^-1/2 (as it came: --normalize none --no-self-loops)"),
-        ("--normalize row --no-self-loops", "D^-1 A (as it came: --normalize none --no-self-"),
-        ("--normalize none", "A+I (as it came: "),
+        ("", "D^-1/2 (A+I) D^-1/2; --normalize none --no-self-loops leaves it as it came; "),
+        ("--normalize row --no-self-loops", "D^-1 A; --normalize none --no-self-loops leaves it"),
+        ("--normalize none", "A+I; --normalize none --no-self-loops leaves it as it came"),
         ("--normalize none --no-self-loops", "A; "),
     ],
 )

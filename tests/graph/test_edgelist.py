@@ -227,7 +227,9 @@ def test_target_before_source_is_said(tmp_path, name):
         pytest.importorskip("pyarrow.parquet").write_table(arrow.table(table), tmp_path / name)
     said = "row is column 'source', which needs column 'target' .`columns` target,source turns them"
     with pytest.warns(PlanccWarning, match=said):
-        assert entries(read_graph(tmp_path / name)) == {(1, 0): 1, (2, 1): 1}
+        graph = read_graph(tmp_path / name)
+    assert entries(graph) == {(1, 0): 1, (2, 1): 1}
+    assert graph.source.columns == "source,target"
 
 
 def test_a_last_line_behind_comments_alone(tmp_path):
