@@ -17,6 +17,8 @@ ID_OPTIONS = ("num_vertices", "keep_ids")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 USUAL = frozenset(name for pair in _PAIRS for name in pair)
 """Names of columns of u and v."""
+SPARSE = 2
+"""Largest id over vertices that occur from which ids are thought to be names, not numbers."""
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
 
 
@@ -149,7 +151,7 @@ def number(
         return Numbered(largest + 1, u, v, None)
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
-        others = "" if largest >= MAX_VERTICES else (
+        others = "" if largest >= SPARSE * found.num_vertices else (
             f": `keep_ids` or `num_vertices` {largest + 1} keeps the others"
         )  # fmt: skip
         warnings.warn(

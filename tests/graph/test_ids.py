@@ -39,6 +39,14 @@ def test_vertices_that_vanish_are_counted(path):
     assert graph.original_ids.tolist() == [1, 3, 5]
 
 
+@pytest.mark.parametrize("largest", [7, 8, 5_999_622])
+def test_sparse_ids_are_not_advised_to_be_vertex_numbers(path, largest):
+    path.write_text(f"0 1\n1 2\n2 {largest}\n")
+    says = ": `keep_ids`" if largest < 2 * 4 else "$"
+    with pytest.warns(PlanccWarning, match=f"4 vertices occur; ids go up to {largest:,}{says}"):
+        assert read_graph(path).original_ids.tolist() == [0, 1, 2, largest]
+
+
 def test_ids_from_one_are_no_loss(path):
     path.write_text("1 2\n2 3\n")
     with warnings.catch_warnings():
