@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.canonical import build_graph
+from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, USUAL, edge_columns, number
@@ -93,7 +93,7 @@ def read_edgelist(
     but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
     comments. One line of column names may stand first: words in a .csv or .tsv file, in others
     words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
-    `plancc.graph.ids.number` says. The graph is directed, unless `symmetrize`.
+    `plancc.graph.ids.number` says. The graph is undirected if and only if its pattern is symmetric.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def read_edgelist(
         transpose=transpose,
         source=Source.of_file(path, "edgelist", table.weights, table.ends),
     )
-    return replace(graph, original_ids=found.original_ids)
+    return replace(detect_direction(graph), original_ids=found.original_ids)
 
 
 class EdgeListEntries:
@@ -145,7 +145,7 @@ class EdgeListEntries:
         As `read_edgelist`.
     """
 
-    directed = True
+    directed = None
 
     def __init__(
         self,

@@ -45,7 +45,9 @@ class Entrywise(Protocol):
     num_vertices : int
     most : int
         Entries that it has at most, as far as can be told.
-    weighted, directed : bool
+    weighted : bool
+    directed : bool or None
+        None: the source does not say.
     original_ids : int64[num_vertices] or None
     source : Source
     """
@@ -53,7 +55,7 @@ class Entrywise(Protocol):
     num_vertices: int
     most: int
     weighted: bool
-    directed: bool
+    directed: bool | None
     original_ids: npt.NDArray[np.int64] | None
     source: Source
 
@@ -93,7 +95,7 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     OutputError
         If the disk has too little room, before it is used.
     """
-    mirrored = reading.symmetrize and source.directed
+    mirrored = reading.symmetrize and source.directed is not False
     weighted = source.weighted and not reading.pattern
     _check_room(folder, source.most * (2 if mirrored else 1), weighted)
 
@@ -119,8 +121,15 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     made_of = replace(source.source, weights="", weight_range="")
     if weighted:
         made_of = found.told(source.source, repeated)
-    write_head(folder, source.directed and not reading.symmetrize, made_of)
-    return len(np.load(folder / "indices.npy", mmap_mode="r"))
+    indices = np.load(folder / "indices.npy", mmap_mode="r")
+    directed = False if reading.symmetrize else source.directed
+    if directed is None:
+        from plancc.graph.symmetry import mirror_sum
+
+        indptr = np.load(folder / "indptr.npy")
+        directed = bool(mirror_sum(0, indptr, np.asarray(indices)))
+    write_head(folder, directed, made_of)
+    return len(indices)
 
 
 def _check_room(folder: Path, most: int, weighted: bool) -> None:

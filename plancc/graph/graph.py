@@ -78,7 +78,8 @@ class Graph:
     values : float32 or float64[num_nonzeros], or None
         None stands for a matrix of ones (a graph without edge weights).
     directed : bool
-        As the source declares it; an undirected graph holds both (i, j) and (j, i).
+        As the source declares it, or as the pattern is (`plancc.graph.canonical.detect_direction`);
+        an undirected graph holds both (i, j) and (j, i).
     vertex_weights : int64[num_vertices, num_weights], or None
         Weights of vertices, of the source (METIS ``.graph``) or others (`plancc.graph.weights`).
     original_ids : int64[num_vertices], or None

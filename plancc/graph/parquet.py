@@ -16,7 +16,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.files import check_input
 from plancc.graph.bounds import check_unpacked
-from plancc.graph.canonical import as_values, build_graph
+from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.external import Entries
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -57,7 +57,9 @@ def read_parquet(
     pattern: bool = False,
     **flags: bool,
 ) -> Graph:
-    """Read edges from the columns of Parquet files. The graph is directed, unless `symmetrize`.
+    """Read edges from the columns of Parquet files.
+
+    The graph is undirected if and only if its pattern is symmetric.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def read_parquet(
     found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
     source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
-    return replace(graph, original_ids=found.original_ids)
+    return replace(detect_direction(graph), original_ids=found.original_ids)
 
 
 class ParquetEntries:
@@ -109,7 +111,7 @@ class ParquetEntries:
         As `read_parquet`.
     """
 
-    directed = True
+    directed = None
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from graph_helpers import entries, merged, refused, shared, symmetrized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.edgelist import EdgeListEntries
 from plancc.graph.folders import to_folder
@@ -56,7 +57,7 @@ def test_agrees_with_a_naive_parser(tmp_path_factory, file, zipped, pattern, sym
         triples = symmetrized([(i, j, value) for (i, j), value in once.items()])
     assert entries(graph) == merged(triples, valued=valued and not pattern)
     assert graph.num_vertices == len(ids)
-    assert graph.directed == (not symmetrize)
+    assert graph.directed == ({(j, i) for i, j in entries(graph)} != entries(graph).keys())
     if ids == list(range(len(ids))):
         assert graph.original_ids is None
     else:
@@ -230,6 +231,31 @@ def test_target_before_source_is_said(tmp_path, name):
         graph = read_graph(tmp_path / name)
     assert entries(graph) == {(1, 0): 1, (2, 1): 1}
     assert graph.source.columns == "source,target"
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.parquet"])
+@pytest.mark.parametrize("memory", [1, None])
+def test_both_directions_make_the_plan_of_a_symmetric_matrix(tmp_path, name, memory):
+    """The direction is seen, in memory and sorted on the disk; one entry less, and it is none."""
+    n, ring = 9, np.arange(9)
+    u, v = np.r_[ring, (ring + 1) % n, 4], np.r_[(ring + 1) % n, ring, 4]
+    head = f"%%MatrixMarket matrix coordinate pattern symmetric\n{n} {n} {n + 1}\n"
+    lines = [f"{max(i, j) + 1} {min(i, j) + 1}\n" for i, j in zip(u[:n], v[:n], strict=True)]
+    (tmp_path / "a.mtx").write_text(head + "".join(lines) + "5 5\n")
+    hashes = []
+    for entries_left in (len(u), len(u) - 2):
+        path = tmp_path / f"{entries_left}{name}"
+        if name.endswith(".txt"):
+            np.savetxt(path, np.c_[u, v][:entries_left], "%d")
+        else:
+            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+            table = {"u": u[:entries_left], "v": v[:entries_left]}
+            parquet.write_table(arrow.table(table), path)
+        folder = to_folder(path, tmp_path / f"folder{entries_left}", memory=memory)
+        assert folder.directed == read_graph(path).directed == (entries_left < len(u))
+        hashes.append(plancc.compile(folder, "block", 3).content_sha256())
+    wanted = plancc.compile(tmp_path / "a.mtx", "block", 3).content_sha256()
+    assert [each == wanted for each in hashes] == [True, False]
 
 
 def test_a_last_line_behind_comments_alone(tmp_path):
