@@ -19,6 +19,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.torchfile import Stored, StoredHetero, load_torch
 from plancc.graph.vertexdata import ALIASES, KEYS, as_array
@@ -95,7 +96,8 @@ def graph_of_record(
         ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
         ``edge_attr`` of one column: the values;
         ``num_nodes``, else as many vertices as the features have rows, or other vertex data that
-        have one for every vertex of ``edge_index``.
+        have one for every vertex of ``edge_index``; ``n_id`` or ``ids``, int[n] that differ, are
+        the vertices' ids.
     where : str
         Names the source in messages.
     source : Source
@@ -123,7 +125,21 @@ def graph_of_record(
     if reading.get("pattern"):
         values = None
     source = replace(source, weights=weights)
-    return detect_direction(build_graph(n, row, col, values, source=source, **flags))
+    graph = build_graph(n, row, col, values, source=source, **flags)
+    return replace(detect_direction(graph), original_ids=_ids(record, n))
+
+
+def _ids(record: Record, num_vertices: int) -> npt.NDArray[np.int64] | None:
+    """The vertices' own ids; None where there are none that differ, or where they are 0..n-1."""
+    for name in GRAPH_IDS:
+        if tuple(getattr(record.get(name), "shape", ())) == (num_vertices,):
+            ids = as_array(record[name], f"'{name}'")
+            if ids.dtype.kind in "iu":
+                ids = ids.astype(np.int64)
+                ascending = np.unique(ids)
+                if len(ascending) == num_vertices and ascending[0] >= 0:
+                    return None if (ids == np.arange(num_vertices)).all() else ids
+    return None
 
 
 def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:

@@ -13,6 +13,8 @@ from plancc.graph.graph import Graph
 
 ROW_IDS = ("id", "ids")
 """Names of the ids of the rows."""
+GRAPH_IDS = ("n_id", "ids")
+"""Names of the ids of vertices beside an ``edge_index``."""
 
 
 def rows_by_id(

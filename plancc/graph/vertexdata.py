@@ -38,7 +38,7 @@ from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.parquet import read_columns
-from plancc.graph.rowids import ROW_IDS, rows_by_id, warn_of_order, why_not
+from plancc.graph.rowids import GRAPH_IDS, ROW_IDS, rows_by_id, warn_of_order, why_not
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
 from plancc.graph.wholeweights import whole_weights
@@ -356,6 +356,9 @@ def vertex_data_of(
         called["ids"] = ids
         of_rows = as_array(held[ids], f"{where}key '{ids}'")
         rows = len(of_rows) if of_rows.ndim else 0
+    own = _own_ids(held, num_vertices)
+    if own is not None:
+        called["original_ids"] = own
     if arrays or lists or not (required or elsewhere):
         _warn_of_unused(held, called, rows, where)
     if not arrays and not lists:
@@ -368,7 +371,8 @@ def vertex_data_of(
     for key in arrays.keys() & set(MASKS):
         arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
     if ids is None:
-        warn_of_order(num_vertices, where)
+        if own is None:
+            warn_of_order(num_vertices, where)
         _check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
         for key, value in lists.items():
             arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
@@ -413,13 +417,30 @@ def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
     )
 
 
+def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
+    """The name of the ids that the graph took from the same source, or None."""
+    if isinstance(num_vertices, int) or not held.keys() & {"edge_index", "adj_t"}:
+        return None
+    ids = num_vertices.original_ids
+    if ids is None:
+        ids = np.arange(num_vertices.num_vertices)
+    for name in GRAPH_IDS:
+        if _has_rows(held.get(name), len(ids)) and np.array_equal(
+            as_array(held[name], f"'{name}'"), ids
+        ):
+            return name
+    return None
+
+
 def _warn_of_unused(
     held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str
 ) -> None:
     """Say which arrays with a row for every vertex are not taken."""
     unused = []
     for name, value in held.items():
-        shape = getattr(value, "shape", None)
+        shape = getattr(value, "shape", ())
+        if isinstance(value, list | tuple):
+            shape = (len(value),)
         if value is not None and (not shape or shape[0] != rows):
             continue
         if name not in OF_GRAPHS and name not in called.values() and not name.startswith("_"):
@@ -429,6 +450,8 @@ def _warn_of_unused(
             "; there are no features (names of features: "
             f"{', '.join(('features', *ALIASES['features']))}, or columns f0, f1, f2 ...)"
         )  # fmt: skip
+        if not {*GRAPH_IDS}.isdisjoint(unused):
+            missing += "; vertices, and predictions for them, are numbered by row, from 0"
         warnings.warn(
             f"{where}not taken: {_listed(unused, MOST_LISTED)}{missing}",
             PlanccWarning,

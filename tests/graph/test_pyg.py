@@ -58,6 +58,46 @@ def test_objects(kind):
     assert plan.vertex_data.features is None
 
 
+IDS = [70, 10, 50, 20, 9_000_000_000]
+
+
+@pytest.mark.parametrize("name", ["n_id", "ids"])
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")
+def test_ids_of_vertices(tmp_path, name, saved):
+    """They are the plan's, beside rows in their order; data of others join by them."""
+    obj = tensors(**{name: torch.tensor(IDS)})
+    if saved:
+        torch.save(obj, tmp_path / "a.pt")
+        obj = tmp_path / "a.pt"
+    plan = plancc.compile(obj, "block", 2)
+    assert plan.original_id.tolist() == IDS
+    check(plan)
+    np.savez(tmp_path / "b.npz", id=IDS[::-1], y=np.arange(5)[::-1])
+    plan = plancc.compile(obj, "block", 1, data=tmp_path / "b.npz")
+    assert plan.vertex_data.labels[np.argsort(plan.global_id)].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "ids", [[1, 1, 2, 3, 4], [-1, 0, 1, 2, 3], [0.0, 9, 8, 7, 6], ["a", "b", "c", "d", "e"]]
+)
+def test_ids_that_are_none(ids):
+    held = tensors(ids=ids if isinstance(ids[0], str) else torch.tensor(ids))
+    with pytest.warns(PlanccWarning, match="not taken: 'ids'; vertices.* are numbered by row"):
+        plan = plancc.compile(held, "block", 1)
+    assert plan.original_id is None
+
+
+@pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")
+def test_ids_that_number_the_rows():
+    assert plancc.compile(tensors(n_id=torch.arange(5)), "block", 1).original_id is None
+
+
+def test_names_in_a_list_are_not_taken():
+    with pytest.warns(PlanccWarning, match="not taken: 'names'$"):
+        plancc.compile(tensors(names=list("abcde"), others=list("abcd")), "block", 1)
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "data.pt"
