@@ -22,7 +22,7 @@ from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.torchfile import Stored, StoredHetero, load_torch
-from plancc.graph.vertexdata import ALIASES, KEYS, as_array
+from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
 Record = dict[str, Any]
 HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
@@ -120,7 +120,8 @@ def graph_of_record(
     else:
         col, row = edge_index_of(pair, where)
         n = _num_vertices(record, row, col, where)
-        _check_ends(pair=(col, row), num_vertices=n, what=f"{where}: '{graph_key}'")
+        what = f"{where}: '{graph_key}'"
+        _check_ends(pair=(col, row), num_vertices=n, what=what, cure=_cure(record, n))
         weights, values = _weights(record, len(row), where)
     if reading.get("pattern"):
         values = None
@@ -148,7 +149,10 @@ def edge_index_of(edge_index: Any, where: str) -> npt.NDArray[np.integer]:
 
 
 def _check_ends(
-    pair: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]], num_vertices: int, what: str
+    pair: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
+    num_vertices: int,
+    what: str,
+    cure: str,
 ) -> None:
     """InputError for a vertex number that is out of range; the message says where it is."""
     for side, ends in enumerate(pair):
@@ -157,8 +161,20 @@ def _check_ends(
             k = int(np.argmax(wrong))
             raise InputError(
                 f"{what}[{side}, {k}]: vertex '{ends[k]}' is out of range 0..{num_vertices - 1} "
-                f"({np.count_nonzero(wrong):,} of {len(ends):,} are)"
+                f"({np.count_nonzero(wrong):,} of {len(ends):,} entries): "
+                f"{cure if ends[k] >= 0 else 'vertices are numbered from 0'}"
             )
+
+
+def _cure(record: Record, num_vertices: int) -> str:
+    """What says how many vertices there are, and what to do if it is too few."""
+    if record.get("num_nodes") is not None:
+        return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
+    shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
+    rows = {name: int(shape[0]) for name, shape in shapes.items() if shape}
+    name = next((name for name in rows if rows[name] == num_vertices), "x")
+    more = [f", '{each}' {rows[each]:,}" for each in rows if rows[each] > num_vertices][:1]
+    return f"'{name}' has {num_vertices:,} rows{''.join(more)}; give a row for every vertex"
 
 
 def _num_vertices(

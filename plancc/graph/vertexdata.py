@@ -820,9 +820,16 @@ def _check_rows(
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     for key, array in arrays.items():
         if len(array) != count:
+            alike = [names.get(each, each) for each in arrays if len(arrays[each]) == count]
+            as_one = f", as many as '{alike[0]}' has rows" if alike else ""
+            cure = why_not(len(array), num_vertices) or (
+                ": give every vertex one label (-1: unknown)"
+                if key == "labels"
+                else ": give every vertex one row"
+            )
             raise InputError(
                 f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
-                f"vertices{why_not(len(array), num_vertices)}"
+                f"vertices{as_one}{cure}"
             )
 
 
@@ -849,15 +856,19 @@ def _finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[A
         result = np.ascontiguousarray(array, dtype=kind)
     wrong = ~np.isfinite(result)
     if wrong.any():
-        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
-        numbers = (int(place[0]) + first, *place[1:])
-        words = ", ".join(
-            f"{name} {k}" for name, k in zip(("row", "column"), numbers, strict=False)
-        )
         raise InputError(
-            f"{what} holds '{array[place]}' in {words} (counted from 0), not a finite 32-bit number"
+            f"{what} holds {_first(array, wrong, first)}, not a finite 32-bit number: replace it, "
+            "for example by torch.nan_to_num or np.nan_to_num"
         )
     return result
+
+
+def _first(array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], first: int = 0) -> str:
+    """The first wrong number and its place; `first`: number of the first row."""
+    place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    numbers = (int(place[0]) + first, *place[1:])
+    words = ", ".join(f"{name} {k}" for name, k in zip(("row", "column"), numbers, strict=False))
+    return f"'{array[place]}' in {words} (counted from 0)"
 
 
 def _check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
@@ -865,7 +876,8 @@ def _check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> N
         advice = ""
         if array.ndim == 1 and words == "integers":
             numbers = "np.unique(names, return_inverse=True)[1] numbers names"
-            advice = f"; {numbers}" if array.dtype.kind in "US" else "; -1 stands for unknown"
+            cast = "convert it, for example by y.long() or y.astype(int); -1 stands for unknown"
+            advice = f"; {numbers if array.dtype.kind in 'US' else cast}"
         raise InputError(
             f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
         )
@@ -876,10 +888,10 @@ def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.
     most = np.iinfo(np.int32).max
     wrong = array > most
     if wrong.any():
-        raise InputError(f"{what} holds '{array[wrong][0]}'; at most {most:,} are possible")
+        raise InputError(f"{what} holds {_first(array, wrong)}; at most {most:,} are possible")
     wrong = array < least
     if wrong.any():
-        raise InputError(f"{what} holds '{array[wrong][0]}'; {rule}")
+        raise InputError(f"{what} holds {_first(array, wrong)}; {rule}")
     return array.astype(np.int32)
 
 
@@ -895,7 +907,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
         )
     wrong = (array != 0) & (array != 1)
     if wrong.any():
-        raise InputError(f"{what} holds '{array[wrong][0]}'; targets are 0 or 1")
+        raise InputError(f"{what} holds {_first(array, wrong)}; targets are 0 or 1")
     return array.astype(np.bool_)
 
 
@@ -917,7 +929,7 @@ def _sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray
     if shape[0] != count:
         raise InputError(
             f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, the graph {count} vertices"
-            f"{why_not(shape[0], num_vertices)}"
+            f"{why_not(shape[0], num_vertices) or ': give every vertex one row'}"
         )
     if shape[1] < 1:
         raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")

@@ -109,7 +109,9 @@ def test_more_rows_than_vertices_without_holes(tmp_path):
     (tmp_path / "a.mtx").write_text(
         "%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n"
     )
-    with pytest.raises(InputError, match=r"has '5' rows, the graph 3 vertices$"):
+    with pytest.raises(
+        InputError, match=r"has '5' rows, the graph 3 vertices: give every vertex one row$"
+    ):
         read_vertex_data(data, read_graph(tmp_path / "a.mtx"))
 
 
@@ -134,5 +136,7 @@ def test_ids_that_count_from_one_are_no_vertex_numbers(tmp_path, options, name):
         path.write_text("0 1\n2 3\n")
         read_graph(path, keep_ids=True)
     np.save(data, np.eye(7))
-    with pytest.raises(InputError, match=r"has '7' rows, the graph 9 vertices$"):
+    with pytest.raises(
+        InputError, match=r"has '7' rows, the graph 9 vertices: give every vertex one row$"
+    ):
         read_vertex_data(data, graph)

@@ -75,16 +75,34 @@ def test_nothing_to_write(tmp_path):
 SPARSE = {"feat_indptr": [0, 1, 1], "feat_indices": [0], "feat_data": [1.0], "feat_shape": [2, 1]}
 BAD = {
     "nothing": ({"z": [1]}, "no vertex data"),
-    "feature rows": ({"features": np.ones((3, 2))}, "'features' has '3' rows"),
+    "feature rows": (
+        {"features": np.ones((3, 2))},
+        "'features' has '3' rows, the graph 2 vertices: give every vertex one row",
+    ),
     "feature shape": ({"features": np.ones(2)}, "'features' must be a matrix"),
-    "nan": ({"features": [[0, 1], [2, np.nan]]}, "'features' holds 'nan' in row 1, column 1"),
+    "nan": (
+        {"features": [[0, 1], [2, np.nan]]},
+        "'features' holds 'nan' in row 1, column 1 "
+        "(counted from 0), not a finite 32-bit number: replace it, for example by torch.nan_",
+    ),
     "inf": ({"features": np.full((2, 2), 1e300)}, "'features' holds '1e+300'"),
     "text": ({"features": np.array([["a"], ["b"]])}, "'features' holds no real numbers"),
     "objects": ({"features": np.array([[None], [None]])}, "'features' holds Python objects"),
-    "label count": ({"labels": [1, 2, 3]}, "'labels' has '3' rows"),
-    "label value": ({"labels": [1, -2]}, "'labels' holds '-2'"),
-    "label type": ({"labels": [1.0, 2.0]}, "'labels' must be a list of integers"),
-    "label size": ({"labels": [1, 2**40]}, f"'labels' holds '{2**40}'"),
+    "label count": (
+        {"labels": [1, 2, 3]},
+        "'labels' has '3' rows, the graph 2 vertices: give every vertex one label (-1: unknown)",
+    ),
+    "labels beside": (
+        {"features": [[1], [2]], "y": [1]},
+        "key 'y' has '1' rows, the graph 2 "
+        "vertices, as many as 'features' has rows: give every vertex one label",
+    ),
+    "label value": ({"labels": [1, -2]}, "'labels' holds '-2' in row 1 (counted from 0)"),
+    "label type": (
+        {"labels": [1.0, 2.0]},
+        "'float64' of shape (2,); convert it, for example by y.long() or y.astype(int); -1 stands",
+    ),
+    "label size": ({"labels": [1, 2**40]}, f"'labels' holds '{2**40}' in row 1"),
     "mask type": ({"train_mask": [0.0, 1]}, "'train_mask' must be a list of booleans"),
     "mask of numbers": ({"train_mask": [0]}, "a list of vertex numbers is called 'train_idx'"),
     "mask of two": ({"val_mask": [[0], [2]]}, "a list of vertex numbers is called 'val_idx'"),
@@ -94,11 +112,14 @@ BAD = {
     "cluster type": ({"clusters": [0.0, 1.0]}, "'clusters' must be a list of integers"),
     "cluster size": ({"clusters": [0, 2**31]}, f"'clusters' holds '{2**31}'"),
     "cluster bound": ({"clusters": [0, 1024]}, "'clusters' of vertex 1 is '1024'"),
-    "target value": ({"targets": [[0, 2], [1, 0]]}, "'targets' holds '2'; targets are 0 or 1"),
+    "target value": ({"targets": [[0, 2], [1, 0]]}, "'targets' holds '2' in row 0, column 1"),
     "target shape": ({"targets": [0, 1]}, "'targets' must be a matrix of 0 and 1"),
     "target count": ({"targets": [[0, 1]]}, "'targets' has '1' rows"),
     "both": ({"targets": [[0], [1]], "labels": [0, 1]}, "'labels' and 'targets' are both there"),
-    "sparse rows": (SPARSE | {"feat_shape": [3, 1]}, "'feat_shape' has '3' rows"),
+    "sparse rows": (
+        SPARSE | {"feat_shape": [3, 1]},
+        "'feat_shape' has '3' rows, the graph 2 vertices: give every vertex one row",
+    ),
     "sparse column": (SPARSE | {"feat_indices": [4]}, "'feat_indices' holds '4'"),
     "sparse pointer": (SPARSE | {"feat_indptr": [0, 2, 1]}, "'feat_indptr' does not ascend"),
     "sparse data": (SPARSE | {"feat_data": [1.0, 2.0]}, "'feat_data'"),
