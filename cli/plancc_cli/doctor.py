@@ -46,6 +46,8 @@ assert place in jit.candidates(), f"{place}: only until the system removes it"
 print(place)
 """
 MPI = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0].strip(chr(0)))"
+RANKS_OF_README = 4
+MAPPING = "PRTE_MCA_rmaps_default_mapping_policy"
 RANKS = """
 from array import array
 from mpi4py import MPI
@@ -268,7 +270,8 @@ def _mpi() -> Iterator[Check]:
     else:
         good, text = trial([launcher, "--version"])
         version = text.splitlines()[0] if good and text else text
-        yield Check(section, "mpirun", OK if good else FAILED, f"{version} ({launcher})")
+        state, asks = OK if good else FAILED, _what_it_asks(version)
+        yield Check(section, "mpirun", state, f"{version} ({launcher})", asks)
     if not _installed("mpi4py"):
         yield Check(section, "mpi4py", MISSING, "not installed", "pip install 'plancc[run]'")
         return
@@ -284,16 +287,33 @@ def _mpi() -> Iterator[Check]:
         yield Check(section, "two ranks", OK if good else FAILED, text, advice)
 
 
+def _what_it_asks(version: str) -> str:
+    """What the launcher of Open MPI wants to be told here; "" of others."""
+    from plancc_cli.tables import count_of
+    from plancc_runtime.transport.base import usable_cores
+
+    if "Open MPI" not in version:
+        return ""
+    cores, asks = len(usable_cores()), _of_root()
+    if "oversubscribe" not in os.environ.get(MAPPING, ""):
+        ranks = max(RANKS_OF_README, cores + 1)
+        asks.append(f"{count_of(cores, 'core')}: mpirun -n {ranks} needs --oversubscribe")
+    return "; ".join(asks)
+
+
+def _of_root() -> list[str]:
+    """How Open MPI is told that root may run ranks, where root asks; else nothing."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+        if not all(map(os.environ.get, names)):
+            return [f"as root: export {'=1 '.join(names)}=1"]
+    return []
+
+
 def _advice_on_ranks(launcher: str) -> str:
     from plancc_runtime.transport.base import usable_cores
 
-    found = []
-    if (
-        hasattr(os, "geteuid")
-        and os.geteuid() == 0
-        and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT")
-    ):
-        found.append("as root: export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    found = _of_root()
     if len(usable_cores()) < 2:
         found.append("more ranks than cores: mpirun --oversubscribe")
     return " and ".join(found) or f"mpi4py must be built for the MPI of {launcher}"

@@ -270,6 +270,8 @@ def test_links_between_the_pages_hold() -> None:
 @pytest.mark.timeout(600)
 def test_demo() -> None:
     said = shell(f"sh {ROOT / 'docs' / 'demo.sh'}", timeout=500)
+    assert "$ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n" in said
+    assert "$ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe\n" in said
     accuracy = re.findall(r"^test accuracy: ([0-9.]+)$", said, re.M)
     assert len(accuracy) == 1, said
     assert float(accuracy[0]) > 0.9

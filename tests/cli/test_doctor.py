@@ -81,6 +81,36 @@ def test_what_is_missing_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) 
     assert (missing["torch"].needed, missing["numpy"].needed) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("user", "cores", "given", "asks"),
+    [
+        (0, 2, {}, "as root: export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
+                   "2 cores: mpirun -n 4 needs --oversubscribe"),
+        (0, 1, {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+         "1 core: mpirun -n 4 needs --oversubscribe"),
+        (7, 16, {}, "16 cores: mpirun -n 17 needs --oversubscribe"),
+        (7, 2, {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}, ""),
+    ],
+)  # fmt: skip
+def test_what_the_launcher_asks(
+    user: int, cores: int, given: dict[str, str], asks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("OMPI_", "PRTE_"))]:
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr("plancc_runtime.transport.base.usable_cores", lambda: set(range(cores)))
+    said = {"--version": (True, "mpirun (Open MPI) 5.0.11")}
+    monkeypatch.setattr(doctor, "trial", lambda words, seconds=0.0: said[words[-1]])
+    monkeypatch.setattr(doctor, "_installed", lambda name: False)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: "/bin/mpirun")
+    launcher = next(doctor._mpi())
+    assert (launcher.state, launcher.advice) == ("ok", asks)
+    said["--version"] = (True, "HYDRA build details:")
+    assert next(doctor._mpi()).advice == ""
+
+
 def test_numbers_of_cores() -> None:
     assert doctor._ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
