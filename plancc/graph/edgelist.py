@@ -47,6 +47,7 @@ CHUNK = 1 << 24
 _NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
 _MAX_DIGITS = 18  # of a vertex id
 _EXACT = 10**15  # smaller ids are exact as float64
+_LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 
 
@@ -255,8 +256,9 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         if may_have_names:
             may_have_names = False
             is_table = name.endswith((".csv", ".tsv"))
+            below = data[end + 1 : end + 1 + _NEXT_BYTES]
             if not any(map(_is_like_a_number, words)) and (
-                is_table or _are_ids_next(data[end + 1 : end + 1 + _NEXT_BYTES], separator)
+                is_table or (_LETTER.search(text) and _are_ids_next(below, separator))
             ):
                 data = data[:start] + b"#" + data[start + 1 :]
                 names = [word.strip().decode(errors="replace") for word in words]

@@ -147,6 +147,7 @@ BAD = {
     "two separators": ("0,1\n1;2\n", 2, "1;2"),
     "lost column": ("0,1\n;1,2\n", 2, ";1"),
     "names of vertices": ("alice bob\nbob carol\n", 1, "alice"),
+    "marks in place of names": ("? ?\n7 8\n", 1, "?"),
     "a name beside a number": ("alice bob\n7 carol\n", 1, "alice"),
 }
 
