@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, detect_direction, graph_of_rows
-from plancc.graph.formats import Format
+from plancc.graph.formats import Format, join_names, reading_of, split_names
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
@@ -128,7 +128,8 @@ class MappedGraph:
         values = None if pattern else _others(folder, "values.npy", len(indices))
         ids = _others(folder, "original_ids.npy", n)
         head = _head(folder)
-        source = Source(os.path.basename(os.path.abspath(folder)), format="csr")
+        name = os.path.basename(os.path.abspath(folder))
+        source = Source(name, format="csr", columns=_columns(head))
         if values is not None:
             source = replace(source, **_weights(head))
         return cls(folder, indptr, indices, values, ids, head.get("directed"), source)
@@ -213,6 +214,19 @@ def _weights(head: Mapping[str, Any]) -> dict[str, str]:
         if all(isinstance(each, str) and each for each in told):
             return dict(zip(("weights", "weight_range"), map(shown, told), strict=True))
     return {"weights": "'values.npy'"}
+
+
+def _columns(head: Mapping[str, Any]) -> str:
+    """Names of the columns that rows and columns were, as ``graph.json`` has them; "" without."""
+    made_of = head.get("made_of")
+    if not isinstance(made_of, dict):
+        return ""
+    try:
+        names = split_names(shown(made_of.get("columns", "")))
+        turned = "transpose" in reading_of(shown(made_of.get("reading", "")))
+    except InputError:  # others wrote it; it is for display only
+        return ""
+    return join_names(names[::-1] if turned else names) if len(names) == 2 else ""
 
 
 def read_csr_data(

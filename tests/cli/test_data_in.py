@@ -178,6 +178,11 @@ def test_which_column_is_the_row_is_said(
     said = " ".join(ok(*arguments, "-o", tmp_path / "p.h5").split())
     assert says in said
     assert ("row = " in said) == bool(says)
+    ok("convert", tmp_path / "g.csv", "-o", tmp_path / "folder", *words)
+    again = ok("compile", tmp_path / "folder", "-p", 2, "--model", "block", "-o", tmp_path / "q.h5")
+    again = " ".join(again.split())
+    assert says in again
+    assert ("row = " in again) == bool(says)
 
 
 def test_several_splits(folder: Path) -> None:

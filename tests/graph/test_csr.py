@@ -316,6 +316,16 @@ def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
     folders.check_reading(tmp_path / "folder", 1)  # it is mapped
 
 
+@pytest.mark.parametrize("columns", ["a\nb", "a", "a,b,c", 7, None, ["a", "b"]])
+def test_columns_that_nobody_wrote_are_not_said(tmp_path, columns):
+    (tmp_path / "e.csv").write_text("a,b\n0,1\n1,2\n")
+    assert to_folder(tmp_path / "e.csv", tmp_path / "folder").source.columns == "a,b"
+    head = json.loads((tmp_path / "folder" / "graph.json").read_text())
+    head["made_of"]["columns"] = columns
+    (tmp_path / "folder" / "graph.json").write_text(json.dumps(head))
+    assert read_graph(tmp_path / "folder").source.columns in ("", "['a', 'b']")
+
+
 def test_a_file_that_changes_between_two_readings(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("1 2\n2 3\n")
