@@ -20,6 +20,7 @@ KINDS = {
     "collaboration": ("CoauthorCS", "dblp-2010"),
     "citation": ("Cora", "cit-HepTh"),
     "web": ("polblogs", "AmazonPhoto"),
+    "crawl": ("crawl-100k", "crawl-300k"),
     "road": ("USA-road.NY", "USA-road.NE"),
     "mesh/matrix": (
         "power",

@@ -52,13 +52,16 @@ from plancc.graph.formats import write_graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
+from plancc.partitioners.adapter import FEW
 from plancc.plan.matrix import graph_of
 from plancc_datasets import load_dataset
 
 # ------------------------------------------------------------------ the figures that are promised
 
 QUICK_GRAPHS = ("CoauthorCS", "email-Enron", "finan512")
-PARTS, QUICK_PARTS = (64, 512), (64,)
+CRAWLS = {"crawl-100k": {"pages": 100_000, "seed": 1}, "crawl-300k": {"pages": 300_000, "seed": 2}}
+"""Web graphs (Kumar et al. 2000, in hosts): options of dataset `web`."""
+PARTS, QUICK_PARTS = (2, 4, 8, 16, 64, 256, 512), (64,)
 
 RIVALS = ("metis-cut", "metis-volume", "kaminpar", REFERENCE)
 SLOW_RIVALS = ("kaminpar-strong", "mtkahypar-large-k", "mtkahypar-quality", "mtkahypar-highest")
@@ -71,6 +74,11 @@ TARGETS = (
 )
 """Method, what it is compared with, and of each ratio the largest mean over kinds of graphs and the
 largest of any graph, None where that does not matter."""
+OF_FEW_PARTS = (
+    ("plancc-fast", "metis-volume", {"volume": (0.95, 1.05), "cpu_seconds": (1.2, None)}),
+    ("plancc-balanced", REFERENCE, {"volume": (0.94, 1.02), "cpu_seconds": (0.9, None)}),
+)
+"""The same of at most `FEW` parts."""
 BEST_OF_ALL = (0.97, 1.0)
 """The same of effort best over the best of all other methods."""
 
@@ -104,24 +112,35 @@ def run(inputs: Inputs) -> Report:
 
 def _graphs(inputs: Inputs) -> tuple[dict[str, Path], str]:
     """The graphs to measure, and a note that says which these are."""
-    wanted = QUICK_GRAPHS if inputs.quick else [name for kind in KINDS.values() for name in kind]
+    wanted = (
+        QUICK_GRAPHS
+        if inputs.quick
+        else [name for kind in KINDS.values() for name in kind if name not in CRAWLS]
+    )
     found = {name: SHARED / f"{name}.mtx.gz" for name in wanted}
     if all(path.exists() for path in found.values()):
-        return found, f"{len(found)} graphs of {SHARED.name}"
+        crawls = {} if inputs.quick else {name: CRAWLS[name] for name in KINDS["crawl"]}
+        note = f"{len(found)} graphs of {SHARED.name}, {len(crawls)} crawls by a copying model"
+        return found | _generated("web", crawls, inputs), note
     side = 64 if inputs.quick else 256
-    generated = {
-        "rmat": {"scale": 12 if inputs.quick else 15, "seed": 1},
-        "grid": {"rows": side, "cols": side},
-    }
-    graphs = {name: inputs.folder / f"{name}-quality.mtx" for name in generated}
-    for name, options in generated.items():
-        write_graph(load_dataset(name, **options).graph, graphs[name])
+    graphs = _generated("rmat", {"rmat": {"scale": 12 if inputs.quick else 15, "seed": 1}}, inputs)
+    graphs |= _generated("grid", {"grid": {"rows": side, "cols": side}}, inputs)
     return graphs, f"generated graphs ({', '.join(graphs)}), since {SHARED} lacks the real ones"
+
+
+def _generated(
+    dataset: str, graphs: Mapping[str, Mapping[str, int]], inputs: Inputs
+) -> dict[str, Path]:
+    """Files of generated graphs by name, from the options of each."""
+    files = {name: inputs.folder / f"{name}-quality.mtx" for name in graphs}
+    for name, options in graphs.items():
+        write_graph(load_dataset(dataset, **options).graph, files[name])
+    return files
 
 
 def _add_ratios(report: Report, table: Comparison, num_parts: int, num_graphs: int) -> None:
     """The targets; one that cannot be measured is NaN, and missed."""
-    for ours, other, targets in TARGETS:
+    for ours, other, targets in OF_FEW_PARTS if num_parts <= FEW else TARGETS:
         found = ratios_to(table, table.select(num_parts, ours), other)
         for name, limits in targets.items():
             what = f"p = {num_parts}: {ours} / {other}: {name}"

@@ -241,16 +241,20 @@ def test_means():
     assert over_best(table, 4, "plancc-best") == {"b": 2.0}
 
 
-def test_report_has_something_to_measure_without_the_shared_graphs(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("parts", "name"), [(64, "TARGETS"), (4, "OF_FEW_PARTS")])
+def test_report_has_something_to_measure_without_the_shared_graphs(
+    parts, name, tmp_path, monkeypatch
+):
     monkeypatch.setattr(quality, "SHARED", tmp_path / "none")
     monkeypatch.setattr(quality, "RIVALS", ("rp", "block"))
     targets = ("rcm", "block", {"volume": (5.0, 6.0), "cpu_seconds": (1e9, None)})
-    monkeypatch.setattr(quality, "TARGETS", (targets,))
+    monkeypatch.setattr(quality, name, (targets,))
+    monkeypatch.setattr(quality, "QUICK_PARTS", (parts,))
     report = quality.run(Inputs(tmp_path, quick=True))
     assert [figure.name for figure in report.figures if "worst" not in figure.name] == [
-        "p = 64: rcm / block: volume, without 1 graph",
-        "p = 64: rcm / block: cpu_seconds, without 1 graph",
-        "p = 64: plancc-best / best other method of a graph: volume, without 2 graphs",
+        f"p = {parts}: rcm / block: volume, without 1 graph",
+        f"p = {parts}: rcm / block: cpu_seconds, without 1 graph",
+        f"p = {parts}: plancc-best / best other method of a graph: volume, without 2 graphs",
     ]
     assert [figure.reached for figure in report.figures] == [True, True, True, False, False]
     assert "generated" in report.notes[0]
