@@ -241,7 +241,7 @@ def test_means():
     assert over_best(table, 4, "plancc-best") == {"b": 2.0}
 
 
-@pytest.mark.parametrize(("parts", "name"), [(64, "TARGETS"), (4, "OF_FEW_PARTS")])
+@pytest.mark.parametrize(("parts", "name"), [(64, "TARGETS"), (16, "OF_FEW_PARTS")])
 def test_report_has_something_to_measure_without_the_shared_graphs(
     parts, name, tmp_path, monkeypatch
 ):
