@@ -2,7 +2,7 @@
 
     import plancc
 
-    plan = plancc.compile("graph.mtx", model="hp", num_parts=4)
+    plan = plancc.compile("graph.mtx", data="graph.npz", model="hp", num_parts=4)
     print(plan.metrics().volume)
     plan.part(0).send_mask(1)          # rows that part 0 sends to part 1
     plan.save("plan.h5")

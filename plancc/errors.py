@@ -71,7 +71,7 @@ class BackendError(PlanccError):
 
 
 class PlanccWarning(UserWarning):
-    """Something that a user should know of a plan that was compiled all the same."""
+    """Something that a user should know of a plan that was compiled, or of a run that trained."""
 
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(message(sentence), *more)

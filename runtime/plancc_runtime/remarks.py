@@ -20,17 +20,28 @@ STEEP = 0.2
 SHORT = 100
 """Epochs below which more of them are proposed."""
 MOST_TRIES = 3
+WITH_LABELS = (
+    "compile the graph with its labels (plancc compile --data FILE, or plancc.compile(data=...), "
+    "with the key labels or y)"
+)
+"""What to do for predictions from a plan without labels."""
 
 
 def of_data(random_features: bool, random_labels: bool) -> list[str]:
-    """Sentences on data of which little can be learnt; none where labels are random too.
+    """Sentences on data of which little or nothing can be learnt.
 
     Parameters
     ----------
     random_features, random_labels : bool
         Whether they were drawn, since the plan has none.
     """
-    if not random_features or random_labels:
+    if random_labels:
+        lacks = "neither labels nor features" if random_features else "no labels"
+        return [
+            f"the plan has {lacks}: the network is trained on random ones, of which nothing can be "
+            f"learnt; for more than a benchmark {WITH_LABELS}"
+        ]
+    if not random_features:
         return []
     return [
         "the plan has labels but no features: the network is trained on random features, which say "

@@ -36,7 +36,7 @@ from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import check_finite, known_of, predicted, save_predictions
-from plancc_runtime.remarks import of_data, of_sampler, remarks
+from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
 from plancc_runtime.results import (
     Measure,
     Measures,
@@ -140,6 +140,11 @@ class Run:
         self._data = self._load(rows)
         with transport.agreement():
             check_widths(header, options, self._data)
+            if self._data.random_labels and options.predict is not None:
+                raise InputError(
+                    f"`predict` {fspath(options.predict)}: {self._name} has no labels, and random "
+                    f"ones predict nothing; {WITH_LABELS}"
+                )
         network = make_network(options, self._data, transport, self._resources.dtype)
         self._trace = Trace(clock, transport) if options.trace is not None else None
         self._learner = Learner(network, options, transport, clock)
@@ -395,8 +400,7 @@ class Run:
         outputs = self._learner.outputs(self._execution.whole(), self._data, kept)
         embedding = None if embeddings is None else kept[embeddings]
         if known is None:
-            data = self._data
-            known = {} if data.random_labels else known_of(data.labels, data.splits)
+            known = known_of(self._data.labels, self._data.splits)
         return save_predictions(
             path, self.rows, outputs, embedding, multi_label, ids, self.transport, known
         )

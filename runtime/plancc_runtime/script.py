@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.files import scratch_folder
 from plancc.plan.plan import Plan
 from plancc.registry import check_choice
@@ -44,7 +45,8 @@ class Trained:
         Every parameter of the network, by its name.
     predictions : int32[n], uint8[n, classes] or None
         Class of every vertex, in the source's order; where a vertex may be of several classes,
-        which ones. On rank 0; None on the others, as `probabilities` and `ids`.
+        which ones. On rank 0; None on the others, as `probabilities` and `ids`. Of a plan without
+        labels there are neither predictions nor probabilities.
     probabilities : float32[n, classes] or None
     ids : int64[n] or None
         The source's ids of the vertices.
@@ -102,9 +104,15 @@ def train(
     Raises
     ------
     InputError
-        An unknown option, or a value out of range; a plan in memory on several ranks.
+        An unknown option, or a value out of range; a plan in memory on several ranks; predictions
+        from a plan without labels.
     PlanError, OutputError, BackendUnavailable
         On all ranks, also if only one of them failed.
+
+    Warns
+    -----
+    PlanccWarning
+        On rank 0, of what `plancc-run` warns of: random labels or features, for instance.
     """
     names = [field.name for field in fields(TrainOptions)]
     for name in options:
@@ -118,16 +126,19 @@ def train(
         )
     with _file_of(plan) as path:
         run = prepared(path, chosen, transport)
+        outline = run.outline()
+        _warn(outline.remarks, transport)
         run.loop(report)
         result = run.finish()
+        _warn(result.remarks[len(outline.remarks) :], transport)
         with transport.agreement():
             ids = read_ids(path, run.content, transport)
-        classes, probabilities = run.outputs(result.multi_label)
+        arrays = () if result.random_labels else run.outputs(result.multi_label)
         n = result.header.num_vertices
         shares = None if ids is None else (ids.vertex, ids.original)
         if chosen.predict is not None:
             run.predict(chosen.predict, chosen.embeddings, ids, result.multi_label)
-        found = [gather_rows(run.rows, each, transport, False) for each in (classes, probabilities)]
+        found = [gather_rows(run.rows, each, transport, False) for each in arrays] or [None, None]
         original = _gathered_ids(shares, n, transport)
     return Trained(
         history=_history(result.epochs),
@@ -139,6 +150,12 @@ def train(
         ids=original,
         result=result,
     )
+
+
+def _warn(sentences: Sequence[str], transport: Transport) -> None:
+    """Warn the caller of `train`, once for all ranks."""
+    for sentence in sentences if transport.rank == 0 else ():
+        warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 @contextmanager

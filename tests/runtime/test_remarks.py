@@ -138,9 +138,11 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
-    silent = alone(bare, "--epochs", 5)  # random labels: nothing to learn
-    assert "warning" not in silent.stderr
-    assert "none is tested" not in silent.stdout
+    random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
+    [line] = random.stderr.splitlines()
+    assert line.startswith("plancc-run: warning: the plan has neither labels nor features: ")
+    assert "(plancc compile --data FILE, " in line
+    assert "none is tested" not in random.stdout
 
 
 def test_labels_without_features_are_told_before_the_run(tmp_path):

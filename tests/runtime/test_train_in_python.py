@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -94,6 +96,32 @@ def test_what_is_refused(case, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BackendUnavailable, match="pip install"):
         plancc.train(folder / "plan.h5", epochs=1)
+
+
+def test_random_data_are_told_once_and_predict_nothing(case, tmp_path):
+    folder, plan, _ = case
+    data = plan.vertex_data
+    for lacks, words, predicts in (
+        ({"labels": None}, "no labels: .* random ones", False),
+        ({"features": None}, "labels but no features: .* random", True),
+        (dict.fromkeys(("features", "labels")), "neither labels nor features: .* ran", False),
+    ):
+        made = replace(plan, vertex_data=replace(data, **lacks))
+        made.save(tmp_path / "plan.h5")
+
+        def work(transport):
+            return plancc.train(tmp_path / "plan.h5", transport=transport, threads=1, epochs=1)
+
+        with pytest.warns(plancc.PlanccWarning) as caught:
+            trained = on_ranks(2, work)[0]
+        assert sum(bool(re.search(words, str(each.message))) for each in caught) == 1
+        assert [trained.predictions is None, trained.probabilities is None] == [not predicts] * 2
+        if not predicts:
+            with pytest.raises(InputError, match=r"`predict` x.csv: .*has no labels.*labels or y"):
+                plancc.train(made, predict="x.csv", epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plancc.train(folder / "plan.h5", threads=1, epochs=0)
 
 
 @pytest.mark.mpi
