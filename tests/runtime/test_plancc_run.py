@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -296,6 +297,7 @@ def test_rows_appear_when_they_are_known(case, tmp_path):
     words = [case[0] / "plan.h5", "--epochs", 10**6, "--eval-every", 1000, "--checkpoint", "run"]
     command = [sys.executable, "-m", "plancc_cli.run", *map(str, words)]
     kinds = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    kinds["env"] = os.environ  # readline in this process has a COLUMNS that `os.environ` has not
     with subprocess.Popen(command, cwd=tmp_path, **kinds) as process:
         lines = iter(process.stdout)
         assert any(line.split()[:2] == ["epoch", "loss"] for line in lines)
