@@ -68,9 +68,9 @@ HELP = {
     },
     "Mini-batches": {
         "sampler": f"Train in mini-batches drawn by {', '.join(SAMPLERS)}.  "
-        "[default: the plan's own]",
-        "batch_size": "Vertices of a mini-batch; full: full batch.  [default: the plan's own, or "
-        "6% of those that may be drawn]",
+        "[default: full batch; with --batch-size the plan's own, or uniform]",
+        "batch_size": "Vertices of a mini-batch; full: full batch.  [default: full batch; with "
+        "--sampler the plan's own, or 6% of those that may be drawn]",
         "fanouts": "For neighbour: columns sampled per row, by layer, the output layer first.",
         "walk_length": "For walk: steps of every walk.  [default: 3]",
         "keep": "For edges: share of nonzeros that are kept.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import warnings
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -22,6 +23,7 @@ from launcher import alone
 from reference import close
 from scipy.sparse import csr_matrix
 
+import plancc
 import plancc_runtime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -426,6 +428,36 @@ def test_a_full_batch_on_a_plan_for_mini_batches_is_told(arguments, warned, for_
     assert done.exit_code == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if "mini-batches" in line]
     assert lines == [f"plancc-run: warning: {ON_FULL_BATCH}"] * warned
+
+
+def test_python_is_told_too(for_batches):
+    told = "trains the full batch: `sampler` neighbour"
+    for options, warned in (({}, 1), ({"batch_size": "full"}, 0), ({"sampler": "neighbour"}, 0)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plancc.train(for_batches, epochs=1, threads=1, **options)
+        assert sum(told in str(each.message) for each in caught) == warned
+        assert {each.filename for each in caught} <= {__file__}
+
+
+def test_help_says_when_batches_are_drawn(for_batches, bare):
+    """By the help a full batch unless either option is given, and then what the plan has."""
+    help = " ".join(CliRunner().invoke(command, ["--help"]).stdout.replace("│", "").split())
+    assert "[default: full batch; with --batch-size the plan's own, or uniform]" in help
+    assert "[default: full batch; with --sampler the plan's own, or 6% of those" in help
+    size = ["--batch-size", "5", "--steps", "1"]
+    for plan, options, said in (
+        (for_batches, [], ""),
+        (for_batches, size, "neighbour, batch size 5, fanouts 4,2"),
+        (for_batches, ["--sampler", "neighbour"], "neighbour, batch size 3, fanouts 4,2"),
+        (bare, size, "uniform, batch size 5"),
+        (bare, ["--sampler", "uniform"], f"uniform, batch size {round(0.06 * N)}"),
+    ):
+        done = CliRunner().invoke(command, [str(plan), "--epochs", "1", *options])
+        assert done.exit_code == 0, done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith("mini-batches: ")]
+        found = [line.removeprefix("mini-batches: ")[: len(said)] for line in lines]
+        assert found == [said] * bool(said)
 
 
 def test_an_explicit_full_batch_is_the_full_batch(for_batches, bare, tmp_path):
