@@ -18,6 +18,8 @@ MOST_CLASSES = 12
 """Classes that are counted in a line."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
 """Parameters of the library, or settings of them, that a command may call otherwise."""
+OF_COMPILE = {"data": "--data", "clusters": "--clusters"}
+"""Flags of `compile` that other commands name, as what a plan lacks."""
 
 
 class Interruptible(click.Command):
@@ -48,7 +50,7 @@ def interruption() -> Iterator[None]:
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
     """The sentence with `` `parameter` `` as the flag of `command`, or plain if it has none."""
-    flags = {}
+    flags = {} if command is None else OF_COMPILE.copy()
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
             longest = max((*option.opts, *option.secondary_opts), key=len)

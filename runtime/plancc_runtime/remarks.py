@@ -20,10 +20,7 @@ STEEP = 0.2
 SHORT = 100
 """Epochs below which more of them are proposed."""
 MOST_TRIES = 3
-WITH_LABELS = (
-    "compile the graph with its labels (plancc compile --data FILE, or plancc.compile(data=...), "
-    "with the key labels or y)"
-)
+WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
 """What to do for predictions from a plan without labels."""
 
 

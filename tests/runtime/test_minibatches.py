@@ -504,7 +504,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--keep 0.5", "sampler 'uniform' has no --keep"),
         (
             "--sampler train",
-            "carries no train_mask: sampler 'train' needs it (compile with data)",
+            "carries no train_mask: sampler 'train' needs it (compile with --data)",
         ),
         ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
