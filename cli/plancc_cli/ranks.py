@@ -55,7 +55,7 @@ class Job:
             if math.isnan(timeout):
                 raise InputError(f"--timeout {timeout}: seconds are needed, or 0 for no limit")
             if ranks is not None:
-                _check_alone(ranks, transport_name)
+                launch.check_no_launcher(ranks, transport_name)
                 launch.need_torch(self.program)
                 return self.in_threads(ranks, timeout, work)
             transport = launch.open_transport(transport_name, timeout, self.say)
@@ -150,11 +150,3 @@ def told(error: BaseException) -> tuple[str, int]:
     if missing is not None:
         return missing, 1
     return unexpected(error), 1
-
-
-def _check_alone(ranks: int, transport_name: str) -> None:
-    _, size = launch.announced()
-    if size > 1:
-        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
-    if transport_name != "auto":
-        raise InputError(f"`ranks` {ranks}: threads need no transport {transport_name}")

@@ -157,6 +157,16 @@ def open_transport(
     return joined
 
 
+def check_no_launcher(ranks: int, transport: Transport | str) -> None:
+    """InputError if ranks that are threads have a launcher, or a transport, besides."""
+    _, size = announced()
+    if size > 1:
+        raise InputError(f"`ranks` {ranks}: the launcher has started {size} ranks already")
+    if transport != "auto":
+        name = transport if isinstance(transport, str) else type(transport).__name__
+        raise InputError(f"`ranks` {ranks}: threads need no transport {name}")
+
+
 class _Opening:
     """A rank that has no transport yet."""
 

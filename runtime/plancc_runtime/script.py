@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -16,16 +17,21 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import scratch_folder
 from plancc.plan.plan import Plan
-from plancc.registry import check_choice
+from plancc.plan.reader import PlanFile
+from plancc.plan.slices import check_num_ranks
+from plancc.registry import nearest
+from plancc.text import shown
 from plancc_runtime.gathering import Source, blocks, gather_rows
-from plancc_runtime.launch import TIMEOUT, open_transport
-from plancc_runtime.options import TrainOptions
+from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
+from plancc_runtime.options import OPTION_NAMES, TrainOptions
 from plancc_runtime.results import Epoch, Measure, TrainResult
 from plancc_runtime.slices import read_ids
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
 
 SPLITS = ("train", "val", "test")
+ELSEWHERE = {"save": "trained.save(path)", "json": "trained.result.to_dict()"}
+"""Options of `plancc-run` that are no options here, and what stands in their place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +79,7 @@ class Trained:
 def train(
     plan: Plan | str | PathLike[str],
     *,
+    ranks: int | None = None,
     transport: Transport | str = "auto",
     timeout: float | None = TIMEOUT,
     report: Callable[[Measure], None] | None = None,
@@ -81,7 +88,8 @@ def train(
     """Train a network from a plan, as `plancc-run` does. Collective.
 
     One process trains alone, whatever the number of parts (a plan of a process grid needs as many
-    ranks as it has); a script that mpirun, srun or torchrun starts trains on all its ranks.
+    ranks as it has), or on `ranks` threads; a script that mpirun, srun or torchrun starts trains on
+    all its ranks.
 
         plan = plancc.compile("data.pt", num_parts=4)
         trained = plancc.train(plan, model="sage", epochs=50)
@@ -90,13 +98,15 @@ def train(
     Parameters
     ----------
     plan : Plan or path
-        Several ranks need the path of a file.
+        Ranks that a launcher started need the path of a file.
+    ranks : int, optional
+        Ranks, as threads of this process; what is returned is rank 0's.
     transport : Transport or str
         A name as of ``plancc-run --transport``.
     timeout : float, optional
         Seconds that a rank waits for others; None: no limit.
     report : callable, optional
-        Called on every rank after every epoch with its measure.
+        Called on every rank after every epoch with its measure; of `ranks`, on rank 0 alone.
     **options
         Those of `plancc-run` by their names with underscores (`TrainOptions`): model, hidden,
         epochs, lr, sampler, batch_size, fanouts, split, checkpoint, ...
@@ -114,32 +124,72 @@ def train(
     PlanccWarning
         On rank 0, of what `plancc-run` warns of: random labels or features, for instance.
     """
-    names = [field.name for field in fields(TrainOptions)]
-    for name in options:
-        check_choice("option of training", name, names)
-    chosen = TrainOptions(**options)
-    if isinstance(transport, str):
-        transport = open_transport(transport, timeout)
-    if isinstance(plan, Plan) and transport.size > 1:
+    if not isinstance(plan, Plan | str | PathLike):
         raise InputError(
-            f"{transport.size} ranks need a plan file: give the path to which plan.save wrote it"
+            f"an object of type {type(plan).__name__} is no plan, nor the path of one; compile it "
+            "first: plancc.train(plancc.compile(data, num_parts=4), ...)"
         )
+    for name in options:
+        if name not in OPTION_NAMES:
+            raise InputError(_unknown(name))
+    chosen = TrainOptions(**options)
+    caller = sys._getframe(1)
+
+    def warn(sentence: str) -> None:
+        where = caller.f_code.co_filename, caller.f_lineno
+        warnings.warn_explicit(sentence, PlanccWarning, *where)
+
+    if ranks is None:
+        if isinstance(transport, str):
+            transport = open_transport(transport, timeout)
+        if isinstance(plan, Plan) and transport.size > 1:
+            raise InputError(
+                f"{transport.size} ranks need a plan file: give the path to which plan.save wrote "
+                "it"
+            )
+        with _file_of(plan) as path:
+            return _train(path, chosen, transport, report, warn)
+    if ranks < 1:
+        raise InputError(f"`ranks` {ranks}: at least 1 is needed")
+    check_no_launcher(ranks, transport)
+    need_torch("training")
+    from plancc_runtime.transport.local import run_ranks
+
     with _file_of(plan) as path:
-        run = prepared(path, chosen, transport)
-        outline = run.outline()
-        _warn(outline.remarks, transport)
-        run.loop(report)
-        result = run.finish()
-        _warn(result.remarks[len(outline.remarks) :], transport)
-        with transport.agreement():
-            ids = read_ids(path, run.content, transport)
-        arrays = () if result.random_labels else run.outputs(result.multi_label)
-        n = result.header.num_vertices
-        shares = None if ids is None else (ids.vertex, ids.original)
-        if chosen.predict is not None:
-            run.predict(chosen.predict, chosen.embeddings, ids, result.multi_label)
-        found = [gather_rows(run.rows, each, transport, False) for each in arrays] or [None, None]
-        original = _gathered_ids(shares, n, transport)
+        with PlanFile(path) as file:
+            check_num_ranks(file, ranks)
+
+        def work(thread: Transport) -> Trained:
+            return _train(path, chosen, thread, None if thread.rank else report, warn)
+
+        return run_ranks(ranks, work, timeout)[0]
+
+
+def _train(
+    path: str | PathLike[str],
+    chosen: TrainOptions,
+    transport: Transport,
+    report: Callable[[Measure], None] | None,
+    warn: Callable[[str], None],
+) -> Trained:
+    """`train` from a file, on ranks that there are; rank 0 warns. Collective."""
+    run = prepared(path, chosen, transport)
+    told = run.outline().remarks
+    for sentence in told if transport.rank == 0 else ():
+        warn(sentence)
+    run.loop(report)
+    result = run.finish()
+    for sentence in result.remarks[len(told) :] if transport.rank == 0 else ():
+        warn(sentence)
+    with transport.agreement():
+        ids = read_ids(path, run.content, transport)
+    arrays = () if result.random_labels else run.outputs(result.multi_label)
+    n = result.header.num_vertices
+    shares = None if ids is None else (ids.vertex, ids.original)
+    if chosen.predict is not None:
+        run.predict(chosen.predict, chosen.embeddings, ids, result.multi_label)
+    found = [gather_rows(run.rows, each, transport, False) for each in arrays] or [None, None]
+    original = _gathered_ids(shares, n, transport)
     return Trained(
         history=_history(result.epochs),
         loss=result.final.loss,
@@ -152,10 +202,13 @@ def train(
     )
 
 
-def _warn(sentences: Sequence[str], transport: Transport) -> None:
-    """Warn the caller of `train`, once for all ranks."""
-    for sentence in sentences if transport.rank == 0 else ():
-        warnings.warn(sentence, PlanccWarning, stacklevel=3)
+def _unknown(name: str) -> str:
+    """Say of an option that there is none of this name, and what is meant."""
+    said = f"unknown option of training '{shown(name)}'"
+    if name in ELSEWHERE:
+        return f"{said}: call {ELSEWHERE[name]} on what plancc.train returns"
+    near = nearest(shown(name), [*OPTION_NAMES, "ranks", "transport", "timeout", "report"])
+    return f"{said}{f' (did you mean {near}?)' if near else ''}: help(plancc.train) says which"
 
 
 @contextmanager

@@ -87,10 +87,48 @@ def test_a_plan_in_memory_and_the_command_line(case, tmp_path):
     assert written[1].read_bytes() == written[2].read_bytes()
 
 
+def test_ranks_that_are_threads(case):
+    """Gathered arrays, from a file and from memory; `report` is called once for an epoch."""
+    folder, plan, dense = case
+    for given in (folder / "plan.h5", plan):
+        epochs = []
+        options = {**OPTIONS, "init": folder / "init.npz", "report": epochs.append}
+        trained = plancc.train(given, ranks=3, **options)
+        check(trained, dense)
+        assert trained.result.num_ranks == 3
+        assert [each.epoch for each in epochs] == [0, 1, 2, 3, 4]
+
+
+REFUSED = {
+    "modle": ({"modle": "sage"}, r"option of training 'modle' \(did you mean model\?\): help"),
+    "save": ({"save": "x.npz"}, r"'save': call trained\.save\(path\) on what plancc\.train ret"),
+    "rank": ({"rank": 3}, r"'rank' \(did you mean ranks\?\)"),
+    "none": ({"ranks": 0}, "`ranks` 0: at least 1 is needed"),
+    "many": ({"ranks": 9}, "plan.h5: 9 ranks for a plan of 3 parts; start at most 3 ranks"),
+    "transport": ({"ranks": 2, "transport": "mpi"}, "`ranks` 2: threads need no transport mpi"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_options_that_are_refused(what, case):
+    given, words = REFUSED[what]
+    with pytest.raises(InputError, match=words) as raised:
+        plancc.train(case[0] / "plan.h5", **given)
+    assert len(str(raised.value)) < 200
+
+
 def test_what_is_refused(case, monkeypatch):
     folder, plan, _ = case
-    with pytest.raises(InputError, match="option of training 'modle'"):
-        plancc.train(plan, modle="sage")
+    for data in (worlds.data(), {"x": 1}, None):
+        with pytest.raises(
+            InputError, match=r"^an object of type \w+ is no plan, .* compile it fir"
+        ):
+            plancc.train(data)
+    with monkeypatch.context() as patched:
+        patched.setenv("OMPI_COMM_WORLD_SIZE", "2")
+        patched.setenv("OMPI_COMM_WORLD_RANK", "0")
+        with pytest.raises(InputError, match="the launcher has started 2 ranks already"):
+            plancc.train(folder / "plan.h5", ranks=2)
     with pytest.raises(InputError, match="3 ranks need a plan file: give the path"):
         on_ranks(3, lambda transport: plancc.train(plan, transport=transport, epochs=1))
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -119,6 +157,9 @@ def test_random_data_are_told_once_and_predict_nothing(case, tmp_path):
         if not predicts:
             with pytest.raises(InputError, match=r"`predict` x.csv: .*has no labels.*labels or y"):
                 plancc.train(made, predict="x.csv", epochs=1)
+    with pytest.warns(plancc.PlanccWarning, match="neither labels") as caught:
+        plancc.train(tmp_path / "plan.h5", ranks=2, threads=1, epochs=1)
+    assert [each.filename for each in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plancc.train(folder / "plan.h5", threads=1, epochs=0)
