@@ -34,7 +34,7 @@ ELSEWHERE = {"save": "trained.save(path)", "json": "trained.result.to_dict()"}
 """Options of `plancc-run` that are no options here, and what stands in their place."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trained:
     """What training from a plan gives.
 
@@ -68,6 +68,14 @@ class Trained:
     probabilities: np.ndarray | None
     ids: npt.NDArray[np.int64] | None
     result: TrainResult
+
+    def __repr__(self) -> str:
+        """One line: the model, how it was trained, and how good it is."""
+        run, scores = self.result, [f"{split} {a:.4f}" for split, a in self.accuracy.items()]
+        return (
+            f"Trained(model {run.options.model}, epochs {run.final.epoch}, ranks {run.num_ranks}, "
+            f"loss {self.loss:.4f}, accuracy {', '.join(scores)})"
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the weights as `plancc-run --save` does (.npz)."""

@@ -19,7 +19,7 @@ from worlds import CLASSES, WIDTH, N
 import plancc
 from plancc.errors import BackendUnavailable, InputError
 
-PARTS = 3
+PARTS, SPLITS = 3, ("train", "val", "test")
 OPTIONS = {
     **{"epochs": 5, "hidden": 5, "lr": 0.3, "optimizer": "sgd", "dtype": "float64"},
     **{"parametrization": "paper", "threads": 1},
@@ -96,6 +96,14 @@ def test_ranks_that_are_threads(case):
         trained = plancc.train(given, ranks=3, **options)
         check(trained, dense)
         assert trained.result.num_ranks == 3
+        scores = ", ".join(f"{split} {trained.accuracy[split]:.4f}" for split in SPLITS)
+        assert (
+            repr(trained)
+            == str(trained)
+            == (
+                f"Trained(model gcn, epochs 5, ranks 3, loss {dense[0][-1]:.4f}, accuracy {scores})"
+            )
+        )
         assert [each.epoch for each in epochs] == [0, 1, 2, 3, 4]
 
 
