@@ -106,6 +106,8 @@ class EpochTable:
             said += (
                 "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
             )
+        if self._sampled and not self.f1:
+            said += "\ntrain in rows that are not evaluated: over the epoch's batches"
         return said
 
     def _line(self, cells: tuple[str, ...], out: Console) -> None:

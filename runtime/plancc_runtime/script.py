@@ -42,7 +42,8 @@ class Trained:
     ----------
     history : dict of str to float64[epochs]
         A column for each figure: "epoch", "loss", "val_loss", "train", "val", "test" (accuracies),
-        "seconds", "words", "messages"; NaN where an epoch was not evaluated.
+        "seconds", "words", "messages"; NaN where an epoch was not evaluated. With mini-batches
+        "train" is then the accuracy over the epoch's batches, each as its step saw it.
     loss : float
         Training loss of the final weights.
     accuracy : dict of str to float

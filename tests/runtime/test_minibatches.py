@@ -440,6 +440,15 @@ def test_python_is_told_too(for_batches):
         assert {each.filename for each in caught} <= {__file__}
 
 
+@pytest.mark.parametrize(("batch_size", "between"), [("full", [True, True]), (3, [False, True])])
+def test_what_is_unknown_between_evaluations(batch_size, between, for_batches):
+    """With mini-batches the accuracy of training is that of the batches."""
+    options = {"epochs": 3, "eval_every": 2, "threads": 1, "steps": 2 if batch_size == 3 else None}
+    history = plancc.train(for_batches, batch_size=batch_size, **options).history
+    nans = {split: np.isnan(history[split]).tolist() for split in ("train", "test")}
+    assert nans == {split: [False, nan, False] for split, nan in zip(nans, between, strict=True)}
+
+
 def test_help_says_when_batches_are_drawn(for_batches, bare):
     """By the help a full batch unless either option is given, and then what the plan has."""
     help = " ".join(CliRunner().invoke(command, ["--help"]).stdout.replace("│", "").split())
@@ -556,6 +565,9 @@ def test_what_is_printed(bare, tmp_path):
     assert done.exit_code == 0, done.stderr
     assert "mini-batches: uniform, batch size 12, 3 steps per epoch\n" in done.stdout
     assert "volume/step" in done.stdout
+    note = "train in rows that are not evaluated: over the epoch's batches"
+    assert note in done.stdout
+    assert note not in CliRunner().invoke(command, [str(bare), "--epochs", "2"]).stdout
     found = json.loads(target.read_text())
     assert found["sampler"] == "uniform batch_size=12"
     assert [step["vertices"] for step in found["steps"]] == [12] * 6
