@@ -38,7 +38,7 @@ MAY_AFTER_ALL = {"plancc.export": {"torch"}}
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
     *("plancc.clock", "plancc.jit", "plancc.memory", "plancc.text", "plancc.threads"),
-    "plancc.version",
+    *("plancc.version", "plancc.fields"),
 )
 NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8

@@ -34,7 +34,7 @@ class EdgeSampler(Sampler):
 
     def __post_init__(self) -> None:
         if not 0 < self.keep <= 1:
-            raise InputError(f"keep {self.keep}: must be above 0 and at most 1")
+            raise InputError(f"`keep` {self.keep}: must be above 0 and at most 1")
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         return EdgeBatch(population, self.keep, key_of(seed, stream, number))

@@ -53,9 +53,10 @@ class NeighbourSampler(SizedSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.fanouts:
-            raise InputError("no fan-outs: one per layer is needed")
+            raise InputError("`fanouts`: one per layer is needed")
         if min(self.fanouts) < 1:
-            raise InputError(f"fan-out {min(self.fanouts)}: at least 1 is needed")
+            given = ",".join(map(str, self.fanouts))
+            raise InputError(f"`fanouts` {given}: at least 1 is needed")
 
     def check_layers(self, num_layers: int) -> None:
         numbers, given = len(self.fanouts), ",".join(map(str, self.fanouts))

@@ -141,7 +141,7 @@ class SizedSampler(Sampler):
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
-            raise InputError(f"batch size {self.batch_size}: at least 1 is needed")
+            raise InputError(f"`batch_size` {self.batch_size}: at least 1 is needed")
 
     def check(self, population: Population) -> None:
         super().check(population)
@@ -157,7 +157,7 @@ class SizedSampler(Sampler):
 
     def _too_large(self, population: Population) -> str:
         what = f"{'training ' * self._draws_training(population)}vertices"
-        return f"batch size {self.batch_size}: there are only {self.available(population)} {what}"
+        return f"`batch_size` {self.batch_size}: there are only {self.available(population)} {what}"
 
     def available(self, population: Population) -> int:
         """Vertices that may be drawn."""

@@ -44,9 +44,9 @@ class WalkSampler(SizedSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.walk_length < 1:
-            raise InputError(f"walk length {self.walk_length}: at least 1 is needed")
+            raise InputError(f"`walk_length` {self.walk_length}: at least 1 is needed")
         if self.walk_length > MAX_LENGTH:
-            raise InputError(f"walk length {self.walk_length}: at most {MAX_LENGTH} is possible")
+            raise InputError(f"`walk_length` {self.walk_length}: at most {MAX_LENGTH} is possible")
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         roots = max(1, self.batch_size // (self.walk_length + 1))

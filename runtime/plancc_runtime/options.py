@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.fields import checked
 from plancc.registry import check_choice
 from plancc.threads import check_threads
 from plancc_runtime.layouts.sampling import Sampling
@@ -338,6 +339,9 @@ class TrainOptions:
         return replace(self, **{n: fspath(p) for n, p in given.items() if p is not None})
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            if (value := getattr(self, each.name)) is not None:
+                checked(each, value)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 value = getattr(self, name)
@@ -405,7 +409,8 @@ class TrainOptions:
         ):
             raise self._wrong("batch_size", f"excludes `{others[0]}`; give one of them")
         if isinstance(self.batch_size, str) and self.batch_size != FULL:
-            raise self._wrong("batch_size", f"give a number of vertices, or {FULL}")
+            value = repr(self.batch_size)
+            raise InputError(f"`batch_size` {value}: give a number of vertices, or {FULL}")
         if self.feature_cache is not None and not self.mini_batches:
             raise self._wrong("feature_cache", f"only mini-batches have one; {self._no_batches()}")
         if self.steps is not None and not self.mini_batches:

@@ -144,11 +144,11 @@ def test_a_batch_larger_than_the_graph(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, *STOCHASTIC, "--effort", "fast"]
     ok(*words, "--batch-size", N, "-o", plans[0])
     done = plancc(*words, "--batch-size", 4 * N, "-o", plans[1])
-    remark = f"batch size {4 * N}: there are only {N} vertices, and batches are of {N}"
+    remark = f"--batch-size {4 * N}: there are only {N} vertices, and batches are of {N}"
     assert done.err.splitlines().count(f"plancc: warning: {remark}") == 1
     whole, more = (json.loads(ok("inspect", plan, "--json")) for plan in plans)
     assert more["provenance"]["sampler"] == f"uniform batch_size={N}"
-    assert remark in more["provenance"]["warnings"]
+    assert remark.replace("--batch-size", "`batch_size`") in more["provenance"]["warnings"]
     assert more["content_sha256"] == whole["content_sha256"]
 
 
@@ -233,7 +233,7 @@ def test_inspect_and_compare(exact: Path, plan: Path) -> None:
 
 
 WRONG = {
-    "--batch-size 0": ["batch size 0: at least 1 is needed"],
+    "--batch-size 0": ["--batch-size 0: at least 1 is needed"],
     "--batch-size x": ["--batch-size", "'x'"],
     "--theta 0": ["theta 0.0: a number above 0"],
     "--theta x": ["--theta", "'x'"],

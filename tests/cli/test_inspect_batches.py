@@ -128,7 +128,7 @@ def test_batches_larger_than_the_graph_are_the_full_batch(plan: Path) -> None:
     done = plancc(*words, 10 * N)
     assert (done.code, done.err) == (
         0,
-        f"plancc: warning: batch size {10 * N}: there are only {N} vertices, and batches are of "
+        f"plancc: warning: --batch-size {10 * N}: there are only {N} vertices, and batches are of "
         f"{N}\n",
     )
     assert done.out == ok(*words, N)
@@ -254,15 +254,15 @@ def test_plans_that_move_nothing(
 WRONG = {
     "--batches 0": "--batches 0: at least 1",
     "--batches x": "--batches",
-    "--batches 5 --batch-size 0": "batch size 0: at least 1",
+    "--batches 5 --batch-size 0": "--batch-size 0: at least 1",
     "--batches 5 --sampler bogus": "unknown sampler 'bogus': choose from uniform, train",
     "--batches 5 --keep 0.5": "'uniform' has no --keep",
     "--batches 5 --fanouts 3,x": "--fanouts '3,x'",
     "--batches 5 --threads 0": "--threads",
     "--batches 5 --seed -1": "--seed",
     "--batches 5 --sampler neighbour": "'neighbour' needs --fanouts",
-    "--batches 5 --sampler walk --walk-length 0": "walk length 0",
-    "--batches 5 --sampler edges --keep nan": "keep nan",
+    "--batches 5 --sampler walk --walk-length 0": "--walk-length 0",
+    "--batches 5 --sampler edges --keep nan": "--keep nan",
     "--batches 5 --sampler cluster": "cluster",
     "--sampler uniform": "--sampler",
     "--batch-size 5": "--batch-size",

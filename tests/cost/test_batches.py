@@ -136,7 +136,7 @@ def test_dtypes_and_a_batch_without_nonzeros():
 
 
 def test_what_cannot_be_drawn(population, owners):
-    with pytest.raises(InputError, match="batch size 49"):
+    with pytest.raises(InputError, match="`batch_size` 49"):
         batch_figures(make_sampler("uniform", N, batch_size=49), population, owners, [0], seed=0)
     with pytest.raises(InputError, match="needs the pattern"):
         batch_figures(make_sampler("uniform", N), Population(N), owners, [0], seed=0)

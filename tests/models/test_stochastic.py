@@ -483,7 +483,7 @@ def test_wrong_numbers(name, value, words):
 REFUSED = [  # the rest is in tests/sampling/test_samplers.py
     ("uniform", {"fanouts": (3,)}, "'uniform' has no `fanouts`: it has `batch_size`"),
     ("x", {}, "unknown sampler 'x': choose from uniform, train"),
-    ("uniform", {"batch_size": 0}, "batch size 0: at least 1"),
+    ("uniform", {"batch_size": 0}, "`batch_size` 0: at least 1"),
     *(
         ("uniform", {"batch_size": value}, f"`batch_size` {value!r}: a whole number")
         for value in (2.5, NAN, "7", True)
@@ -510,7 +510,7 @@ def test_wrong_masks_and_parts():
         stochastic("train", vertex_data=nobody).source(graph)
     source = stochastic("train", batch_size=21, vertex_data=DATA).source(graph)
     assert str(source.sampler) == "train batch_size=20"
-    assert source.remark.startswith("batch size 21: there are only 20 training vertices")
+    assert source.remark.startswith("`batch_size` 21: there are only 20 training vertices")
     with pytest.raises(InputError, match="31 parts for 30 vertices"):
         stochastic().build(graph, 31, balance="nnz", seed=1)
     with pytest.raises(InputError, match="unknown balance 'x'"):

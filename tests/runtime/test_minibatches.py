@@ -500,7 +500,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--batch-size 0", "batch size 0: at least 1 is needed"),
+        ("--batch-size 0", "--batch-size 0: at least 1 is needed"),
         ("--batch-size all", "--batch-size 'all': give a number of vertices, or full"),
         ("--batch-size full --sampler walk", "--batch-size full: excludes --sampler"),
         (
@@ -509,7 +509,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ),
         ("--sampler neighbour --fanouts 10", "--fanouts 10 has 1 number, the model 2 layers"),
         ("--sampler neighbour", "sampler 'neighbour' needs --fanouts"),
-        ("--sampler edges --keep nan", "keep nan: must be above 0"),
+        ("--sampler edges --keep nan", "--keep nan: must be above 0"),
         ("--keep 0.5", "sampler 'uniform' has no --keep"),
         (
             "--sampler train",
@@ -587,11 +587,12 @@ def test_a_batch_larger_than_its_source(words, available, what, plans, tmp_path)
         done = alone(plans["directed"], *words_of_size, "--ranks", 2, "--threads", 1)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(target.read_text()))
-    remark = f"batch size {asked}: there are only {available} {what}, and batches are of"
+    remark = f"--batch-size {asked}: there are only {available} {what}, and batches are of"
     assert done.stderr.count(remark) == 1
     whole, more = found
+    remark = remark.replace("--batch-size", "`batch_size`")
     assert sum(remark in each for each in more["remarks"]) == 1
-    assert not any("batch size" in each for each in whole["remarks"])
+    assert not any("batch_size" in each for each in whole["remarks"])
     assert more["sampler"] == whole["sampler"] == f"{words.split()[1]} batch_size={available}"
     assert more["steps_per_epoch"] == 1
     assert [e["loss"] for e in more["epochs"]] == [e["loss"] for e in whole["epochs"]]
@@ -658,7 +659,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
     for words, says in (
         ({"sampler": "foo"}, "unknown sampler 'foo'"),
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
-        ({"batch_size": 0}, "batch size 0"),
+        ({"batch_size": 0}, "`batch_size` 0"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))

@@ -64,11 +64,11 @@ def folder(tmp_path_factory):
 REFUSED = {
     "kernel": ("plan.h5", {"kernel": "x"}, "unknown kernel 'x'"),
     "fold": ("plan.h5", {"fold": "none"}, "needs an edge plan"),
-    "size": ("plan.h5", {"batch_size": 0}, "batch size 0"),
+    "size": ("plan.h5", {"batch_size": 0}, "`batch_size` 0"),
     "fan-outs": ("plan.h5", {"sampler": "neighbour", "fanouts": (3,)}, "has 1 number"),
-    "fan-out": ("plan.h5", {"sampler": "neighbour", "fanouts": (3, 0)}, "fan-out 0"),
-    "walk": ("plan.h5", {"sampler": "walk", "walk_length": 0}, "walk length 0"),
-    "keep": ("plan.h5", {"sampler": "edges", "keep": 0.0}, "keep 0.0"),
+    "fan-out": ("plan.h5", {"sampler": "neighbour", "fanouts": (3, 0)}, "`fanouts` 3,0"),
+    "walk": ("plan.h5", {"sampler": "walk", "walk_length": 0}, "`walk_length` 0"),
+    "keep": ("plan.h5", {"sampler": "edges", "keep": 0.0}, "`keep` 0.0"),
     "mask": ("bare.h5", {"sampler": "train"}, "carries no train_mask"),
     "clusters": ("bare.h5", {"sampler": "cluster"}, "carries no clusters"),
     "exchange": ("plan.h5", {"exchange": "nodes"}, "the plan has no hops"),
@@ -129,7 +129,7 @@ def test_the_library(folder, no_kernels):
 def test_batches_of_inspect(folder, no_kernels):
     for given, words in (
         ({"sampler": "edges"}, "needs `keep`"),
-        ({"batch_size": 0}, "batch size 0"),
+        ({"batch_size": 0}, "`batch_size` 0"),
         ({"num_ranks": 9}, "9"),
     ):
         with pytest.raises(InputError, match=words):
@@ -140,8 +140,8 @@ def test_samplers_of_the_compiler(no_kernels):
     graph = worlds.graph("directed")
     for given, words in (
         ({"sampler": "edges"}, "needs `keep`"),
-        ({"batch_size": 0}, "batch size 0"),
-        ({"sampler": "neighbour", "fanouts": (0,)}, "fan-out 0"),
+        ({"batch_size": 0}, "`batch_size` 0"),
+        ({"sampler": "neighbour", "fanouts": (0,)}, "`fanouts` 0"),
         ({"sampler": "neighbour", "fanouts": (3,), "dims": (8, 4, 2)}, "has 1 number"),
     ):
         with pytest.raises(InputError, match=words):
