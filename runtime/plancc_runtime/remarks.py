@@ -17,6 +17,10 @@ WINDOW = 0.2
 LEAST_WINDOW = 4
 STEEP = 0.2
 """Share of the first loss that as many epochs again would take off at the last epochs' rate."""
+RISE = 0.25
+"""Share of the best validation loss by which the last one may lie above it without a word."""
+PATIENCE = 5
+"""Evaluations that are proposed for early stopping."""
 SHORT = 100
 """Epochs below which more of them are proposed."""
 MOST_TRIES = 3
@@ -65,7 +69,7 @@ def of_sampler(recorded: str) -> list[str]:
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, multi_label: bool
 ) -> list[str]:
-    """Sentences on a run that did not learn or had not finished learning; none for others.
+    """Sentences on a run that did not learn, or that ended too early or too late; none for others.
 
     Parameters
     ----------
@@ -103,6 +107,13 @@ def remarks(
             f"the training loss still falls quickly, from {epochs[-_window(epochs)].loss:.4f} to "
             f"{epochs[-1].loss:.4f} in the last {_window(epochs)} epochs; try more `epochs` than "
             f"{options.epochs}{faster}"
+        ]
+    validated = {each.val_loss: each.epoch for each in epochs if each.val_loss is not None}
+    best, ended = min(validated, default=np.inf), final.loss.get("val", 0.0)
+    if options.patience is None and ended > (1 + RISE) * best:
+        return [
+            f"the loss on val rose from {best:.4f} (epoch {validated[best]}) to {ended:.4f}: "
+            f"`patience` {PATIENCE} keeps the best weights"
         ]
     return []
 

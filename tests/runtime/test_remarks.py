@@ -28,7 +28,7 @@ def path_of_four(file, **data):
 
 
 def history(losses, val_losses=None):
-    found = [SimpleNamespace(loss=loss, val_loss=None) for loss in losses]
+    found = [SimpleNamespace(epoch=k, loss=x, val_loss=None) for k, x in enumerate(losses)]
     for k, loss in (val_losses or {}).items():
         found[k].val_loss = loss
     return found
@@ -101,6 +101,24 @@ def test_still_improving():
     assert not remarks(options, history([2, 1, 0.5]), good, True, False)
 
 
+def test_a_validation_loss_that_rose():
+    def said(values, final, **options):
+        made = history(np.linspace(0.5, 0.45, 20), values)
+        for each in made:
+            each.epoch += 100
+        found = replace(scores(0.9, [0.5, 0.5]), loss={"test": 1.0, "val": final})
+        return remarks(TrainOptions(**options), made, found, True, False)
+
+    [sentence] = said({0: 2.0, 10: 0.96, 19: 1.4}, 1.5)
+    assert sentence == (
+        "the loss on val rose from 0.9600 (epoch 110) to 1.5000: `patience` 5 keeps the best "
+        "weights"
+    )
+    assert not said({0: 2.0, 10: 0.96}, 1.1)  # hardly
+    assert not said({0: 2.0, 10: 0.96}, 1.5, patience=100)
+    assert not said({}, 1.5)  # never evaluated
+
+
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     """Classes that a layer can tell, of features that are far from 0."""
@@ -138,6 +156,11 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     untested = "200 vertices train and none is tested: the plan has no masks for it; --split 0.6"
     assert untested in done.stdout
     assert "none is tested" not in alone(plan, "--epochs", 1, "--split", "0.6,0.2,0.2").stdout
+    split = "--split", "0.1,0.5,0.4", "--eval-every", 1, "--standardize-features", "--hidden", 64
+    rose = alone(plan, "--epochs", 150, "--lr", 0.1, *split)
+    assert rose.stderr.count("--patience 5 keeps the best weights") == 1
+    kept = alone(plan, "--epochs", 150, "--lr", 0.1, *split, "--patience", 5)
+    assert "--patience" not in kept.stderr
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
     [line] = random.stderr.splitlines()
     assert line.startswith("plancc-run: warning: the plan has neither labels nor features: ")
