@@ -226,8 +226,9 @@ def _run(
     with transport.agreement():
         if first and save:
             save_weights(save, result.weights, result.network)
-            again = f"plancc predict {plan} --weights {save} -o classes.csv"
-            _write_out(lambda out: say(f"{save}: the weights ({again})", out))
+            again = f" (plancc predict {plan} --weights {save} -o classes.csv)"
+            line = f"{save}: the weights{again * (not result.random_labels)}"
+            _write_out(lambda out: say(line, out))
     result = predict()  # last: if it fails, nothing is lost
     with transport.agreement():
         if first and result.predicted is not None:

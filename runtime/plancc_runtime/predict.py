@@ -17,6 +17,7 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.launch import need_torch
 from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
+from plancc_runtime.remarks import WITH_LABELS
 from plancc_runtime.slices import open_plan, read_ids
 from plancc_runtime.train import run_of
 from plancc_runtime.transport.base import Transport
@@ -68,6 +69,11 @@ def predict(
     opened = open_plan(plan, transport)
     with transport.agreement():
         description = Description.read(weights)
+        if description.random_labels:
+            raise InputError(
+                f"{fspath(weights)}: these weights were trained on random labels, which predict "
+                f"nothing; {WITH_LABELS}, and train again"
+            )
         settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
         options = options_of(description, fspath(weights), settings)
         _check_widths(fspath(plan), opened.rows, description.dims)

@@ -143,7 +143,8 @@ class Run:
             if self._data.random_labels and options.predict is not None:
                 raise InputError(
                     f"`predict` {fspath(options.predict)}: {self._name} has no labels, and random "
-                    f"ones predict nothing; {WITH_LABELS}"
+                    f"ones predict nothing; {WITH_LABELS}; weights that are trained already need "
+                    "no labels: plancc predict takes them"
                 )
         network = make_network(options, self._data, transport, self._resources.dtype)
         self._trace = Trace(clock, transport) if options.trace is not None else None
@@ -461,6 +462,7 @@ class Run:
                 network,
                 normalize_features=self.options.normalize_features,
                 multi_label=data.multi_label,
+                random_labels=data.random_labels and self._done > 0,
             ).to_dict(),
             steps=self._steps,
         )

@@ -48,25 +48,30 @@ class Description:
         Whether every row of features is divided by the sum of its magnitudes first.
     multi_label : bool
         Whether a vertex may be of several classes: probabilities are sigmoids, else a softmax.
+    random_labels : bool
+        Whether it was trained on random labels; written where it was.
     """
 
     dims: tuple[int, ...]
     options: NetworkOptions
     normalize_features: bool = False
     multi_label: bool = False
+    random_labels: bool = False
 
     @classmethod
-    def of(cls, network: Network, *, normalize_features: bool, multi_label: bool) -> Self:
-        """The description of a network."""
+    def of(cls, network: Network, **own: bool) -> Self:
+        """The description of a network; `own` are the other attributes."""
         options = asdict(network.options)
         used = asdict(network.convs[0].options)
         options["conv"] = {name: v for name, v in used.items() if name not in NO_FUNCTION}
-        return cls(tuple(network.dims), NetworkOptions(**options), normalize_features, multi_label)
+        return cls(tuple(network.dims), NetworkOptions(**options), **own)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         own = asdict(self)
         options = own.pop("options")
+        if not self.random_labels:
+            del own["random_labels"]  # older versions do not know it
         return {"format": FORMAT, "plancc": __version__, **own, **options}
 
     @classmethod

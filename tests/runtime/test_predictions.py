@@ -23,7 +23,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
-from plancc_runtime.weights import save_weights
+from plancc_runtime.weights import read_description, save_weights
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 N, WIDTH, HIDDEN, CLASSES = 37, 6, 5, 4
@@ -380,6 +380,26 @@ def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path, monk
     saved = names["weights.npz"], names["out.csv"]
     header, counts = predict(plan, *saved, SingleTransport(), threads=1)
     assert sum(counts) == header.num_vertices == N
+
+
+def test_weights_of_random_labels_predict_nothing(case, tmp_path):
+    """Those that had learnt before do, and their files are as before."""
+    bare, out = tmp_path / "bare.h5", tmp_path / "out.csv"
+    with_data(case.plans["row"], plancc.VertexData(features=case.features), bare)
+    saved = tmp_path / "random.npz", tmp_path / "kept.npz"
+    widths = "--hidden", HIDDEN, "--classes", CLASSES, "--parametrization", "paper"
+    trains = alone(bare, "--epochs", 1, "--save", saved[0], *widths)
+    assert trains.stdout.endswith("random.npz: the weights\n")
+    init = "--init", case.folder / "weights.npz"
+    assert alone(bare, "--epochs", 0, "--save", saved[1], *init, *widths).returncode == 0
+    refused, done = (
+        alone("predict", bare, "--weights", path, "-o", out, program="plancc") for path in saved
+    )
+    assert refused.returncode == 2
+    assert "random.npz: these weights were trained on random labels" in refused.stderr
+    assert "which --data has by the key labels or y, and train again" in refused.stderr
+    assert done.returncode == 0, done.stderr
+    assert "random_labels" not in read_description(saved[1])[0]
 
 
 def test_no_part_replaces_what_is_read(case, tmp_path):
