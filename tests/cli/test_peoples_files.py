@@ -26,7 +26,7 @@ RING = MTX + "pattern symmetric\n4 4 4\n2 1\n3 2\n4 3\n4 1\n"
 def zipped(text: str) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("g.txt", text)
+        archive.writestr(zipfile.ZipInfo("g.txt"), text)
     return stream.getvalue()
 
 
