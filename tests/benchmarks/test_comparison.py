@@ -19,6 +19,7 @@ from benchmarks.comparison import Comparison, Row, mean_over_method, over_best, 
 from benchmarks.inputs import Inputs
 from benchmarks.means import KINDS, geometric_mean, kind_of, mean_of_kinds, mean_over_kinds
 from benchmarks.methods import OURS, Options
+from benchmarks.report import Report
 from plancc.graph.owners import Owners
 
 N, PARTS = 60, 5
@@ -241,20 +242,32 @@ def test_means():
     assert over_best(table, 4, "plancc-best") == {"b": 2.0}
 
 
-@pytest.mark.parametrize(("parts", "name"), [(64, "TARGETS"), (16, "OF_FEW_PARTS")])
-def test_report_has_something_to_measure_without_the_shared_graphs(
-    parts, name, tmp_path, monkeypatch
-):
+def test_few_parts_have_their_own_targets():
+    counts = dict.fromkeys(("volume", "max_sent", "max_received", "busiest", "messages"), 100)
+    for num_parts, targets in ((16, [0.95, 1.05]), (64, [0.95, 1.0])):
+        rows = [
+            Row("a", num_parts, name, 1.0, 1.0, 0.0, counts, counts)
+            for name in ("plancc-fast", "metis-volume")
+        ]
+        report = Report()
+        quality._add_ratios(report, Comparison(Options(), rows), num_parts, 1)
+        of_volume = report.figures[:2]
+        assert of_volume[0].name == f"p = {num_parts}: plancc-fast / metis-volume: volume"
+        assert [figure.target for figure in of_volume] == targets
+        others = any("plancc-messages" in figure.name for figure in report.figures)
+        assert others == (num_parts > 16)
+
+
+def test_report_has_something_to_measure_without_the_shared_graphs(tmp_path, monkeypatch):
     monkeypatch.setattr(quality, "SHARED", tmp_path / "none")
     monkeypatch.setattr(quality, "RIVALS", ("rp", "block"))
     targets = ("rcm", "block", {"volume": (5.0, 6.0), "cpu_seconds": (1e9, None)})
-    monkeypatch.setattr(quality, name, (targets,))
-    monkeypatch.setattr(quality, "QUICK_PARTS", (parts,))
+    monkeypatch.setattr(quality, "TARGETS", (targets,))
     report = quality.run(Inputs(tmp_path, quick=True))
     assert [figure.name for figure in report.figures if "worst" not in figure.name] == [
-        f"p = {parts}: rcm / block: volume, without 1 graph",
-        f"p = {parts}: rcm / block: cpu_seconds, without 1 graph",
-        f"p = {parts}: plancc-best / best other method of a graph: volume, without 2 graphs",
+        "p = 64: rcm / block: volume, without 1 graph",
+        "p = 64: rcm / block: cpu_seconds, without 1 graph",
+        "p = 64: plancc-best / best other method of a graph: volume, without 2 graphs",
     ]
     assert [figure.reached for figure in report.figures] == [True, True, True, False, False]
     assert "generated" in report.notes[0]
