@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
 """Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
 presets, then all of them with another seed. On meshes a start is quick, and decides much."""
-SCOUTS, SCOUTED = (3, 5), 1_200_000
-"""Least and most starts besides the first into at most `FEW` parts, where they differ most (by up
-to half of the volume after the first sweeps), and nonzeros that they have together, about: a start
-on a small graph costs little. They are the `VARIETY` best ones, then the same with other seeds."""
+SCOUTS, SCOUTED = {"hubs": 5, "wide": 5, "even": 3, "thin": 3, "dense": 3}, 1_200_000
+"""Most starts besides the first into at most `FEW` parts, where they differ most (by up to half of
+the volume after the first sweeps), and nonzeros that they have together, about: a start on a small
+graph costs little. There are two at least: of the `VARIETY` best ones, then with other seeds."""
 VARIETY = 4
 KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
 """Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
@@ -54,6 +54,8 @@ COMBINED = 3
 """Most members that the best one is combined with."""
 TIGHTENED = 3
 """Most V-cycles within the limit that end a search for few parts."""
+ENOUGH = 0.997
+"""Volume over the one before above which the next such step would save too little."""
 MANY_ROWS = 100
 """Rows of an average part below which one other start is enough: refinement decides."""
 CYCLES = {"hubs": (1, 2), "wide": (3, 0), "even": (1, 1), "thin": (0, 0), "dense": (1, 1)}
@@ -257,7 +259,7 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     few = job.num_parts <= FEW and job.expectation is None
     if few:
         every, most = every[:VARIETY], round(SCOUTED / max(job.matrix.num_nonzeros, 1))
-        most = int(np.clip(most, *SCOUTS))
+        most = int(np.clip(most, 2, SCOUTS[job.kind]))
     if len(first) < MANY_ROWS * job.num_parts:
         most = min(most, 1)
     turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
@@ -292,14 +294,14 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
         before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
             best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
-        if few and best is before:
+        if few and best.volume > ENOUGH * before.volume:
             break
     last = np.random.default_rng([seed, 1])
     for _ in range(TIGHTENED if few else mesh):
         before = best
         if worthwhile(best):
             best = min(best, job.tighten(best.owner, last))
-        if best is before:
+        if best.volume > ENOUGH * before.volume:
             break
     if (mesh or few) and worthwhile(best):
         wide = mesh if few else job.kind == "even"
