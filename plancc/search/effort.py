@@ -264,7 +264,7 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
         most = min(most, 1)
     turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
     others = [each for each in turns if not job.has_begun(*each)][:most]
-    one, two = CYCLES[job.kind]
+    one, two = (0, 0) if few else CYCLES[job.kind]
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
     cuts = not (mesh or few)
 
@@ -278,9 +278,7 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     chain = (job.chain, first, seed, one, not mesh)
     starts = [(start, *each, seed + k) for k, each in enumerate(others, 1)]
     decides = decide and not job.options.lean and job.deadline.at == np.inf
-    if few:
-        found = _of_scouts(job, first, others)
-    elif job.expectation is None or not decides:
+    if job.expectation is None or not decides:
         found = job.side_by_side(_call, [chain, *starts])
     else:
         member, cut = job.side_by_side(_call, [chain, (_start_from_cut, job, job.expectation)])
@@ -289,6 +287,8 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
         if job.decided:
             return [replace(member, owner=job.record.owners.rows)]
         found = [member, *job.side_by_side(_call, starts)]
+    if few:
+        found = _onward(job, found)
     best, *rest = sorted(member for member in found if member is not None)
     for k, other in enumerate(rest[:COMBINED]):
         before, rng = best, np.random.default_rng([seed, 2 * k])
@@ -311,19 +311,12 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     return [best, *rest]
 
 
-def _of_scouts(job: Job, first: Owner, others: Sequence[tuple[Beginning, int]]) -> list[Member]:
-    """What several starts into few parts give: all are refined once, the best go on."""
-    seed = job.options.seed
-
-    def scout(beginning: Beginning, seed: int, number: int) -> Member | None:
-        owner = job.begin(beginning, seed, OTHERS_SHARE)
-        return None if owner is None else job.chain(owner, number, 0)
-
-    tasks: list[tuple[Any, ...]] = [(job.chain, first, seed, 0)]
-    tasks += [(scout, *each, seed + k) for k, each in enumerate(others, 1)]
-    found = sorted(member for member in job.side_by_side(_call, tasks) if member is not None)
-    chains = [(member, seed + k, SCOUT_CYCLES[job.kind]) for k, member in enumerate(found[:KEPT])]
-    return [*job.side_by_side(job.cycles, chains), *found[KEPT:]]
+def _onward(job: Job, found: Sequence[Member | None]) -> list[Member]:
+    """V-cycles from the best of several starts into few parts."""
+    members = sorted(member for member in found if member is not None)
+    seed, cycles = job.options.seed, SCOUT_CYCLES[job.kind]
+    chains = [(member, seed + k, cycles) for k, member in enumerate(members[:KEPT])]
+    return [*job.side_by_side(job.cycles, chains), *members[KEPT:]]
 
 
 def _best(job: Job) -> list[Owner]:

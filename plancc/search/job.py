@@ -240,7 +240,8 @@ class Job:
         kind = self.kind or kind_of(self.degrees)
         hypergraphs = self.model.problem is Hypergraph
         of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
-        return list(beginnings(kind, effort, *of_matrix, hypergraphs, self.options.lean))
+        rules = hypergraphs, self.options.lean, self.expectation is None
+        return list(beginnings(kind, effort, *of_matrix, *rules))
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""

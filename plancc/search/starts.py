@@ -133,6 +133,7 @@ def beginnings(
     num_parts: int,
     hypergraphs: bool = True,
     lean: bool = False,
+    beside: bool = True,
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
@@ -153,6 +154,8 @@ def beginnings(
         Whether the column-net hypergraph may be given; else only the graph.
     lean : bool
         Only starts from clusters, whatever the kind and the effort.
+    beside : bool
+        Also starts that are worth it only beside others, into few parts.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     installed = [adapter for adapter in ranked if adapter.available()]
@@ -172,7 +175,7 @@ def beginnings(
             else kind in how.rank
             and _is_for(how, effort)
             and rows <= how.most_rows
-            and num_parts <= how.most_parts
+            and (num_parts <= how.most_parts if beside else how.most_parts == np.inf)
             and num_nonzeros >= how.least_nonzeros
         )
     ]

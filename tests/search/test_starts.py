@@ -32,9 +32,9 @@ def degrees(matrix):
     return np.diff(problems(matrix)[0].indptr)
 
 
-def names(kind, effort, matrix, balance="nnz", num_parts=2, num_nonzeros=0, hypergraphs=True):
+def names(kind, effort, matrix, balance="nnz", num_parts=2, num_nonzeros=0, **options):
     weights = vertex_weights(matrix, balance)
-    found = beginnings(kind, effort, weights, num_nonzeros, num_parts, hypergraphs)
+    found = beginnings(kind, effort, weights, num_nonzeros, num_parts, **options)
     return [" ".join(filter(None, b.name)) for b in found]
 
 
@@ -115,6 +115,8 @@ def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
     grid = small_graph("grid")
     metis = ["metis recursive cut", "metis kway volume", "metis kway cut"]
     assert names("hubs", "balanced", grid, "nnz,rows") == metis
+    assert names("hubs", "balanced", grid, "nnz,rows", num_parts=17) == metis[2:]
+    assert names("hubs", "balanced", grid, "nnz,rows", beside=False) == metis[2:]
     assert "metis kway volume" in names("even", "balanced", grid, "nnz,rows")
 
 
