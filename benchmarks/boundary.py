@@ -163,13 +163,13 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     block = numbered(whole, TrainOptions().sampling)
     transport = SingleTransport()  # which is asked for nothing
     resources = Resources(transport, torch.float32)
-    layout = RowLayout(block, Halo(block, resources))
+    layout = RowLayout(block, Halo(block.expand, block.num_inputs, resources))
     part = halo_part(block)
 
     def draw_and_lay_out(options: TrainOptions) -> None:
         sample = draw(block, options.sampling, 0, 1)
-        halo = Halo(sample, resources)
-        layout.with_halo(sample.of_halo(part), sample.recv_ptr, halo)
+        halo = Halo(sample.expand, block.num_inputs, resources)
+        layout.with_halo(sample.of_halo(part), sample.expand.receive.row_ptr, halo)
 
     name = graph.name.partition(".")[0]
     report.notes.append(f"hidden 32, 128: {name}, {ranks} parts by gp, 3 layers; one rank draws")

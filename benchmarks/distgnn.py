@@ -22,8 +22,8 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
 from benchmarks.training import trained
+from plancc.plan.exchange import Side
 from plancc.plan.plan import Plan
-from plancc.plan.values import Exchange
 
 PARTS = (1, 2, 4, 8, 16)
 DELAY = 5
@@ -167,7 +167,7 @@ class Copies:
         return 4 * words
 
 
-def _rows_of_others(plan: Plan, exchange: Exchange) -> npt.NDArray[np.int64]:
+def _rows_of_others(plan: Plan, exchange: Side) -> npt.NDArray[np.int64]:
     """part * n + row in plan order, of the rows of other parts that a table has: int64[volume]."""
     lengths = np.diff(exchange.row_ptr)
     part = np.repeat(np.arange(plan.num_parts), exchange.rows_per_part())

@@ -59,17 +59,16 @@ def exchanges(plan: Path, width: int, rounds: int, transport: Transport) -> dict
 
     from benchmarks.rivals.bare_exchange import BareExchange, time_rounds
     from plancc.plan.slices import read_rank_slice
-    from plancc_runtime.layouts.block import Block
     from plancc_runtime.layouts.halo import Halo
     from plancc_runtime.layouts.resources import Resources
     from plancc_runtime.transport.mpi import load_mpi
 
     comm = load_mpi().COMM_WORLD
-    header, part = read_rank_slice(plan, comm.rank, comm.size)
-    halo = Halo(Block.of_part(part, header.self_loops), Resources(transport, torch.float32))
+    _, part = read_rank_slice(plan, comm.rank, comm.size)
+    halo = Halo(part.expand, part.num_rows, Resources(transport, torch.float32))
     buffers = halo.buffers(width)
     own = torch.full((halo.num_inputs, width), float(comm.rank + 1))
-    messages = range(len(part.send_peer))
+    messages = range(part.expand.send.num_messages)
 
     def move_packed() -> None:
         buffers.expand.start()
@@ -81,8 +80,8 @@ def exchanges(plan: Path, width: int, rounds: int, transport: Transport) -> dict
         halo.expand(own, buffers)
 
     expand()
-    for peer, begin, end in zip(part.recv_peer, part.recv_ptr, part.recv_ptr[1:], strict=False):
-        if not (buffers.halo[begin:end] == int(peer) + 1).all():
+    for peer, rows in part.expand.receive.split(buffers.halo.numpy()):
+        if not (rows == peer + 1).all():
             raise SystemExit(f"rank {comm.rank} received what rank {peer} did not send")
     sides: dict[str, Callable[[], None]] = {
         "bare": BareExchange(comm, part, width),

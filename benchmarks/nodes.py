@@ -21,11 +21,12 @@ from plancc.cost.pairs import pair_volumes_of_table
 from plancc.cost.topology import volumes_by_node
 from plancc.graph.graph import Graph
 from plancc.owners.rows import mapped
+from plancc.plan.exchange import Exchange
+from plancc.plan.format import STEPS
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
-from plancc.plan.values import Route
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import DEFAULT_DIMS, Predictor
 from plancc.predict.schedules import tables_of
@@ -57,13 +58,13 @@ def run(inputs: Inputs) -> Report:
                 flat = _mapped(plain, topology)
                 plan, taken = _compiled(graph, model, topology=topology, exchange="nodes")
                 of_nodes, _ = _compiled(graph, model, num_parts=topology.nodes)
-                crossing = sum(route.cross.send.volume for route in _routes(plan))
+                crossing = sum(cross.send.volume for cross in _crossings(plan))
                 between = _between(flat, topology)
                 rows.append(crossing / between)
                 over_nodes.append(crossing / of_nodes.metrics().volume)
                 seconds.append(taken / plain_seconds)
                 pairs = topology.nodes * (topology.nodes - 1)
-                messages = max(r.cross.send.num_messages for r in _routes(plan))
+                messages = max(cross.send.num_messages for cross in _crossings(plan))
                 most = max(most, messages / pairs)
                 said = [f"rows {rows[-1]:.3f}, over {topology.nodes} parts {over_nodes[-1]:.3f}"]
                 for machine in MACHINES:
@@ -99,8 +100,8 @@ def _mapped(plan: Plan, topology: Topology) -> Plan:
     return lower(matrix, owners, plan.num_parts, normalization="sym", self_loops=True)
 
 
-def _routes(plan: Plan) -> list[Route]:
-    return [route for route in (plan.route, plan.fold_route) if route is not None]
+def _crossings(plan: Plan) -> list[Exchange]:
+    return [hops[1] for step in STEPS if (hops := plan.exchanges.hops(step))]
 
 
 def _between(plan: Plan, topology: Topology) -> int:

@@ -24,7 +24,7 @@ from plancc.graph.chunks import usable_cores
 from plancc.predict.machine import Machine, Node
 from plancc.predict.machine_files import find_machine
 from plancc_runtime.train import train
-from plancc_runtime.transport.base import Exchange
+from plancc_runtime.transport.base import Channel
 from plancc_runtime.transport.local import LocalTransport, Threads, in_threads
 from plancc_runtime.transport.messages import Addressed
 
@@ -78,16 +78,16 @@ class SlowTransport(LocalTransport):
         super().__init__(group, rank, 600)
         self.network = network
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
-        return _SlowExchange(self, super().exchange(sends, receives), sends, receives)
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
+        return _SlowChannel(self, super().exchange(sends, receives), sends, receives)
 
     def nodes_of_ranks(self) -> list[str]:
         return [str(node) for node in self.network.node]
 
 
-class _SlowExchange(Exchange):
+class _SlowChannel(Channel):
     def __init__(
-        self, transport: SlowTransport, inner: Exchange, sends: Addressed, receives: Addressed
+        self, transport: SlowTransport, inner: Channel, sends: Addressed, receives: Addressed
     ) -> None:
         self._rank, self._network, self._inner = transport.rank, transport.network, inner
         self._sends = [(peer, buffer.nbytes) for peer, buffer in sends]

@@ -41,10 +41,10 @@ def volume_of(plan):
     owner, moved = plan.owner(), [set(), set()]
     for m in range(plan.num_parts):
         part = plan.part(m)
-        peers = np.repeat(part.recv_peer, np.diff(part.recv_ptr))
+        peers = np.repeat(part.expand.receive.peer, np.diff(part.expand.receive.row_ptr))
         halo = plan.part_ptr[peers] + plan.receive.of_parts(m, m + 1).row
         columns = np.concatenate([part.global_id, plan.global_id[halo.astype(int)]])
-        peers = np.repeat(part.fold.send_peer, np.diff(part.fold.send_ptr))
+        peers = np.repeat(part.fold.send.peer, np.diff(part.fold.send.row_ptr))
         folded = plan.part_ptr[peers] + plan.fold.send.of_parts(m, m + 1).row
         rows = np.concatenate([part.global_id, plan.global_id[folded.astype(int)]])
         for r, row in enumerate(rows.tolist()):

@@ -39,14 +39,9 @@ class BareExchange:
 
     def __init__(self, comm: Any, part: Part, width: int, dtype: Any = np.float32) -> None:
         self._comm = comm
-        self.sends = [
-            (int(peer), np.full((rows, width), comm.rank + 1, dtype))
-            for peer, rows in zip(part.send_peer, np.diff(part.send_ptr), strict=True)
-        ]
-        self.receives = [
-            (int(peer), np.zeros((rows, width), dtype))
-            for peer, rows in zip(part.recv_peer, np.diff(part.recv_ptr), strict=True)
-        ]
+        send, receive = part.expand.send, part.expand.receive
+        self.sends = send.split(np.full((send.volume, width), comm.rank + 1, dtype))
+        self.receives = receive.split(np.zeros((receive.volume, width), dtype))
 
     def __call__(self) -> None:
         requests = [self._comm.Irecv(buffer, source=peer) for peer, buffer in self.receives]

@@ -17,9 +17,9 @@ from scipy.stats import t as student_t
 
 from plancc.jit import njit
 from plancc.models.nets import column_nets
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import imbalance
 from plancc.plan.receive_sets import grouped
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import SHOWN, Inclusion, Population, Sampler
 from plancc.threads import check_threads
 

@@ -9,9 +9,9 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.jit import njit
 from plancc.models.random import random_owner
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.receive_sets import by_part, count_marked, grouped, mark
-from plancc.plan.values import Int32Array, Int64Array
 
 BASELINE_SEED = 1
 

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.jit import njit
+from plancc.plan.exchange import Int32Array, Int64Array, Side
 from plancc.plan.receive_sets import grouped
-from plancc.plan.values import Exchange, Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from plancc.plan.plan import Plan
@@ -56,7 +56,7 @@ def pair_volumes_of(plan: Plan) -> sp.csr_array:
     return pair_volumes_of_table(plan.send)
 
 
-def pair_volumes_of_table(send: Exchange) -> sp.csr_array:
+def pair_volumes_of_table(send: Side) -> sp.csr_array:
     """The same of any messages by sender."""
     return _of_messages(send.ptr, send.peer, send.row_ptr)
 

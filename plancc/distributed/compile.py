@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
@@ -41,6 +41,7 @@ from plancc.owners.provenance import in_words, now
 from plancc.owners.request import prepared
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, digests_of, root_of
+from plancc.plan.exchange import Int64Array, Side
 from plancc.plan.format import (
     NODES,
     header_attributes,
@@ -55,7 +56,7 @@ from plancc.plan.piece_writer import (
 )
 from plancc.plan.pieces import folder_name, new_folder
 from plancc.plan.plan import attributes_of
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 from plancc.search.footprint import Sizes, shown, work_of_rank
 from plancc.text import shown as shortened
 from plancc.version import __version__
@@ -385,9 +386,9 @@ def _write(
     whole: dict[str, npt.NDArray[Any]] = {
         "rows/part_ptr": parts.part_ptr,
         "rows/num_interior": parts.num_interior,
-        "expand/send_ptr": _offsets(ranks, np.diff(parts.send.ptr)),
-        "expand/recv_ptr": _offsets(ranks, np.diff(parts.receive.ptr)),
     }
+    for table, side in _tables(parts):
+        whole[f"{table}_ptr"] = _offsets(ranks, np.diff(side.ptr))
     own: dict[str, Digests] = {}
     with ranks.agreement():  # features may be read from a file
         for name, array in slices.items():
@@ -422,10 +423,16 @@ def _points(parts: Parts, rank: int) -> dict[str, Int64Array]:
     first, last = (int(each) for each in parts.bounds[rank : rank + 2])
     rows = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
     found = {"rows": rows, "local rows": rows, "nonzeros": parts.row_ptr[rows]}
-    for table, exchange in (("expand/send", parts.send), ("expand/recv", parts.receive)):
-        found[f"{table} messages"] = exchange.ptr
-        found[f"{table} rows"] = exchange.row_ptr[exchange.ptr]
+    for table, side in _tables(parts):
+        found[f"{table} messages"] = side.ptr
+        found[f"{table} rows"] = side.row_ptr[side.ptr]
     return found
+
+
+def _tables(parts: Parts) -> Iterator[tuple[str, Side]]:
+    """The tables of messages by their names in the file."""
+    yield "expand/send", parts.expand.send
+    yield "expand/recv", parts.expand.receive
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
@@ -450,8 +457,8 @@ def _slices(
         "matrix/value": parts.value,
         **vertex_data_arrays(data),
     }
-    for table, exchange in (("expand/send", parts.send), ("expand/recv", parts.receive)):
-        found[f"{table}_peer"] = exchange.peer
-        found[f"{table}_row_ptr"] = exchange.row_ptr + before[f"{table} rows"]
-        found[f"{table}_row"] = exchange.row
+    for table, side in _tables(parts):
+        found[f"{table}_peer"] = side.peer
+        found[f"{table}_row_ptr"] = side.row_ptr + before[f"{table} rows"]
+        found[f"{table}_row"] = side.row
     return {name: array for name in NODES if (array := found.get(name)) is not None}

@@ -22,7 +22,7 @@ def metrics_of(ranks: Ranks, parts: Parts) -> Metrics:
     first, last = (int(each) for each in parts.bounds[ranks.rank : ranks.rank + 2])
     ends = parts.row_ptr[parts.part_ptr[first : last + 1] - parts.part_ptr[first]]
     nonzeros = ranks.concatenated(np.diff(ends))
-    step = StepTraffic.of(parts.send, parts.receive)
+    step = StepTraffic.of(parts.expand)
     of_all = StepTraffic(*(ranks.concatenated(each) for each in step))
     return summarize(Traffic(np.diff(parts.part_ptr), nonzeros, *of_all))
 

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from plancc.distributed.kernels import mark_boundary, packed_rows, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.plan.exchange import Exchange, Side
 from plancc.plan.lowering import by_sender, lower_parts_of_rows, offsets_of
 from plancc.plan.receive_sets import grouped
 from plancc.plan.slices import block_of_parts
-from plancc.plan.values import Exchange
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Parts:
         From 0.
     column : int32[nonzeros]
     value : float32 or float64[nonzeros]
-    send, receive : Exchange
+    expand : Exchange
         Messages of these parts; offsets from 0.
     """
 
@@ -47,8 +47,7 @@ class Parts:
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
-    send: Exchange
-    receive: Exchange
+    expand: Exchange
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> Parts:
@@ -71,7 +70,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -
     bounds = block_of_parts(num_parts, ranks.size)
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     row_ptr, column, value = _own_rows(ranks, share, position, part_ptr[bounds], rows)
-    receive, send = _exchanges(ranks, bounds, part_ptr, row_ptr, column, value)
+    expand = _expand(ranks, bounds, part_ptr, row_ptr, column, value)
     begin, end = int(part_ptr[first]), int(part_ptr[last])
     return Parts(
         bounds,
@@ -81,8 +80,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -
         row_ptr[begin : end + 1].copy(),
         column,
         value,
-        send,
-        receive,
+        expand,
     )
 
 
@@ -118,15 +116,15 @@ def _own_rows(
     return row_ptr, *made  # type: ignore[return-value]
 
 
-def _exchanges(
+def _expand(
     ranks: Ranks,
     bounds: Int64Array,
     part_ptr: Int64Array,
     row_ptr: Int64Array,
     column: Int32Array,
     value: npt.NDArray[np.floating],
-) -> tuple[Exchange, Exchange]:
-    """Number the columns of this rank's parts; what they receive, and what they send."""
+) -> Exchange:
+    """Number the columns of this rank's parts; the messages of their rows. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     halo = np.empty(len(column), dtype=np.int32)
@@ -136,7 +134,7 @@ def _exchanges(
     halo = halo[: lengths.sum()].copy()
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    receive = Exchange(offsets_of(receiver - np.int32(first), last - first), sender, offsets, halo)
+    receive = Side(offsets_of(receiver - np.int32(first), last - first), sender, offsets, halo)
 
     rank_of = np.searchsorted(bounds, sender, side="right") - 1
     rank_of_row = np.repeat(rank_of, lengths)
@@ -149,4 +147,4 @@ def _exchanges(
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     send = by_sender(receiver, sender - np.int32(first), offsets, rows, last - first)
-    return receive, Exchange(*send)
+    return Exchange(Side(*send), receive)

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.vertexdata import MASKS
+from plancc.plan.exchange import Int64Array
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan import Plan
-from plancc.plan.values import Int64Array
 
 Arrays = dict[str, npt.NDArray[Any]]
 DGL_NAMES = {"features": "feat", "labels": "label", "targets": "label", "clusters": "cluster"}

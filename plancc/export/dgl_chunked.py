@@ -14,8 +14,8 @@ import numpy as np
 
 from plancc.export.contents import DGL_NAMES, Arrays, edges_of, place_of_vertex, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.plan.exchange import Int64Array
 from plancc.plan.plan import Plan
-from plancc.plan.values import Int64Array
 
 NODE = "_N"
 EDGE = "_N:_E:_N"

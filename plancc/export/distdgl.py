@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from plancc.export.contents import DGL_NAMES, Arrays, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.plan.exchange import Int64Array
 from plancc.plan.plan import Plan
-from plancc.plan.values import Int64Array
 
 NAME = "plancc"
 """Name of the graph, and of the JSON file."""

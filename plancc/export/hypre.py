@@ -13,9 +13,9 @@ import numpy as np
 
 from plancc.export.contents import halo_rows, save_arrays, vertex_arrays
 from plancc.export.target import Export
+from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.plan import Plan
-from plancc.plan.values import Int64Array
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -48,11 +48,11 @@ def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
 def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
     """One line per array: its name, its length and its numbers."""
     arrays: dict[str, Iterable[int]] = {
-        "send_procs": part.send_peer.tolist(),
-        "send_map_starts": part.send_ptr.tolist(),
-        "send_map_elmts": part.send_row.tolist(),
-        "recv_procs": part.recv_peer.tolist(),
-        "recv_vec_starts": part.recv_ptr.tolist(),
+        "send_procs": part.expand.send.peer.tolist(),
+        "send_map_starts": part.expand.send.row_ptr.tolist(),
+        "send_map_elmts": part.expand.send.row.tolist(),
+        "recv_procs": part.expand.receive.peer.tolist(),
+        "recv_vec_starts": part.expand.receive.row_ptr.tolist(),
         "col_map_offd": halo.tolist(),
     }
     with open(path, "w", encoding="ascii") as stream:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 
 MOST_STAGES = 20
 """Wan et al. 2025 have up to 19 (Table 4); beyond, a batch is too small for its messages."""

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.mapped import MappedRows
+from plancc.plan.exchange import Int64Array
 from plancc.plan.format import NODES, Arrays, header_attributes
 from plancc.plan.hashing import blake3_digest, blake3_of_pieces
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 
 DIGEST_BYTES = 32
 PIECE = 1 << 22

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.vertexdata import KEYS, MASKS, VertexData
-from plancc.plan.values import HOPS, Exchange, Header, Route, Step
+from plancc.plan.exchange import Exchange, Side
+from plancc.plan.values import HOPS, Header
 
 FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 7
@@ -161,37 +162,23 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
     return found
 
 
-def exchange_arrays(step: str, send: Exchange, receive: Exchange) -> dict[str, npt.NDArray[Any]]:
+def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
     """Both tables of a step or a hop by their names in the file."""
     return {
-        f"{step}/{prefix}_{name}": getattr(exchange, name)
-        for prefix, exchange in (("send", send), ("recv", receive))
+        f"{step}/{prefix}_{name}": getattr(side, name)
+        for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
         for name in EXCHANGE_ARRAYS
     }
 
 
-def exchanges_from_arrays(step: str, arrays: Arrays) -> tuple[Exchange, Exchange]:
+def exchange_of(step: str, arrays: Arrays) -> Exchange:
     """The inverse of `exchange_arrays`."""
-    send, receive = (
-        Exchange(*(arrays[f"{step}/{prefix}_{name}"] for name in EXCHANGE_ARRAYS))
-        for prefix in ("send", "recv")
+    return Exchange(
+        *(
+            Side(*(arrays[f"{step}/{prefix}_{name}"] for name in EXCHANGE_ARRAYS))
+            for prefix in ("send", "recv")
+        )
     )
-    return send, receive
-
-
-def route_arrays(step: str, route: Route | None) -> dict[str, npt.NDArray[Any]]:
-    """The tables of a step's hops by their names in the file; none without a route."""
-    if route is None:
-        return {}
-    found: dict[str, npt.NDArray[Any]] = {}
-    for hop, tables in zip(HOPS, route.hops, strict=True):
-        found |= exchange_arrays(f"{step}_{hop}", tables.send, tables.receive)
-    return found
-
-
-def route_from_arrays(step: str, arrays: Arrays) -> Route:
-    """The inverse of `route_arrays` for a route that is there."""
-    return Route(*(Step(*exchanges_from_arrays(f"{step}_{hop}", arrays)) for hop in HOPS))
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any] | None]:

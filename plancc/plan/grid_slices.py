@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid, Piece
 from plancc.plan.parts import GridShare, Part, PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from plancc.plan.exchange import Exchange, Int64Array, Side
+from plancc.plan.format import STEPS
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import HOPS, Exchange, Int64Array, Route
 
 BLOCK = 4_000_000
 """Nonzeros that are looked at together."""
@@ -33,11 +34,12 @@ def index_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "fold/send tables are well formed", _well_formed(plan, fold.send, of_part=False)
         yield "fold/recv tables are well formed", _well_formed(plan, fold.receive, of_part=True)
         yield "matrix/row_ptr has every local row", local_rows(plan)
-    for step, route in (("expand", plan.route), ("fold", plan.fold_route)):
-        for hop, tables in zip(HOPS, () if route is None else route.hops, strict=False):
-            for end, table in (("send", tables.send), ("recv", tables.receive)):
-                problem = _well_formed(plan, table, of_part=None)
-                yield f"{step}_{hop}/{end} tables are well formed", problem
+    for hop, tables in plan.exchanges.items():
+        if hop in STEPS:
+            continue
+        for end, table in (("send", tables.send), ("recv", tables.receive)):
+            problem = _well_formed(plan, table, of_part=None)
+            yield f"{hop}/{end} tables are well formed", problem
     yield "every nonzero's column is held where it is used", _columns_held(plan)
 
 
@@ -83,10 +85,10 @@ def local_rows(plan: Plan) -> str:
     return "" if found == expected else f"it has {found}, there are {expected}"
 
 
-def crossings(plan: Plan, route: Route) -> str:
+def crossings(plan: Plan, crossing: Exchange) -> str:
     """Which nodes send to each other in more than one message; "" if none do."""
     assert plan.header.topology is not None
-    node, cross = plan.header.topology.node_of_rank().astype(np.int64), route.cross.send
+    node, cross = plan.header.topology.node_of_rank().astype(np.int64), crossing.send
     sender = np.repeat(node, np.diff(cross.ptr))
     pairs, counts = np.unique(sender * plan.num_parts + node[cross.peer], return_counts=True)
     for pair in pairs[counts > 1]:
@@ -95,7 +97,7 @@ def crossings(plan: Plan, route: Route) -> str:
     return ""
 
 
-def _well_formed(plan: Plan, exchange: Exchange, *, of_part: bool | None) -> str:
+def _well_formed(plan: Plan, exchange: Side, *, of_part: bool | None) -> str:
     """`of_part`: whether the rows are the part's own; otherwise they are the peer's.
 
     None: they are places in plan order.

@@ -33,13 +33,14 @@ from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.jit import njit
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark
-from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array
+from plancc.plan.values import Exchanges, Header
 from plancc.scratch import large
 
 _Chunks = list[tuple[Int32Array, ...]]
-"""Messages of ranges of parts, as `_exchanges` takes them."""
+"""Messages of ranges of parts, as `_exchange` takes them."""
 
 
 def lower(
@@ -80,14 +81,14 @@ def lower(
     order = _RowOrder(rows, position, key_ptr[::2].copy())
     column = large(matrix.num_nonzeros, np.int32)
     value = large(matrix.num_nonzeros, matrix.values.dtype)
-    fold = None
+    folded: _Chunks = []
     if owners.nonzeros is None:
         row_ptr, expanded = _lower_rows(matrix, order, column, value)
     else:
         row_ptr, expanded, folded = _lower_edges(matrix, owners.nonzeros, order, column, value)
-        at_parts, at_owners = _exchanges(folded, num_parts)
-        fold = Fold(send=at_parts, receive=at_owners)
-    receive, send = _exchanges(expanded, num_parts)
+    exchanges = Exchanges(expand=_exchange(expanded, num_parts))
+    if folded:  # from the parts to the owners
+        exchanges["fold"] = _exchange(folded, num_parts).reversed()
     return Plan(
         header=Header(
             layout="edge" if owners.is_edge_partition else "row",
@@ -104,9 +105,7 @@ def lower(
         row_ptr=row_ptr,
         column=column,
         value=value,
-        send=send,
-        receive=receive,
-        fold=fold,
+        exchanges=exchanges,
     )
 
 
@@ -329,11 +328,11 @@ def _fill(  # type: ignore[no-untyped-def]
                 free[r] += 1
 
 
-def _exchanges(chunks: _Chunks, num_parts: int) -> tuple[Exchange, Exchange]:
-    """Receive table, and the send table that mirrors it: the same messages, by sender.
+def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
+    """From the owners of rows to the parts that need them, or have partial sums of them.
 
-    Every chunk has rows as their sender numbers them, and the length, receiver and sender of each
-    message, by receiver. Of a fold, "receiver" is the part, and "sender" the owner of the rows.
+    Every chunk has rows as their owner numbers them, and the length, part and owner of each
+    message, by part.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
@@ -342,7 +341,7 @@ def _exchanges(chunks: _Chunks, num_parts: int) -> tuple[Exchange, Exchange]:
     del lengths
     ptr = offsets_of(receiver, num_parts)
     send = by_sender(receiver, sender, row_ptr, halo_row, num_parts)
-    return Exchange(ptr, sender, row_ptr, halo_row), Exchange(*send)
+    return Exchange(Side(*send), Side(ptr, sender, row_ptr, halo_row))
 
 
 @njit(cache=True, nogil=True)
@@ -358,7 +357,7 @@ def offsets_of(number, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Messages by receiver, sorted by sender: the fields of their `Exchange`."""
+    """Messages by receiver, sorted by sender: the fields of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)

@@ -21,10 +21,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
-from plancc.plan.parts import Part, PartFold, PartRange
-from plancc.plan.united import interval, runs, united
-from plancc.plan.values import Int64Array
+from plancc.plan.parts import Part, PartRange
 
 
 def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
@@ -61,25 +60,17 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     nonzeros = np.lexsort((foreign, row))
     counts = np.bincount(row, minlength=len(order) + len(folded))
 
-    first_row = part_ptr[ranks]
-    recv_peer, recv_ptr = runs(interval(halo, first_row))
-    sent = part_ptr[block.first + block.send.part_of_row()] + block.send.row
-    send_peer, send_ptr, sent = united(block.send.peer_of_row(), sent, rank, ranks)
-    fold = None
-    if block.fold is not None:
-        added = part_ptr[block.first + block.fold.receive.part_of_row()] + block.fold.receive.row
-        from_peer, from_ptr, added = united(block.fold.receive.peer_of_row(), added, rank, ranks)
-        fold = PartFold(
-            *runs(interval(folded, first_row)),
-            recv_peer=from_peer,
-            recv_ptr=from_ptr,
-            recv_row=local[added - row0].astype(np.int32),
-        )
+    expand = block.exchanges.expand.in_plan_order(part_ptr, block.first).merged(rank, ranks)
+    own = local.astype(np.int32)
+    fold = block.exchanges.fold
+    if fold is not None:  # owners receive it: in plan order by the way back
+        back = fold.reversed().in_plan_order(part_ptr, block.first).merged(rank, ranks)
+        fold = Exchange(back.receive.places(), back.send.called(own[back.send.row - row0]))
     route = fold_route = None
     if block.topology is not None and keeps_nodes(block.topology, ranks):
-        rows = RankRows(rank, ranks, row0, local.astype(np.int32))
-        route = part_route(block.route, halo, rows) if block.route else None
-        fold_route = part_route(block.fold_route, folded, rows) if block.fold_route else None
+        rows = RankRows(rank, ranks, row0, own)
+        route = part_route(block.exchanges.hops("expand"), halo, rows)
+        fold_route = part_route(block.exchanges.hops("fold"), folded, rows)
     return Part(
         index=rank,
         num_parts=len(ranks) - 1,
@@ -89,11 +80,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
-        send_peer=send_peer,
-        send_ptr=send_ptr,
-        send_row=local[sent - row0].astype(np.int32),
-        recv_peer=recv_peer,
-        recv_ptr=recv_ptr,
+        expand=Exchange(expand.send.called(own[expand.send.row - row0]), expand.receive.places()),
         vertex_data=block.vertex_data.take(order),
         fold=fold,
         route=route,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from plancc.plan.values import Exchange, Int64Array
+from plancc.plan.exchange import Exchange, Int64Array
 
 
 class StepTraffic(NamedTuple):
@@ -33,8 +33,9 @@ class StepTraffic(NamedTuple):
     messages_received: Int64Array
 
     @classmethod
-    def of(cls, send: Exchange, receive: Exchange) -> Self:
+    def of(cls, exchange: Exchange) -> Self:
         """Count the tables of a step."""
+        send, receive = exchange.send, exchange.receive
         return cls(
             send.rows_per_part(),
             receive.rows_per_part(),

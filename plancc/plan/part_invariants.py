@@ -6,16 +6,17 @@ volume; `plancc.plan.verify` derives the same with numpy and scipy, and shares n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
 from plancc.jit import njit
+from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import STEPS, vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
-from plancc.plan.values import Exchange, Header, Int64Array, Route
+from plancc.plan.values import Header
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
@@ -58,7 +59,7 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     """
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
-    for step, tables in parts.steps().items():
+    for step, tables in parts.exchanges.items():
         bound = rows if step in STEPS else places
         for end, table in (("send", tables.send), ("recv", tables.receive)):
             of_part = (step == "expand") == (end == "send")
@@ -71,10 +72,9 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     )
     yield _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
-    if parts.route is not None:
-        yield _route(parts, parts.route, parts.receive)
-    if parts.fold_route is not None and parts.fold is not None:
-        yield _route(parts, parts.fold_route, parts.fold.send)
+    for step in STEPS:
+        if hops := parts.exchanges.hops(step):
+            yield _hops(parts, hops, parts.exchanges.needed(step))
     yield from data_invariants(parts.vertex_data, int(parts.part_ptr[-1]))
 
 
@@ -90,7 +90,7 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
         yield "labels or targets", "both are there" if data.labels is not None else ""
 
 
-def _messages(parts: PartRange, table: Exchange, rows: Int64Array, of_part: bool) -> str:
+def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:
     fault, part, message = _message_fault(
         table.ptr, table.peer, table.row_ptr, table.row, rows, parts.first, of_part
     )
@@ -99,7 +99,7 @@ def _messages(parts: PartRange, table: Exchange, rows: Int64Array, of_part: bool
 
 def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tuple[str, str]:
     place_of_row = place_of_halo = np.zeros(0, np.int64)
-    if parts.fold is not None:
+    if parts.exchanges.fold is not None:
         place_of_row, place_of_halo = parts.place_of_rows(), parts.place_of_halo()
     fault, part, row, column = _matrix_fault(
         (own, parts.local_ptr, num_interior),
@@ -121,12 +121,12 @@ def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tupl
     )
 
 
-def _route(parts: PartRange, route: Route, needed: Exchange) -> tuple[str, str]:
-    """Whether a route brings the rows that these parts need, which `needed` names by owner."""
+def _hops(parts: PartRange, hops: Sequence[Exchange], needed: Side) -> tuple[str, str]:
+    """Whether hops bring the rows that these parts need, which `needed` names by owner."""
     assert parts.topology is not None
     ends = [
         (table.ptr, table.peer, table.row_ptr, table.row)
-        for hop in route.hops
+        for hop in hops
         for table in (hop.send, hop.receive)
     ]
     fault, part, place = _route_fault(
@@ -290,7 +290,7 @@ def claims_of(
     header : Header
     """
     num_ranks = int(rank_of_part.max()) + 1 if header.grid is None else header.grid.num_ranks
-    steps = parts.steps()
+    steps = parts.exchanges
     found = np.zeros((len(steps), 2, num_ranks), np.int64)
     for number, (step, tables) in enumerate(steps.items()):
         first_row = parts.part_ptr if step in STEPS else np.zeros_like(parts.part_ptr)
@@ -311,7 +311,7 @@ def claims_of(
         expected=found[:, 1],
         vertices=int(_unbalanced(parts.global_id, *vertices)),
         nonzeros=len(parts.column) - (nonzeros[1] - nonzeros[0]),
-        folds=parts.fold is not None,
+        folds=steps.fold is not None,
     )
 
 

@@ -13,33 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
 from plancc.plan.topology import Topology
-from plancc.plan.united import united
-from plancc.plan.values import Int32Array, Int64Array, Route, Step
-
-
-@dataclass(frozen=True)
-class PartHop:
-    """Messages of one hop; `send_row` counts own rows in the first hop, rows of the stage later.
-
-    Attributes
-    ----------
-    send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
-        To peer ``send_peer[k]`` go the rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``.
-    recv_peer : int32[r], recv_ptr : int64[r + 1]
-        From peer ``recv_peer[k]`` come the rows ``recv_ptr[k]:recv_ptr[k + 1]`` of the hop's share
-        of the stage.
-    """
-
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
-
-    @property
-    def num_received(self) -> int:
-        return int(self.recv_ptr[-1])
 
 
 @dataclass(frozen=True)
@@ -50,31 +25,26 @@ class PartRoute:
     ----------
     own : int32[k]
         Local numbers of the own rows that this rank sends to other nodes: the first of the stage.
-    collect, cross, spread : PartHop
+    hops : tuple of Exchange
+        Collect, cross and spread. Sent rows are own rows in the first, rows of the stage later;
+        what arrives is the hop's share of the stage.
     at : int32[needed rows]
         Where in the stage every row stands that this rank needs, in the order of its halo, or of
         its folded rows.
     """
 
     own: Int32Array
-    collect: PartHop
-    cross: PartHop
-    spread: PartHop
+    hops: tuple[Exchange, ...]
     at: Int32Array
-
-    @property
-    def hops(self) -> tuple[PartHop, PartHop, PartHop]:
-        return self.collect, self.cross, self.spread
 
     def renumbered(self, new: Int32Array) -> PartRoute:
         """With other local numbers of own rows; ``new[r]`` is that of row r."""
-        collect = replace(self.collect, send_row=new[self.collect.send_row])
-        return replace(self, own=new[self.own], collect=collect)
+        collect, *others = self.hops
+        return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
         """First row of every share of the stage: int64[5]."""
-        sizes = [len(self.own), *(hop.num_received for hop in self.hops)]
-        return np.concatenate([[0], np.cumsum(sizes)])
+        return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
 @dataclass(frozen=True)
@@ -104,52 +74,41 @@ def keeps_nodes(topology: Topology, ranks: Int64Array) -> bool:
     return bool(np.isin(first, ranks).all())
 
 
-def part_route(route: Route, needed: npt.NDArray[np.integer], rows: RankRows) -> PartRoute:
-    """The share of a rank in the hops of its parts.
+def part_route(
+    hops: tuple[Exchange, ...], needed: npt.NDArray[np.integer], rows: RankRows
+) -> PartRoute | None:
+    """The share of a rank in the hops of its parts; None: there are none.
 
     Parameters
     ----------
-    route : Route
-        The messages of this rank's parts.
+    hops : tuple of Exchange
+        As of `Exchanges.hops`, of this rank's parts.
     needed : int[needed rows]
         Places of the rows that the rank needs, in the order in which it numbers them.
     rows : RankRows
     """
-    (collect_to, collect_from), (cross_to, cross_from), (spread_to, spread_from) = (
-        _messages(hop, rows) for hop in route.hops
-    )
-    last_row = rows.first_row + len(rows.local)
-    is_own = (cross_to[2] >= rows.first_row) & (cross_to[2] < last_row)
-    own = np.unique(cross_to[2][is_own])
-    collected, crossed = len(own), len(own) + len(collect_from[2])
+    if not hops:
+        return None
+    collect, cross, spread = (hop.merged(rows.rank, rows.ranks) for hop in hops)
+    last_row, crossing = rows.first_row + len(rows.local), cross.send.row
+    is_own = (crossing >= rows.first_row) & (crossing < last_row)
+    own = np.unique(crossing[is_own])
+    collected, crossed = len(own), len(own) + collect.receive.volume
     cross_row = np.empty(len(is_own), np.int64)
-    cross_row[is_own] = np.searchsorted(own, cross_to[2][is_own])
-    cross_row[~is_own] = collected + _find(collect_from[2], cross_to[2][~is_own])
-    came = np.concatenate([collect_from[2], cross_from[2], spread_from[2]])
+    cross_row[is_own] = np.searchsorted(own, crossing[is_own])
+    cross_row[~is_own] = collected + _find(collect.receive.row, crossing[~is_own])
+    came = np.concatenate([hop.receive.row for hop in (collect, cross, spread)])
+    collect_row = rows.local[collect.send.row - rows.first_row]
+    spread_row = crossed + _find(cross.receive.row, spread.send.row)
     return PartRoute(
         own=rows.local[own - rows.first_row],
-        collect=_hop(collect_to, rows.local[collect_to[2] - rows.first_row], collect_from),
-        cross=_hop(cross_to, cross_row, cross_from),
-        spread=_hop(spread_to, crossed + _find(cross_from[2], spread_to[2]), spread_from),
+        hops=(
+            Exchange(collect.send.called(collect_row), collect.receive.places()),
+            Exchange(cross.send.called(cross_row.astype(np.int32)), cross.receive.places()),
+            Exchange(spread.send.called(spread_row.astype(np.int32)), spread.receive.places()),
+        ),
         at=(collected + _find(came, needed)).astype(np.int32),
     )
-
-
-_Messages = tuple[Int32Array, Int64Array, Int64Array]
-"""Peers, offsets, and places of the rows."""
-
-
-def _messages(hop: Step, rows: RankRows) -> tuple[_Messages, _Messages]:
-    """What a rank sends in a hop, and what it receives."""
-    sent, received = (
-        united(table.peer_of_row(), table.row, rows.rank, rows.ranks)
-        for table in (hop.send, hop.receive)
-    )
-    return sent, received
-
-
-def _hop(sent: _Messages, row: npt.NDArray[np.integer], received: _Messages) -> PartHop:
-    return PartHop(sent[0], sent[1], row.astype(np.int32), received[0], received[1])
 
 
 def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int64Array:

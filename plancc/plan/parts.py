@@ -8,35 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
 from plancc.plan.part_routes import PartRoute, RankRows, part_route
 from plancc.plan.topology import Topology
-from plancc.plan.values import Exchange, Fold, Int32Array, Int64Array, Route, Step, steps_of
-
-
-@dataclass(frozen=True)
-class PartFold:
-    """One part's fold.
-
-    Attributes
-    ----------
-    send_peer : int32[s], send_ptr : int64[s + 1]
-        To peer ``send_peer[k]`` go the folded rows ``send_ptr[k]:send_ptr[k + 1]``, which are the
-        local rows ``rows + send_ptr[k]`` and following.
-    recv_peer : int32[r], recv_ptr : int64[r + 1], recv_row : int32[received rows]
-        What comes from peer ``recv_peer[k]`` is added to the own rows
-        ``recv_row[recv_ptr[k]:recv_ptr[k + 1]]``, in this order.
-    """
-
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
-    recv_row: Int32Array
-
-    @property
-    def num_folded(self) -> int:
-        return int(self.send_ptr[-1])
+from plancc.plan.values import Exchanges
 
 
 @dataclass(frozen=True)
@@ -110,16 +86,13 @@ class Part:
     row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
         Local CSR; rows numbered [own rows | folded rows], columns [own rows | received rows],
         distinct, own ones first in a row.
-    send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
-        To peer ``send_peer[k]`` go the local rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``,
-        in this order.
-    recv_peer : int32[r], recv_ptr : int64[r + 1]
-        From peer ``recv_peer[k]`` come the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``, which are
-        the local columns ``rows + recv_ptr[k]`` and following.
+    expand : Exchange
+        Own rows go to the peers; halo row k is the local column ``rows + k``.
     vertex_data : VertexData
         This part's rows, in local order.
-    fold : PartFold or None
-        None in a row plan, which has no folded rows.
+    fold : Exchange or None
+        Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the peers
+        come for own rows, to be added in this order. None in a row plan, which has no folded rows.
     grid : GridShare or None
         Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts` count
         ranks, the rows are those of H that this rank has between products, and the local matrix
@@ -139,13 +112,9 @@ class Part:
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
+    expand: Exchange
     vertex_data: VertexData = field(default_factory=VertexData)
-    fold: PartFold | None = None
+    fold: Exchange | None = None
     grid: GridShare | None = None
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
@@ -163,7 +132,6 @@ class Part:
         dtype: npt.DTypeLike = np.float32,
     ) -> Part:
         """Rows without nonzeros and messages; parameters are attributes, `dtype` the values'."""
-        nothing, zero = np.zeros(0, np.int32), np.zeros(1, np.int64)
         return cls(
             index=index,
             num_parts=num_parts,
@@ -171,13 +139,9 @@ class Part:
             global_id=global_id,
             num_interior=len(global_id),
             row_ptr=np.zeros(len(global_id) + 1, np.int64),
-            column=nothing,
+            column=np.zeros(0, np.int32),
             value=np.zeros(0, dtype),
-            send_peer=nothing,
-            send_ptr=zero,
-            send_row=nothing,
-            recv_peer=nothing,
-            recv_ptr=zero,
+            expand=Exchange.nothing(),
             vertex_data=vertex_data,
             grid=grid,
         )
@@ -188,22 +152,15 @@ class Part:
 
     @property
     def num_halo(self) -> int:
-        return int(self.recv_ptr[-1])
+        return self.expand.receive.volume
 
     def send_mask(self, peer: int) -> Int32Array:
         """Local rows that go to `peer`, in the order of the message; empty if none do."""
-        return _message(self.send_peer, self.send_ptr, peer, self.send_row)
+        return self.expand.send.message(peer)
 
     def receive_set(self, peer: int) -> Int32Array:
         """Local columns that `peer` fills, in the order of the message; empty if it sends none."""
-        columns = np.arange(self.num_rows, self.num_rows + self.num_halo, dtype=np.int32)
-        return _message(self.recv_peer, self.recv_ptr, peer, columns)
-
-
-def _message(peers: Int32Array, ptr: Int64Array, peer: int, rows: Int32Array) -> Int32Array:
-    at = np.searchsorted(peers, peer)
-    found = at < len(peers) and peers[at] == peer
-    return rows[ptr[at] : ptr[at + 1]] if found else rows[:0]
+        return self.num_rows + self.expand.receive.message(peer)
 
 
 @dataclass(frozen=True)
@@ -217,12 +174,12 @@ class PartRange:
         First row of every part in plan order, for *all* parts of the plan.
     local_ptr : int64[last - first + 1]
         Where the local rows of every part start in `row_ptr`.
-    send, receive : Exchange
+    exchanges : Exchanges
         Messages of these parts; part `first` has number 0 there.
-    global_id, row_ptr, column, value, vertex_data, fold, route, fold_route
+    global_id, row_ptr, column, value, vertex_data
         As in `plancc.plan.plan.Plan`, for these parts.
     topology : Topology or None
-        Of all parts; None: there are no routes.
+        Of all parts; None: there are no hops.
     """
 
     first: int
@@ -233,13 +190,9 @@ class PartRange:
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
-    send: Exchange
-    receive: Exchange
+    exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
-    fold: Fold | None = None
     topology: Topology | None = None
-    route: Route | None = None
-    fold_route: Route | None = None
 
     @property
     def first_row(self) -> int:
@@ -249,21 +202,17 @@ class PartRange:
     def only_part(self, num_interior: int) -> Part:
         """The part that a range of one part is."""
         assert self.last == self.first + 1
-        fold = route = fold_route = None
         rows = RankRows(
             self.first,
             np.arange(len(self.part_ptr)),
             self.first_row,
             np.arange(len(self.global_id), dtype=np.int32),
         )
-        if self.route is not None:
-            route = part_route(self.route, self.place_of_halo(), rows)
-        if self.fold is not None and self.fold_route is not None:
-            folded = self.part_ptr[self.fold.send.peer_of_row()] + self.fold.send.row
-            fold_route = part_route(self.fold_route, folded, rows)
-        if self.fold is not None:
-            send, receive = self.fold.send, self.fold.receive
-            fold = PartFold(send.peer, send.row_ptr, receive.peer, receive.row_ptr, receive.row)
+        send, receive = self.exchanges.expand.send, self.exchanges.expand.receive
+        fold = self.exchanges.fold
+        if fold is not None:
+            folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
+            fold = Exchange(folded, fold.receive)
         return Part(
             index=self.first,
             num_parts=len(self.part_ptr) - 1,
@@ -273,15 +222,11 @@ class PartRange:
             row_ptr=self.row_ptr,
             column=self.column,
             value=self.value,
-            send_peer=self.send.peer,
-            send_ptr=self.send.row_ptr,
-            send_row=self.send.row,
-            recv_peer=self.receive.peer,
-            recv_ptr=self.receive.row_ptr,
+            expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
             vertex_data=self.vertex_data,
             fold=fold,
-            route=route,
-            fold_route=fold_route,
+            route=part_route(self.exchanges.hops("expand"), self.place_of_halo(), rows),
+            fold_route=part_route(self.exchanges.hops("fold"), self.place_of_folded(), rows),
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
@@ -298,17 +243,9 @@ class PartRange:
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
             value=self.value[begin:end],
-            send=self.send.of_parts(first, last),
-            receive=self.receive.of_parts(first, last),
-            fold=None if self.fold is None else self.fold.of_parts(first, last),
+            exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
-            route=None if self.route is None else self.route.of_parts(first, last),
-            fold_route=None if self.fold_route is None else self.fold_route.of_parts(first, last),
         )
-
-    def steps(self) -> dict[str, Step]:
-        """The messages of every step and hop, by the names of `Header.steps`."""
-        return steps_of(Step(self.send, self.receive), self.fold, self.route, self.fold_route)
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""
@@ -317,7 +254,8 @@ class PartRange:
 
     def halo_ptr(self) -> Int64Array:
         """Where the received rows of every part start among all: int64[last - first + 1]."""
-        return self.receive.row_ptr[self.receive.ptr]
+        received = self.exchanges.expand.receive
+        return received.row_ptr[received.ptr]
 
     def is_own_row(self) -> npt.NDArray[np.bool_]:
         """Which local rows their part owns, bool[local rows]; the others are folded."""
@@ -332,17 +270,25 @@ class PartRange:
     def place_of_rows(self) -> Int64Array:
         """Plan order of every local row, int64[local rows]."""
         own_place = np.arange(self.first_row, self.part_ptr[self.last])
-        if self.fold is None:
+        if self.exchanges.fold is None:
             return own_place
-        own, fold = self.is_own_row(), self.fold.send
+        own = self.is_own_row()
         place = np.empty(len(own), dtype=np.int64)
         place[own] = own_place
-        place[~own] = self.part_ptr[fold.peer_of_row()] + fold.row
+        place[~own] = self.place_of_folded()
         return place
 
     def place_of_halo(self) -> Int64Array:
         """Plan order of every received row, int64[received rows]."""
-        return self.part_ptr[self.receive.peer_of_row()] + self.receive.row
+        received = self.exchanges.expand.receive
+        return self.part_ptr[received.peer_of_row()] + received.row
+
+    def place_of_folded(self) -> Int64Array:
+        """Plan order of every folded row, int64[folded rows]."""
+        if self.exchanges.fold is None:
+            return np.zeros(0, np.int64)
+        folded = self.exchanges.fold.send
+        return self.part_ptr[folded.peer_of_row()] + folded.row
 
     def place_of_columns(self) -> Int64Array:
         """Plan order of every nonzero's column, int64[nonzeros]."""

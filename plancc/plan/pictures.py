@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.exchange import Int32Array, Int64Array
 
 if TYPE_CHECKING:
     from plancc.plan.plan import Plan

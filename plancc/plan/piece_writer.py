@@ -20,6 +20,7 @@ import numpy as np
 from plancc.errors import InputError, output_error
 from plancc.plan.attributes import write_attributes
 from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
+from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     FORMAT_VERSION,
     NODES,
@@ -30,7 +31,7 @@ from plancc.plan.format import (
 )
 from plancc.plan.pieces import FIRST_PART, folder_name, new_folder, remove_pieces
 from plancc.plan.plan import Plan
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
 
 

@@ -23,9 +23,9 @@ from plancc.errors import InputError, PlanError
 from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container
+from plancc.plan.exchange import Int64Array
 from plancc.plan.format import PIECE_FORMAT, PIECES, Node
 from plancc.plan.guard import needs_guard
-from plancc.plan.values import Int64Array
 
 MOST_OPEN = 64
 """Pieces that are open at a time."""

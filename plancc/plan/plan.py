@@ -28,19 +28,18 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
     NODES,
     exchange_arrays,
-    exchanges_from_arrays,
-    route_arrays,
-    route_from_arrays,
+    exchange_of,
     vertex_data_arrays,
     vertex_data_from_arrays,
 )
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import Part, PartRange
-from plancc.plan.values import Exchange, Fold, Header, Int32Array, Int64Array, Route
+from plancc.plan.values import Exchanges, Header
 
 
 def attributes_of(
@@ -72,8 +71,8 @@ class Plan:
     column : int32[num_nonzeros]
         Local column numbers of the part that holds the nonzero; distinct, own ones first in a row.
     value : float32 or float64[num_nonzeros]
-    send, receive : Exchange
-        The expand step; each is the mirror of the other.
+    exchanges : Exchanges
+        The messages of every step; without hops unless the header has a topology.
     vertex_data : VertexData
     original_id : int64[num_vertices], or None
         The source's ids of the vertices 0..n-1 where they differ, indexed by vertex.
@@ -81,12 +80,6 @@ class Plan:
         How the plan was made: str, int, float or bool values.
     baseline : Metrics, or None
         Figures of an even random partition of the same matrix, for comparison.
-    fold : Fold or None
-        The fold step of layout "edge"; None in a row plan.
-    route, fold_route : Route or None
-        Hops of the same messages for the nodes of the header's topology; None without one, and
-        of the fold without a fold. That of the fold goes from the owners to the parts that have
-        partial rows.
     """
 
     header: Header
@@ -96,15 +89,26 @@ class Plan:
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
-    send: Exchange
-    receive: Exchange
+    exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
     original_id: Int64Array | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
-    fold: Fold | None = None
-    route: Route | None = None
-    fold_route: Route | None = None
+
+    @property
+    def send(self) -> Side:
+        """Rows of H by the parts that send them."""
+        return self.exchanges.expand.send
+
+    @property
+    def receive(self) -> Side:
+        """Rows of H by the parts that receive them."""
+        return self.exchanges.expand.receive
+
+    @property
+    def fold(self) -> Exchange | None:
+        """Partial rows of an edge plan's product; None in a row plan."""
+        return self.exchanges.fold
 
     @cached_property
     def local_ptr(self) -> Int64Array:
@@ -150,12 +154,8 @@ class Plan:
             row_ptr=row_ptr - row_ptr[0],
             column=self.column[row_ptr[0] : row_ptr[-1]],
             value=self.value[row_ptr[0] : row_ptr[-1]],
-            send=self.send.of_parts(first, last),
-            receive=self.receive.of_parts(first, last),
-            fold=None if self.fold is None else self.fold.of_parts(first, last),
+            exchanges=self.exchanges.of_parts(first, last),
             topology=self.header.topology,
-            route=None if self.route is None else self.route.of_parts(first, last),
-            fold_route=None if self.fold_route is None else self.fold_route.of_parts(first, last),
         )
 
     def __repr__(self) -> str:
@@ -183,14 +183,12 @@ class Plan:
             "matrix/row_ptr": self.row_ptr,
             "matrix/column": self.column,
             "matrix/value": self.value,
-            **exchange_arrays("expand", self.send, self.receive),
             **vertex_data_arrays(self.vertex_data),
         }
+        for step, exchange in self.exchanges.items():
+            found |= exchange_arrays(step, exchange)
         if self.original_id is not None:
             found["rows/original_id"] = self.original_id[self.global_id]
-        if self.fold is not None:
-            found |= exchange_arrays("fold", self.fold.send, self.fold.receive)
-        found |= route_arrays("expand", self.route) | route_arrays("fold", self.fold_route)
         return {name: array for name in NODES if (array := found.get(name)) is not None}
 
     @classmethod
@@ -201,8 +199,6 @@ class Plan:
             by_vertex = np.empty_like(original)
             np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
             original = by_vertex
-        send, receive = exchanges_from_arrays("expand", arrays)
-        folds, routed = header.layout == "edge", header.topology is not None
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
@@ -211,13 +207,9 @@ class Plan:
             row_ptr=arrays["matrix/row_ptr"],
             column=arrays["matrix/column"],
             value=arrays["matrix/value"],
-            send=send,
-            receive=receive,
+            exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays),
             original_id=original,
-            fold=Fold(*exchanges_from_arrays("fold", arrays)) if folds else None,
-            route=route_from_arrays("expand", arrays) if routed else None,
-            fold_route=route_from_arrays("fold", arrays) if routed and folds else None,
         )
 
     def content_sha256(self) -> str:
@@ -234,10 +226,10 @@ class Plan:
     def traffic(self) -> Traffic:
         """Load and communication of every part, read off the tables."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.local_ptr])
-        expand = StepTraffic.of(self.send, self.receive)
+        expand = StepTraffic.of(self.exchanges.expand)
         if self.fold is None:
             return Traffic(rows, nonzeros, *expand)
-        fold = StepTraffic.of(self.fold.send, self.fold.receive)
+        fold = StepTraffic.of(self.fold)
         foreign = [  # vertices that a part receives, or has a partial row of
             table.part_of_row() * self.num_vertices + self.part_ptr[table.peer_of_row()] + table.row
             for table in (self.receive, self.fold.send)

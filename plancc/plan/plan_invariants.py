@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.jit import njit
+from plancc.plan.exchange import Exchange
+from plancc.plan.format import STEPS
 from plancc.plan.indices import crossings, fold_as_said, local_rows, rises
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import Exchange, Step, steps_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -26,21 +27,18 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "layout edge has a fold, layout row has none", fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     yield "the topology fits layout and parts", plan.header.topology_problem()
-    expand = Step(plan.send, plan.receive)
-    steps = steps_of(expand, plan.fold, plan.route, plan.fold_route)
-    for step, tables in steps.items():
+    for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
             problem = rises(table.ptr, table.num_messages) or rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
     yield "matrix/row_ptr has every local row", local_rows(plan)
     yield from part_invariants(plan.all_parts, plan.num_interior)
-    for step, tables in steps.items():
+    for step, tables in plan.exchanges.items():
         of_step = "" if step == "expand" else f" of the {step}"
-        problem = _mirrors(tables.send, tables.receive)
-        yield f"sends and receives{of_step} mirror each other", problem
-    for route in (plan.route, plan.fold_route):
-        if route is not None:
-            yield "a node sends to another at most once", crossings(plan, route)
+        yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
+    for step in STEPS:
+        if hops := plan.exchanges.hops(step):
+            yield "a node sends to another at most once", crossings(plan, hops[1])
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
@@ -64,7 +62,8 @@ def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
     return -1
 
 
-def _mirrors(send: Exchange, receive: Exchange) -> str:
+def _mirrors(exchange: Exchange) -> str:
+    send, receive = exchange.send, exchange.receive
     receiver, sender = _unlike(
         (send.ptr, send.peer, send.row_ptr, send.row),
         (receive.ptr, receive.peer, receive.row_ptr, receive.row),

@@ -12,10 +12,10 @@ import numpy as np
 
 from plancc.errors import InputError, PlanError
 from plancc.jit import njit
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Population, Sampler
 
 

@@ -35,6 +35,7 @@ from plancc.plan.digests import (
     hash_of_lines,
     root_of,
 )
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     DIGESTS,
@@ -65,7 +66,7 @@ from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
-from plancc.plan.values import Header, Int32Array, Int64Array
+from plancc.plan.values import Header
 from plancc.text import shown
 
 PARTS_AT_ONCE = 64

@@ -15,18 +15,21 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.jit import njit
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
-from plancc.plan.values import Exchange, Int32Array, Int64Array, Route, Step
+from plancc.plan.values import HOPS, Exchanges
 
 
-def route_of(send: Exchange, part_ptr: Int64Array, topology: Topology) -> Route:
-    """The route of messages from the owners of rows.
+def hops_of(
+    send: Side, part_ptr: Int64Array, topology: Topology
+) -> tuple[Exchange, Exchange, Exchange]:
+    """Collect, cross and spread of messages from the owners of rows (`Exchanges`).
 
     Parameters
     ----------
-    send : Exchange
+    send : Side
         By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
     part_ptr : int64[num_parts + 1]
         First row of every part in plan order.
@@ -64,7 +67,7 @@ def route_of(send: Exchange, part_ptr: Int64Array, topology: Topology) -> Route:
     carrier, peer, place = receiver[group], peer[far], place[far]
     onward = carrier != peer
     spread = _step(carrier[onward], peer[onward], place[onward], part_ptr)
-    return Route(collect, cross, spread)
+    return collect, cross, spread
 
 
 def with_routes(plan: Plan, topology: Topology) -> Plan:
@@ -79,13 +82,12 @@ def with_routes(plan: Plan, topology: Topology) -> Plan:
     header = replace(plan.header, topology=topology)
     if problem := header.topology_problem():
         raise InputError(problem)
-    fold = None if plan.fold is None else plan.fold.receive
-    return replace(
-        plan,
-        header=header,
-        route=route_of(plan.send, plan.part_ptr, topology),
-        fold_route=None if fold is None else route_of(fold, plan.part_ptr, topology),
-    )
+    exchanges = Exchanges(plan.exchanges)
+    for step, exchange in plan.exchanges.items():
+        owned = exchange.send if step == "expand" else exchange.receive
+        hops = hops_of(owned, plan.part_ptr, topology)
+        exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}
+    return replace(plan, header=header, exchanges=exchanges)
 
 
 class _Once(NamedTuple):
@@ -113,7 +115,7 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
 
-def _carriers(send: Exchange, once: _Once, topology: Topology) -> tuple[Int32Array, Int32Array]:
+def _carriers(send: Side, once: _Once, topology: Topology) -> tuple[Int32Array, Int32Array]:
     """The part that sends, and the part that receives, the rows of every group of `once`."""
     node = topology.node_of_rank()
     first = np.concatenate([[0], np.cumsum(topology.ranks())])
@@ -144,7 +146,7 @@ def _carriers(send: Exchange, once: _Once, topology: Topology) -> tuple[Int32Arr
 
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
-) -> Step:
+) -> Exchange:
     """Both tables of these rows; those that are there twice travel once."""
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
     if parts * parts * rows < 2**63:
@@ -162,13 +164,13 @@ def _step(
     at = np.flatnonzero(starts)
     of, peer = sender[at], receiver[at]
     ptr = np.searchsorted(of, np.arange(parts + 1))
-    send = Exchange(ptr, peer, np.append(at, len(place)), place.astype(np.int32))
-    return Step(send, Exchange(*by_sender(of, peer, send.row_ptr, send.row, parts)))
+    send = Side(ptr, peer, np.append(at, len(place)), place.astype(np.int32))
+    return Exchange(send, Side(*by_sender(of, peer, send.row_ptr, send.row, parts)))
 
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """The fields of `_Once`, of messages by sender; (ptr, peer, row_ptr, row) is an `Exchange`."""
+    """The fields of `_Once`, of messages by sender; (ptr, peer, row_ptr, row) is an `Side`."""
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 
 from plancc.errors import InputError, PlanError
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import vertex_data_from_arrays
 from plancc.plan.grid_slices import (
     check_ranks,
@@ -27,7 +28,7 @@ from plancc.plan.merge import merge
 from plancc.plan.part_invariants import claims_of, data_invariants, part_invariants
 from plancc.plan.parts import Claims, GridShare, Part, PartRange
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import HOPS, Exchange, Fold, Header, Int64Array, Route, Step
+from plancc.plan.values import Exchanges, Header
 
 NONZEROS_AT_ONCE = 1 << 26
 """Most nonzeros of the parts that `check_tables` reads at once."""
@@ -166,12 +167,11 @@ def _read_parts(
     """
     header = file.header
     part_ptr = file.read_offsets("rows/part_ptr", header.num_vertices)
-    expand = _read_step(file, "expand", first, last)
-    local_ptr, fold = part_ptr[first : last + 1], None
-    if header.layout == "edge":
-        folded_before, fold_send = _read_exchange(file, "fold/send", first, last)
-        fold = Fold(fold_send, _read_exchange(file, "fold/recv", first, last)[1])
-        local_ptr = local_ptr + folded_before + fold_send.row_ptr[fold_send.ptr]
+    exchanges = Exchanges({step: _read_step(file, step, first, last) for step in header.steps()})
+    local_ptr = part_ptr[first : last + 1]
+    if exchanges.fold is not None:
+        folded = exchanges.fold.send
+        local_ptr = local_ptr + folded.row_ptr[folded.ptr]
     row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, first, last)
     parts = PartRange(
         first=first,
@@ -182,13 +182,9 @@ def _read_parts(
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
-        send=expand.send,
-        receive=expand.receive,
+        exchanges=exchanges,
         vertex_data=_read_vertex_data(file, first, last) if data is None else data,
-        fold=fold,
         topology=header.topology,
-        route=_read_route(file, "expand", first, last),
-        fold_route=None if fold is None else _read_route(file, "fold", first, last),
     )
     num_interior = file.read("rows/num_interior")[first:last]
     _check(file, part_invariants(parts, num_interior))
@@ -237,23 +233,15 @@ def _check(file: PlanFile, invariants: Iterable[tuple[str, str]]) -> None:
             raise PlanError(f"{file.path}: {name}: {problem}")
 
 
-def _read_exchange(file: PlanFile, table: str, first: int, last: int) -> tuple[int, Exchange]:
-    """The rows in a table before part `first`, and the messages of parts ``first..last-1``."""
-    ptr, peer, row_ptr = file.read_messages(table, first, last)
-    before = int(row_ptr[0])
-    row = file.read(f"{table}_row", first, last)
-    return before, Exchange(ptr, peer, row_ptr - before, row)
-
-
-def _read_step(file: PlanFile, step: str, first: int, last: int) -> Step:
-    tables = (_read_exchange(file, f"{step}/{end}", first, last)[1] for end in ("send", "recv"))
-    return Step(*tables)
-
-
-def _read_route(file: PlanFile, step: str, first: int, last: int) -> Route | None:
-    if file.header.topology is None:
-        return None
-    return Route(*(_read_step(file, f"{step}_{hop}", first, last) for hop in HOPS))
+def _read_step(file: PlanFile, step: str, first: int, last: int) -> Exchange:
+    """The messages of parts ``first..last-1`` in a step or a hop."""
+    sides = []
+    for end in ("send", "recv"):
+        table = f"{step}/{end}"
+        ptr, peer, row_ptr = file.read_messages(table, first, last)
+        row = file.read(f"{table}_row", first, last)
+        sides.append(Side(ptr, peer, row_ptr - row_ptr[0], row))
+    return Exchange(*sides)
 
 
 def _read_vertex_data(file: PlanFile, first: int, last: int) -> VertexData:

@@ -7,7 +7,7 @@ lowering's kernels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from typing import Any
@@ -19,13 +19,14 @@ import scipy.sparse as sp
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
-from plancc.plan.format import NODES, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
+from plancc.plan.exchange import Exchange, Int64Array, Side
+from plancc.plan.format import NODES, STEPS, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
 from plancc.plan.indices import blocks, crossings, index_invariants
 from plancc.plan.matrix import matrix_of
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import HOPS, Exchange, Int64Array, Route
+from plancc.plan.values import HOPS
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
@@ -104,14 +105,12 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") in an order in which each may rely on those before."""
     yield from index_invariants(plan)
     yield "matrix/value is finite", "" if np.isfinite(plan.value).all() else "NaN or infinity"
-    yield "sends and receives mirror each other", _mirrors(plan.send, plan.receive)
+    yield "sends and receives mirror each other", _mirrors(plan.exchanges.expand)
     if plan.fold is not None:
-        fold = plan.fold
-        yield "sends and receives of the fold mirror each other", _mirrors(fold.send, fold.receive)
-    if plan.route is not None:
-        yield from _route_invariants(plan, "expand", plan.route, plan.receive)
-    if plan.fold_route is not None and plan.fold is not None:
-        yield from _route_invariants(plan, "fold", plan.fold_route, plan.fold.send)
+        yield "sends and receives of the fold mirror each other", _mirrors(plan.fold)
+    for step in STEPS:
+        if hops := plan.exchanges.hops(step):
+            yield from _route_invariants(plan, step, hops, plan.exchanges.needed(step))
     yield "columns of a row are distinct, own ones first", _of_blocks(plan, _distinct)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan)
@@ -131,13 +130,13 @@ def _invariants(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _route_invariants(
-    plan: Plan, step: str, route: Route, needed: Exchange
+    plan: Plan, step: str, hops: Sequence[Exchange], needed: Side
 ) -> Iterator[tuple[str, str]]:
-    """What a route must be, of the rows that parts need by owner; numbers are part n + place."""
+    """What hops must be, of the rows that parts need by owner; numbers are part n + place."""
     assert plan.header.topology is not None
     node, n = plan.header.topology.node_of_rank(), plan.num_vertices
-    for hop, tables in zip(HOPS, route.hops, strict=True):
-        mirrored = _mirrors(tables.send, tables.receive)
+    for hop, tables in zip(HOPS, hops, strict=True):
+        mirrored = _mirrors(tables)
         yield f"sends and receives of the {step}_{hop} mirror each other", mirrored
         near = np.repeat(node, np.diff(tables.send.ptr)) == node[tables.send.peer]
         wrong = np.flatnonzero(near != (hop != "cross"))
@@ -146,13 +145,13 @@ def _route_invariants(
             f"messages of the {step}_{hop} are {inside}",
             f"message {wrong[0]} is not" if len(wrong) else "",
         )
-    yield f"a node sends to another at most once in the {step}_cross", crossings(plan, route)
+    yield f"a node sends to another at most once in the {step}_cross", crossings(plan, hops[1])
 
     parts = np.repeat(np.arange(plan.num_parts), np.diff(plan.part_ptr))
     own = parts * n + np.arange(n)
     sent, came = (
         [table.part_of_row() * n + table.row for table in tables]
-        for tables in zip(*((hop.send, hop.receive) for hop in route.hops), strict=True)
+        for tables in zip(*((hop.send, hop.receive) for hop in hops), strict=True)
     )
     may_send = (own, np.concatenate([own, came[0]]), came[1])
     for hop, rows, allowed in zip(HOPS, sent, may_send, strict=True):
@@ -187,7 +186,8 @@ def _of_blocks(plan: Plan, problem: Callable[[Plan, PartRange], str]) -> str:
     return next(filter(None, (problem(plan, parts) for parts in blocks(plan))), "")
 
 
-def _mirrors(send: Exchange, receive: Exchange) -> str:
+def _mirrors(exchange: Exchange) -> str:
+    send, receive = exchange.send, exchange.receive
     p = len(send.ptr) - 1
     sender = np.repeat(np.arange(p), np.diff(send.ptr))
     receiver = np.repeat(np.arange(p), np.diff(receive.ptr))
@@ -267,7 +267,7 @@ def _halo_used(plan: Plan, parts: PartRange) -> str:
     part = parts.part_of_nonzero()
     slot = parts.column - np.diff(plan.part_ptr)[part]
     halo_ptr = parts.halo_ptr()
-    used = np.zeros(parts.receive.volume, dtype=bool)
+    used = np.zeros(halo_ptr[-1], dtype=bool)
     used[(halo_ptr[part - parts.first] + slot)[slot >= 0]] = True
     unused = np.flatnonzero(~used)
     if not len(unused):

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.values import Int64Array
 
 
 @dataclass(eq=False)

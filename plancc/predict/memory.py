@@ -14,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import Traffic
-from plancc.plan.values import Int64Array
 from plancc.predict.training import WORD_BYTES
 
 NONZERO_BYTES = 4 + WORD_BYTES

@@ -16,8 +16,8 @@ import numpy as np
 
 from plancc.jit import njit
 from plancc.plan import words
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.plan.words import Counts
 from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory

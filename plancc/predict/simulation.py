@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.values import Int64Array
 from plancc.plan.words import Collective, Counts
 from plancc.predict.machine import Machine
 from plancc.predict.pipelines import Pipeline

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import check_tables
-from plancc.plan.values import Int64Array
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import Tables, sends_rows
 

@@ -17,9 +17,9 @@ from plancc.cost.owners import traffic
 from plancc.cost.pairs import pair_volumes
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
-from plancc.plan.values import Int32Array
 from plancc.plan.words import Counts, Rows, count
 from plancc.predict.passes import PASSES, moved_widths
 

@@ -14,12 +14,13 @@ from plancc.cost.topology import ByNode, messages_by_node, volumes_by_node
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.plan.exchange import Side
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.routing import route_of
+from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, Exchange
+from plancc.plan.values import HOPS
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
@@ -205,10 +206,8 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     hops = []
     for table in ("expand/send", "fold/recv")[: len(names)]:
         ptr, peer, row_ptr = file.read_messages(table)
-        route = route_of(
-            Exchange(ptr, peer, row_ptr, file.read(f"{table}_row")), part_ptr, topology
-        )
-        hops += [pair_volumes_of_table(hop.send) for hop in route.hops]
+        owned = Side(ptr, peer, row_ptr, file.read(f"{table}_row"))
+        hops += [pair_volumes_of_table(hop.send) for hop in hops_of(owned, part_ptr, topology)]
     return TopologyCost.of(steps, topology, hops)
 
 

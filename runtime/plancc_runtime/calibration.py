@@ -29,6 +29,7 @@ import torch
 from scipy.sparse import csr_matrix
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Exchange
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.threads import check_threads
@@ -36,7 +37,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
-from plancc_runtime.transport.base import Exchange, Transport, usable_cores
+from plancc_runtime.transport.base import Channel, Transport, usable_cores
 from plancc_runtime.transport.links import Link
 from plancc_runtime.transport.single import SingleTransport
 
@@ -394,9 +395,8 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> EpochTim
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
     """The only part of a row plan."""
-    rows, nothing = matrix.shape[0], np.zeros(0, np.int32)
+    rows = matrix.shape[0]
     header = Header("row", rows, matrix.nnz, 1, True, "none", False)
-    ptr = np.zeros(1, np.int64)
     return header, Part(
         index=0,
         num_parts=1,
@@ -406,11 +406,7 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
         row_ptr=matrix.indptr.astype(np.int64),
         column=matrix.indices,
         value=matrix.data / 8,
-        send_peer=nothing,
-        send_ptr=ptr,
-        send_row=nothing,
-        recv_peer=nothing,
-        recv_ptr=ptr,
+        expand=Exchange.nothing(),
     )
 
 
@@ -425,7 +421,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
             [(peer, torch.zeros(words)) for peer in sources],
         )
 
-        def exchanged(exchange: Exchange = exchange) -> None:
+        def exchanged(exchange: Channel = exchange) -> None:
             exchange.start()
             for k in range(len(targets)):
                 exchange.send(k)

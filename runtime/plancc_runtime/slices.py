@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
-from plancc.plan.parts import Claims, Part, PartFold
+from plancc.plan.exchange import Exchange
+from plancc.plan.parts import Claims, Part
 from plancc.plan.values import Header
 from plancc_runtime.gathering import Ids, RowsOfRank
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.messages import Addressed, name_ranks
+from plancc_runtime.transport.messages import name_ranks
+from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
 if TYPE_CHECKING:
     from plancc.plan.reader import PlanFile
@@ -209,8 +211,8 @@ def check_slices(part: Part, transport: Transport) -> None:
         transport.agree(PlanError(f"the ranks have parts of different plans ({kinds})"))
     if share is not None and share.block is not None:
         ranks = np.array(share.grid.ranks_of_column(share.rank))
-        _check_counts("rows", share.block, transport, ranks)
-    _check_counts("rows", part, transport)
+        _check_counts("rows", share.block.expand, transport, ranks)
+    _check_counts("rows", part.expand, transport)
     if fold is not None:
         _check_counts("partial rows", fold, transport)
     by_hand = np.array([part.claims is None], np.int8)
@@ -249,43 +251,23 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
             )
 
 
-def _check_once(part: Part, fold: PartFold, transport: Transport) -> None:
+def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
     """Check that no nonzero is with two ranks: owners see the columns of their rows. Collective.
 
     Every rank sends as many numbers as its folded rows have nonzeros, and one for each of the rows.
     """
-    halo = np.empty(part.num_halo, part.global_id.dtype)
-    _send_pieces(
-        _pieces(part.send_peer, part.send_ptr, part.global_id[part.send_row]),
-        _pieces(part.recv_peer, part.recv_ptr, halo),
-        transport,
-    )
+    halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
-    counts = np.diff(part.row_ptr[part.num_rows :]).astype(np.int32)
-    folded = vertex[part.column[part.row_ptr[part.num_rows] :]]
-    arriving = np.empty(len(fold.recv_row), np.int32)
-    _send_pieces(
-        _pieces(fold.send_peer, fold.send_ptr, counts),
-        _pieces(fold.recv_peer, fold.recv_ptr, arriving),
-        transport,
-    )
-    sent_ptr, arriving_ptr = (
-        np.append(0, np.cumsum(each, dtype=np.int64))[ptr]
-        for each, ptr in ((counts, fold.send_ptr), (arriving, fold.recv_ptr))
-    )
-    column = np.empty(arriving_ptr[-1], folded.dtype)
-    _send_pieces(
-        _pieces(fold.send_peer, sent_ptr, folded),
-        _pieces(fold.recv_peer, arriving_ptr, column),
-        transport,
-    )
+    row_ptr = part.row_ptr[part.num_rows :]
+    folded = vertex[part.column[row_ptr[0] :]]
+    arrived, column = send_lists(fold, row_ptr - row_ptr[0], folded, transport)
     with transport.agreement():
         own_counts = np.diff(part.row_ptr[: part.num_rows + 1])
         own_row = np.repeat(np.arange(part.num_rows), own_counts)
         met = np.zeros(part.num_rows, np.bool_)
-        met[fold.recv_row] = True
+        met[fold.receive.row] = True
         met = met[own_row]
-        row = np.concatenate([own_row[met], np.repeat(fold.recv_row, arriving)])
+        row = np.concatenate([own_row[met], np.repeat(fold.receive.row, np.diff(arrived))])
         column = np.concatenate([vertex[part.column[: len(own_row)][met]], column])
         key = np.sort(row * (1 << 32) + column)
         for each in key[1:][key[1:] == key[:-1]][:1].tolist():
@@ -295,25 +277,9 @@ def _check_once(part: Part, fold: PartFold, transport: Transport) -> None:
             )
 
 
-def _pieces(
-    peers: npt.NDArray[np.integer], ptr: npt.NDArray[np.integer], values: npt.NDArray[Any]
-) -> list[tuple[int, npt.NDArray[Any]]]:
-    """The values of every peer, as `Transport.exchange` takes them."""
-    return [(peer, values[ptr[k] : ptr[k + 1]]) for k, peer in enumerate(peers.tolist())]
-
-
-def _send_pieces(sends: Addressed, receives: Addressed, transport: Transport) -> None:
-    """One round of messages. Collective."""
-    exchange = transport.exchange(sends, receives)
-    exchange.start()
-    for k in range(len(sends)):
-        exchange.send(k)
-    exchange.finish()
-
-
 def _check_counts(
     rows: str,
-    messages: Part | PartFold,
+    exchange: Exchange,
     transport: Transport,
     ranks: npt.NDArray[np.integer] | None = None,
 ) -> None:
@@ -323,8 +289,8 @@ def _check_counts(
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks
-    np.add.at(sends, ranks[messages.send_peer], np.diff(messages.send_ptr))
-    np.add.at(expects, ranks[messages.recv_peer], np.diff(messages.recv_ptr))
+    for side, counts in ((exchange.send, sends), (exchange.receive, expects)):
+        np.add.at(counts, ranks[side.peer], np.diff(side.row_ptr))
     arrives = transport.alltoall(sends)
     with transport.agreement():
         for peer in np.flatnonzero(arrives != expects)[:1].tolist():

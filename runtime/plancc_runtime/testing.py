@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc_runtime.transport.base import Exchange, Transport, usable_cores
+from plancc_runtime.transport.base import Channel, Transport, usable_cores
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
@@ -51,7 +51,7 @@ def fill(buffer: Any, values: npt.NDArray[Any]) -> None:
 def check_exchanges(
     transport: Transport,
     seed: int = 1,
-    make: Callable[..., Exchange] | None = None,
+    make: Callable[..., Channel] | None = None,
     device: str = "cpu",
 ) -> None:
     """Several exchanges under way at once, each for several rounds, in every way to wait."""

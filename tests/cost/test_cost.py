@@ -108,10 +108,10 @@ def words_of_an_epoch(parts, dims):
     words, messages = [0] * len(parts), [0] * len(parts)
     for k in range(1, len(dims)):
         for m, part in enumerate(parts):
-            for peer in part.send_peer.tolist():
+            for peer in part.expand.send.peer.tolist():
                 words[m] += len(part.send_mask(peer)) * dims[k - 1]
                 messages[m] += 1
-            for peer in part.recv_peer.tolist():
+            for peer in part.expand.receive.peer.tolist():
                 words[m] += len(part.receive_set(peer)) * dims[k]
                 messages[m] += 1
     return words, messages

@@ -185,7 +185,7 @@ def test_format_1_0_is_read_by_ranks():
     header, part = read_rank_slice(file("1.0"), 1, 2)  # parts 1 and 2 on one rank
     assert header.num_parts == 3
     assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
-    assert part.send_peer.tolist() == part.recv_peer.tolist() == [0]
+    assert part.expand.send.peer.tolist() == part.expand.receive.peer.tolist() == [0]
     assert part.global_id[part.send_mask(0)].tolist() == [2, 3]
     assert part.num_halo == 2  # vertices 0 and 1
 
@@ -267,9 +267,9 @@ def test_format_1_3_figures_and_ranks():
     assert (told.random.volume, told.random.fold_volume) == (7, 0)
     _, part = read_rank_slice(file("1.3"), 1, 2)  # parts 1 and 2 on one rank
     assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
-    assert part.fold.send_peer.tolist() == part.fold.recv_peer.tolist() == [0]
-    assert part.global_id[part.fold.recv_row].tolist() == [3]
-    assert (part.num_halo, part.fold.num_folded) == (1, 1)
+    assert part.fold.send.peer.tolist() == part.fold.receive.peer.tolist() == [0]
+    assert part.global_id[part.fold.receive.row].tolist() == [3]
+    assert (part.num_halo, part.fold.send.volume) == (1, 1)
 
 
 def test_format_1_4_is_a_row_plan_and_a_grid():
@@ -354,5 +354,5 @@ def test_format_1_7_has_hops(tmp_path):
     assert (found["fold_collect/send_row"], found["fold_cross/send_row"]) == ([1, 3], [3])
     assert [found[f"{step}_spread/send_row"] for step in ("expand", "fold")] == [[], []]
     _, part = read_rank_slice(file("1.7"), 2, 3)
-    assert part.route.cross.send_row.tolist() == part.route.cross.recv_peer.tolist() == [0]
-    assert part.fold_route.cross.recv_peer.tolist() == [1]
+    assert part.route.hops[1].send.row.tolist() == part.route.hops[1].receive.peer.tolist() == [0]
+    assert part.fold_route.hops[1].receive.peer.tolist() == [1]

@@ -15,9 +15,9 @@ import h5py
 import numpy as np
 
 from plancc.errors import InputError, PlanError
+from plancc.plan.exchange import Side
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.plan.values import Exchange
 from plancc.plan.verify import verify_file
 from plancc.report.plans import report
 
@@ -153,7 +153,7 @@ def broken(plan: Plan) -> str:
     return "" if len(set(edges)) == len(edges) else "a nonzero is there twice"
 
 
-def _received(table: Exchange, part: int, own: list[np.ndarray]) -> np.ndarray:
+def _received(table: Side, part: int, own: list[np.ndarray]) -> np.ndarray:
     """Vertices behind the rows of a table whose rows are those of the peers."""
     found = [
         own[table.peer[k]][table.row[table.row_ptr[k] : table.row_ptr[k + 1]]]
@@ -162,7 +162,7 @@ def _received(table: Exchange, part: int, own: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(found) if found else own[0][:0]
 
 
-def _sent(send: Exchange, receive: Exchange, own: list[np.ndarray]) -> str:
+def _sent(send: Side, receive: Side, own: list[np.ndarray]) -> str:
     """Send what the senders list; each receiver expects exactly that."""
     travels = {}
     for part, rows in enumerate(own):

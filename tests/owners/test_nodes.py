@@ -19,7 +19,7 @@ from plancc.owners.nodes import pays, search_rows_on_nodes
 from plancc.owners.rows import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
-from plancc.plan.routing import route_of
+from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
@@ -46,7 +46,7 @@ def compiled(graph, model, parts, effort="fast", **options):
 def crossing(plan, topology):
     """Rows between nodes, each once to a node."""
     steps = [plan.send] if plan.fold is None else [plan.send, plan.fold.receive]
-    return sum(route_of(each, plan.part_ptr, topology).cross.send.volume for each in steps)
+    return sum(hops_of(each, plan.part_ptr, topology)[1].send.volume for each in steps)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_flat_where_hops_do_not_pay(graph):
         plan = compiled(graph, "hp", 12, topology="4x3", machine=slow_inside)
     assert plan.header.topology is None
     assert plan.provenance["topology"] == "4x3"
-    assert compiled(graph, "hp", 12, topology="4x3", exchange="flat").route is None
+    assert compiled(graph, "hp", 12, topology="4x3", exchange="flat").header.topology is None
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,10 @@ def adjoint(parts, g: np.ndarray) -> np.ndarray:
                 partial[part.column[k]] += float(part.value[k]) * g[part.global_id[r]]
         for r, vertex in enumerate(part.global_id):
             result[vertex] += partial[r]
-        for k, peer in enumerate(part.recv_peer.tolist()):
-            back = partial[part.num_rows :][part.recv_ptr[k] : part.recv_ptr[k + 1]]
+        for k, peer in enumerate(part.expand.receive.peer.tolist()):
+            back = partial[part.num_rows :][
+                part.expand.receive.row_ptr[k] : part.expand.receive.row_ptr[k + 1]
+            ]
             for row, value in zip(parts[peer].send_mask(m), back, strict=True):
                 result[parts[peer].global_id[row]] += value
     return result
@@ -71,8 +73,10 @@ def check_parts(parts, expected: NaiveEdgePlan, graph) -> None:
         assert len(ids) == len(expected.rows[m])
         assert part.first_row == sum(len(rows) for rows in expected.rows[:m])
         assert set(ids[part.num_interior :]) == expected.boundary[m]
-        assert part.send_peer.tolist() == sorted(expected.expand[m])
-        assert part.recv_peer.tolist() == [q for q, to in enumerate(expected.expand) if m in to]
+        assert part.expand.send.peer.tolist() == sorted(expected.expand[m])
+        assert part.expand.receive.peer.tolist() == [
+            q for q, to in enumerate(expected.expand) if m in to
+        ]
         for peer, rows in expected.expand[m].items():
             assert sorted(ids[r] for r in part.send_mask(peer)) == sorted(rows)
         assert sorted(halo_vertices(parts, m)) == sorted(expected.halo[m])
@@ -82,10 +86,8 @@ def check_parts(parts, expected: NaiveEdgePlan, graph) -> None:
         for r in range(len(part.row_ptr) - 1):
             foreign = part.column[part.row_ptr[r] : part.row_ptr[r + 1]] >= len(ids)
             assert foreign.tolist() == sorted(foreign.tolist())
-        for name in ("column", "send_row", "send_peer", "recv_peer"):
-            assert getattr(part, name).dtype == np.int32, name
-        for name in ("row_ptr", "send_ptr", "recv_ptr"):
-            assert getattr(part, name).dtype == np.int64, name
+        assert (part.column.dtype, part.row_ptr.dtype) == (np.int32, np.int64)
+        check_types(part.expand)
         if fold is not None:
             check_fold(parts, m, expected)
     h = np.random.default_rng(n).standard_normal((n, 2))
@@ -96,11 +98,16 @@ def check_parts(parts, expected: NaiveEdgePlan, graph) -> None:
 
 def check_fold(parts, m, expected: NaiveEdgePlan) -> None:
     fold, rows = parts[m].fold, parts[m].num_rows
-    assert fold.send_peer.tolist() == sorted(expected.fold[m])
+    assert fold.send.peer.tolist() == sorted(expected.fold[m])
     folded = local_vertices(parts, m)[rows:]
-    for k, peer in enumerate(fold.send_peer.tolist()):
-        of_message = folded[fold.send_ptr[k] : fold.send_ptr[k + 1]]
+    for k, peer in enumerate(fold.send.peer.tolist()):
+        of_message = folded[fold.send.row_ptr[k] : fold.send.row_ptr[k + 1]]
         assert sorted(of_message) == sorted(expected.fold[m][peer])
-    assert fold.recv_peer.tolist() == [q for q, to in enumerate(expected.fold) if m in to]
-    assert fold.send_peer.dtype == fold.recv_peer.dtype == fold.recv_row.dtype == np.int32
-    assert fold.send_ptr.dtype == fold.recv_ptr.dtype == np.int64
+    assert fold.receive.peer.tolist() == [q for q, to in enumerate(expected.fold) if m in to]
+    check_types(fold)
+
+
+def check_types(exchange) -> None:
+    for side in (exchange.send, exchange.receive):
+        assert side.peer.dtype == side.row.dtype == np.int32
+        assert side.ptr.dtype == side.row_ptr.dtype == np.int64

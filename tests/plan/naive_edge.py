@@ -86,7 +86,7 @@ class NaiveEdgePlan:
 def halo_vertices(parts, m) -> list[int]:
     """Vertex of every halo row of part m, from the senders' masks alone."""
     part, found = parts[m], []
-    for peer in part.recv_peer.tolist():
+    for peer in part.expand.receive.peer.tolist():
         sender = parts[peer]
         found += [int(sender.global_id[r]) for r in sender.send_mask(m)]
     return found
@@ -95,10 +95,12 @@ def halo_vertices(parts, m) -> list[int]:
 def local_vertices(parts, m) -> list[int]:
     """Vertex of every local row of part m: its own, then the folded ones, by the owners' tables."""
     part, found = parts[m], [int(v) for v in parts[m].global_id]
-    for peer in [] if part.fold is None else part.fold.send_peer.tolist():
+    for peer in [] if part.fold is None else part.fold.send.peer.tolist():
         owner = parts[peer]
-        k = owner.fold.recv_peer.tolist().index(m)
-        rows = owner.fold.recv_row[owner.fold.recv_ptr[k] : owner.fold.recv_ptr[k + 1]]
+        k = owner.fold.receive.peer.tolist().index(m)
+        rows = owner.fold.receive.row[
+            owner.fold.receive.row_ptr[k] : owner.fold.receive.row_ptr[k + 1]
+        ]
         found += [int(owner.global_id[r]) for r in rows]
     return found
 
@@ -120,15 +122,20 @@ def product(parts, h: np.ndarray) -> np.ndarray:
     """A @ h by the plan: expand, multiply, fold; only what messages bring is used."""
     mail, width = {}, h.shape[1]
     for m, part in enumerate(parts):
-        for k, peer in enumerate(part.send_peer.tolist()):
-            rows = part.send_row[part.send_ptr[k] : part.send_ptr[k + 1]]
+        for k, peer in enumerate(part.expand.send.peer.tolist()):
+            rows = part.expand.send.row[
+                part.expand.send.row_ptr[k] : part.expand.send.row_ptr[k + 1]
+            ]
             mail[m, peer] = h[part.global_id[rows]]
     sums, partial_mail = [], {}
     for m, part in enumerate(parts):
         held = np.full((part.num_rows + part.num_halo, width), np.nan)
         held[: part.num_rows] = h[part.global_id]
-        for k, peer in enumerate(part.recv_peer.tolist()):
-            start, stop = part.num_rows + part.recv_ptr[k], part.num_rows + part.recv_ptr[k + 1]
+        for k, peer in enumerate(part.expand.receive.peer.tolist()):
+            start, stop = (
+                part.num_rows + part.expand.receive.row_ptr[k],
+                part.num_rows + part.expand.receive.row_ptr[k + 1],
+            )
             message = mail.pop((peer, m))
             assert len(message) == stop - start
             held[start:stop] = message
@@ -137,13 +144,15 @@ def product(parts, h: np.ndarray) -> np.ndarray:
             for k in range(part.row_ptr[r], part.row_ptr[r + 1]):
                 local[r] += float(part.value[k]) * held[part.column[k]]
         sums.append(local[: part.num_rows])
-        for k, peer in enumerate([] if part.fold is None else part.fold.send_peer.tolist()):
-            span = slice(*(part.num_rows + part.fold.send_ptr[k : k + 2]))
+        for k, peer in enumerate([] if part.fold is None else part.fold.send.peer.tolist()):
+            span = slice(*(part.num_rows + part.fold.send.row_ptr[k : k + 2]))
             partial_mail[m, peer] = local[span]
     result = np.full((len(h), width), np.nan)
     for m, part in enumerate(parts):
-        for k, peer in enumerate([] if part.fold is None else part.fold.recv_peer.tolist()):
-            rows = part.fold.recv_row[part.fold.recv_ptr[k] : part.fold.recv_ptr[k + 1]]
+        for k, peer in enumerate([] if part.fold is None else part.fold.receive.peer.tolist()):
+            rows = part.fold.receive.row[
+                part.fold.receive.row_ptr[k] : part.fold.receive.row_ptr[k + 1]
+            ]
             message = partial_mail.pop((peer, m))
             assert len(message) == len(rows)
             for r, row in zip(rows, message, strict=True):

@@ -13,9 +13,10 @@ from worlds import random_array
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.exchange import Exchange, Side
 from plancc.plan.lowering import lower
-from plancc.plan.parts import Claims, PartFold
-from plancc.plan.values import Exchange, Fold
+from plancc.plan.parts import Claims
+from plancc.plan.values import Exchanges
 
 
 def graph_of(array: np.ndarray, *, directed: bool = True, dtype=np.float32, **fields) -> Graph:
@@ -112,10 +113,20 @@ def assert_equal(found, expected):
         if isinstance(b, np.ndarray):
             assert a.dtype == b.dtype, field.name
             np.testing.assert_array_equal(a, b, err_msg=field.name)
-        elif isinstance(b, Claims | Exchange | Fold | PartFold | VertexData):
+        elif isinstance(b, Claims | Exchange | Side | VertexData):
             assert_equal(a, b)
+        elif isinstance(b, Exchanges):
+            assert list(a) == list(b)
+            for step, exchange in b.items():
+                assert_equal(a[step], exchange)
         else:
             assert a == b, field.name
+
+
+def with_steps(plan, **steps):
+    """The plan with other messages in these steps and hops; None: without it."""
+    steps = {**plan.exchanges, **steps}
+    return replace(plan, exchanges=Exchanges({k: v for k, v in steps.items() if v is not None}))
 
 
 def rich_plan(layout="row", *, seed=0, n=40, num_parts=4, dtype=np.float32):

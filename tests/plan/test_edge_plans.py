@@ -112,9 +112,9 @@ def test_a_row_that_two_parts_of_a_rank_fold_travels_once(tmp_path):
     assert parts[0].row_ptr.tolist() == [0, 2, 2]
     assert parts[1].row_ptr.tolist() == [0, 0, 0, 2]
     assert sorted(parts[1].value.tolist()) == [3, 4]
-    assert parts[0].fold.recv_row.tolist() == [0]
-    assert parts[1].fold.num_folded == 1
+    assert parts[0].fold.receive.row.tolist() == [0]
+    assert parts[1].fold.send.volume == 1
     assert report(path, num_ranks=2).metrics.fold_volume == 1
     alone = read_rank_slice(path, 0, 1)[1]
-    assert (alone.fold.num_folded, len(alone.fold.recv_peer)) == (0, 0)
+    assert (alone.fold.send.volume, len(alone.fold.receive.peer)) == (0, 0)
     assert sorted(alone.value[: alone.row_ptr[1]].tolist()) == [1, 2, 3, 4]

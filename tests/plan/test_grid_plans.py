@@ -197,11 +197,11 @@ def test_what_a_product_moves(grid):
         place, own = grid.position(part.index), rows[grid.part(part.index)]
         if grid.scheme == "feature":
             share, held = part.num_rows, int(slices[place.column])
-            count["rows"] += len(part.grid.block.send_row) * held
+            count["rows"] += len(part.grid.block.expand.send.row) * held
             count["swapped"] += share * (width - held) + (own - share) * held
         elif grid.sparse:
             mine = grid.chunk(grid.part(part.index)) == place.column
-            count["rows"] += mine * len(part.grid.block.send_row) * width
+            count["rows"] += mine * len(part.grid.block.expand.send.row) * width
         elif grid.scheme in ("1d", "1.5d"):
             mine = grid.chunk(grid.part(part.index)) == place.column
             count["rows"] += mine * own * width * (grid.rows - 1)

@@ -54,7 +54,7 @@ def check_plan(plan, graph, owner, num_parts):
             assert len(received) == len(expected.receive[m].get(peer, ()))
             assert {halo[c - len(ids)] for c in received} == expected.receive[m].get(peer, set())
         table = plan.receive.of_parts(m, m + 1).row.tolist()
-        senders = np.repeat(part.recv_peer, np.diff(part.recv_ptr)).tolist()
+        senders = np.repeat(part.expand.receive.peer, np.diff(part.expand.receive.row_ptr)).tolist()
         sent = [int(parts[q].global_id[r]) for q, r in zip(senders, table, strict=True)]
         assert sent == halo
 

@@ -44,9 +44,9 @@ def sent(plan) -> np.ndarray:
     found = np.zeros((plan.num_parts, plan.num_parts))
     for index in range(plan.num_parts):
         part = plan.part(index)
-        steps = [(part.send_peer, part.send_ptr)]
+        steps = [(part.expand.send.peer, part.expand.send.row_ptr)]
         if part.fold is not None:
-            steps.append((part.fold.send_peer, part.fold.send_ptr))
+            steps.append((part.fold.send.peer, part.fold.send.row_ptr))
         for peers, ptr in steps:
             for k, peer in enumerate(peers):
                 found[index, peer] += ptr[k + 1] - ptr[k]

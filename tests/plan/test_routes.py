@@ -25,7 +25,7 @@ from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.routing import with_routes
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS
+from plancc.plan.values import HOPS, Exchanges
 from plancc.plan.verify import verify
 
 SHAPES = ("4x3", "3x4", "1x12", "12x1", "2x4+1x3+1x1", "1x1+1x11")
@@ -77,13 +77,13 @@ def needs(plan, step):
 def test_hops_bring_every_row_once_to_every_node(shape, edges):
     plan, _ = plan_for(shape, edges=edges)
     node = plan.header.topology.node_of_rank()
-    routes = {"expand": plan.route} | ({"fold": plan.fold_route} if edges else {})
-    for step, route in routes.items():
+    for step in ("expand", "fold") if edges else ("expand",):
+        route = plan.exchanges.hops(step)
         have = [set(range(int(plan.part_ptr[m]), int(plan.part_ptr[m + 1]))) for m in range(PARTS)]
         crossed, wanted = set(), needs(plan, step)
         useful = [set(places) for places in wanted]
         came = []
-        for hop, tables in zip(HOPS, route.hops, strict=True):
+        for hop, tables in zip(HOPS, route, strict=True):
             arriving = [set() for _ in range(PARTS)]
             for q in range(PARTS):
                 for k in range(tables.send.ptr[q], tables.send.ptr[q + 1]):
@@ -102,7 +102,7 @@ def test_hops_bring_every_row_once_to_every_node(shape, edges):
         once = {(place, node[m]) for m in range(PARTS) for place in wanted[m]}
         owner = np.repeat(np.arange(PARTS), np.diff(plan.part_ptr))
         between = {(place, v) for place, v in once if node[owner[place]] != v}
-        assert route.cross.send.volume == len(between)
+        assert route[1].send.volume == len(between)
         assert crossed == {(node[owner[place]], v) for place, v in between}
         for m in range(PARTS):
             assert wanted[m] <= have[m]
@@ -120,12 +120,12 @@ def product_of_slices(parts, x):
     for number in range(3):
         for part in parts:
             hop = part.route.hops[number]
-            for k, peer in enumerate(hop.send_peer.tolist()):
-                rows = hop.send_row[hop.send_ptr[k] : hop.send_ptr[k + 1]]
+            for k, peer in enumerate(hop.send.peer.tolist()):
+                rows = hop.send.row[hop.send.row_ptr[k] : hop.send.row_ptr[k + 1]]
                 values = (own if number == 0 else stage)[part.index][rows]
                 there = parts[peer].route
-                at = there.hops[number].recv_peer.tolist().index(part.index)
-                first, last = there.hops[number].recv_ptr[at : at + 2]
+                at = there.hops[number].receive.peer.tolist().index(part.index)
+                first, last = there.hops[number].receive.row_ptr[at : at + 2]
                 begin = there.stage_ptr()[number + 1]
                 stage[peer][begin + first : begin + last] = values
     found = np.zeros(len(x))
@@ -174,8 +174,9 @@ def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
     plan, _ = plan_for("3x4", edges=edges)
     content = plan.save(tmp_path / "plan.h5")
     assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 5, 6, 12]) == content
-    straight = replace(plan, header=replace(plan.header, topology=None), route=None)
-    assert content != replace(straight, fold_route=None).content_sha256()
+    header = replace(plan.header, topology=None)
+    straight = {step: plan.exchanges[step] for step in header.steps()}
+    assert content != replace(plan, header=header, exchanges=Exchanges(straight)).content_sha256()
     for name in ("plan.h5", "pieces.h5"):
         found = plancc.load(tmp_path / name)
         plancc.verify_file(tmp_path / name)
@@ -189,7 +190,7 @@ def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
 def test_the_carriers_of_a_node_differ():
     plan, _ = plan_for("3x4", n=400)
     for end in ("send", "receive"):
-        table = getattr(plan.route.cross, end)
+        table = getattr(plan.exchanges["expand_cross"], end)
         carried = table.messages_per_part().reshape(3, 4)
         assert carried.sum(axis=1).tolist() == [2, 2, 2]
         assert carried.max() == 1
@@ -230,14 +231,14 @@ def test_a_topology_of_other_ranks_is_refused():
 
 def changed(plan, hop, **fields):
     """The plan with other arrays in both tables of a hop."""
-    step = getattr(plan.route, hop)
+    step = plan.exchanges[f"expand_{hop}"]
     step = replace(step, **{end: replace(getattr(step, end), **f) for end, f in fields.items()})
-    return replace(plan, route=replace(plan.route, **{hop: step}))
+    return plan_helpers.with_steps(plan, **{f"expand_{hop}": step})
 
 
 def without_row(plan, hop):
     """The plan whose first long message of a hop lacks its last row, at both ends."""
-    step = getattr(plan.route, hop)
+    step = plan.exchanges[f"expand_{hop}"]
     sizes = np.diff(step.send.row_ptr)
     k = int(np.flatnonzero(sizes > 1)[0])
     sender = int(np.searchsorted(step.send.ptr, k, side="right")) - 1
@@ -279,7 +280,7 @@ def test_a_row_that_is_missing_is_found(hop, tmp_path):
 @pytest.mark.parametrize("hop", HOPS)
 def test_a_row_that_one_end_has_otherwise_is_found(hop):
     plan, _ = plan_for("3x4", n=200)
-    table = getattr(plan.route, hop).send
+    table = plan.exchanges[f"expand_{hop}"].send
     row, last = table.row.copy(), table.row_ptr[1:] - 1
     row[last[np.flatnonzero(row[last] < plan.num_vertices - 1)[0]]] = plan.num_vertices - 1
     broken = changed(plan, hop, send={"row": row})
@@ -291,7 +292,8 @@ def test_a_row_that_one_end_has_otherwise_is_found(hop):
 def test_two_messages_between_nodes_are_found():
     one, _ = plan_for("3x4", n=200)
     two, _ = plan_for("6x2", n=200)  # the same owners: its messages cross from node to node too
-    broken = replace(one, route=two.route)
+    hops = {f"expand_{hop}": two.exchanges[f"expand_{hop}"] for hop in HOPS}
+    broken = plan_helpers.with_steps(one, **hops)
     with pytest.raises(PlanError, match=r"at most once|are between nodes|are inside nodes"):
         verify(broken)
     assert any(problem for _, problem in plan_invariants(broken))

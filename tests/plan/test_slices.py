@@ -38,7 +38,7 @@ def test_vertex_data_follow_their_rows(tmp_path, layout, num_ranks):
     assert sorted(vertex for part in parts for vertex in part.global_id) == list(range(worlds.N))
     place = np.argsort(plan.global_id)  # of every vertex in plan order
     for part in parts if layout == "row" else ():
-        for peer in part.send_peer.tolist():
+        for peer in part.expand.send.peer.tolist():
             sent = part.global_id[part.send_mask(peer)]
             assert place[sent].tolist() == sorted(place[sent].tolist())
             assert len(sent) == len(parts[peer].receive_set(part.index))

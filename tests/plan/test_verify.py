@@ -402,7 +402,7 @@ def test_a_missing_and_an_unwanted_message(plans):
         ({"receive": more, "send": extra}, USED),
     ):
         with pytest.raises(PlanError, match=words):
-            verify(replace(plan, **tables))
+            verify(plan_helpers.with_steps(plan, expand=replace(plan.exchanges.expand, **tables)))
 
 
 def test_of_an_edge_plan_alone(plans):
@@ -412,7 +412,7 @@ def test_of_an_edge_plan_alone(plans):
     diagonal = "diagonal are with the owner of their row: part 0 has that of vertex 2"
     for damaged, words in (
         (small_plan("edge", ELSEWHERE | {(2, 2): 0}), diagonal),
-        (replace(plan, fold=None), layout),
+        (plan_helpers.with_steps(plan, fold=None), layout),
         (replace(plan, header=row_layout), layout),
         (
             replace(plan, row_ptr=np.append(plan.row_ptr, 14)),

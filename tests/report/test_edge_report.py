@@ -47,8 +47,8 @@ def sent_in_an_epoch(parts, widths):
     for forward, back in widths:
         for m, part in enumerate(parts):
             for width, of_messages in (
-                (forward, sizes(part.send_ptr) + sizes(part.fold.send_ptr)),
-                (back, sizes(part.recv_ptr) + sizes(part.fold.recv_ptr)),
+                (forward, sizes(part.expand.send.row_ptr) + sizes(part.fold.send.row_ptr)),
+                (back, sizes(part.expand.receive.row_ptr) + sizes(part.fold.receive.row_ptr)),
             ):
                 words[m] += width * sum(of_messages)
                 messages[m] += len(of_messages) * (width > 0)
@@ -87,8 +87,8 @@ def test_memory(case, path):
     plan_bytes, matrix, buffers = [], [], []
     for m in range(PARTS):
         part = read_rank_slice(path, m, PARTS)[1]
-        own, folded, halo = part.num_rows, part.fold.num_folded, part.num_halo
-        masks = len(part.send_row) + len(part.fold.recv_row)
+        own, folded, halo = part.num_rows, part.fold.send.volume, part.num_halo
+        masks = len(part.expand.send.row) + len(part.fold.receive.row)
         nonzeros, local = len(part.column), np.arange(own + folded)
         row = np.repeat(local, np.diff(part.row_ptr))
         outside = ((row >= own) | (part.column >= own)).sum()
@@ -100,7 +100,7 @@ def test_memory(case, path):
             + 16 * (halo + folded)
             + 8 * masks
         )
-        moved = len(part.send_row) + halo + folded + len(part.fold.recv_row)
+        moved = len(part.expand.send.row) + halo + folded + len(part.fold.receive.row)
         buffers.append(4 * 8 * moved)  # of H^0 alone, 8 wide
     expected = naive_edge.NaiveEdgePlan(
         plan_helpers.owners_of_pairs(case[0], case[2]), case[1], PARTS

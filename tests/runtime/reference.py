@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.parts import Part, PartFold
+from plancc.plan.exchange import Exchange, Side
+from plancc.plan.parts import Part
 from plancc.plan.values import Header
 
 
@@ -87,6 +88,16 @@ def make_edge_parts(
     members = [[v for v in range(n) if owner[v] == m] for m in range(num_parts)]
     local = {v: r for rows in members for r, v in enumerate(rows)}
     data = data or VertexData()
+
+    def side(messages, number=None):
+        """Rows are numbered as told, or in the order in which they travel."""
+        rows = [v for _, vertices in messages for v in vertices]
+        return Side.of_rank(
+            np.array([q for q, _ in messages], np.int32),
+            np.cumsum([0] + [len(v) for _, v in messages]).astype(np.int64),
+            np.array([number[v] if number else k for k, v in enumerate(rows)], np.int32),
+        )
+
     parts, first_row = [], 0
     for m, rows in enumerate(members):
         sends = [(q, expand[m, q]) for q in range(num_parts) if (m, q) in expand]
@@ -113,21 +124,11 @@ def make_edge_parts(
                 row_ptr=np.array(row_ptr, np.int64),
                 column=np.array(column, np.int32),
                 value=np.array(value, np.float64),
-                send_peer=np.array([q for q, _ in sends], np.int32),
-                send_ptr=np.cumsum([0] + [len(v) for _, v in sends]).astype(np.int64),
-                send_row=np.array([local[v] for _, vs in sends for v in vs], np.int32),
-                recv_peer=np.array([q for q, _ in recvs], np.int32),
-                recv_ptr=np.cumsum([0] + [len(v) for _, v in recvs]).astype(np.int64),
+                expand=Exchange(side(sends, local), side(recvs)),
                 vertex_data=VertexData(
                     **{k: None if v is None else v[pick] for k, v in vars(data).items()}
                 ),
-                fold=PartFold(
-                    send_peer=np.array([q for q, _ in folds], np.int32),
-                    send_ptr=np.cumsum([0] + [len(v) for _, v in folds]).astype(np.int64),
-                    recv_peer=np.array([q for q, _ in adds], np.int32),
-                    recv_ptr=np.cumsum([0] + [len(v) for _, v in adds]).astype(np.int64),
-                    recv_row=np.array([local[v] for _, vs in adds for v in vs], np.int32),
-                ),
+                fold=Exchange(side(folds), side(adds, local)),
             )
         )
         first_row += len(rows)

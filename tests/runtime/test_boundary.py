@@ -59,18 +59,24 @@ def dense_of(blocks: list[Block]) -> np.ndarray:
     whole = np.zeros((N, N))
     for rank, block in enumerate(blocks):
         vertices = [block.inputs]
-        for k, peer in enumerate(block.recv_peer.tolist()):
+        for k, peer in enumerate(block.expand.receive.peer.tolist()):
             sender = blocks[peer]
-            (message,) = np.flatnonzero(sender.send_peer == rank)
-            rows = sender.send_row[sender.send_ptr[message] : sender.send_ptr[message + 1]]
-            assert len(rows) == block.recv_ptr[k + 1] - block.recv_ptr[k] > 0
+            (message,) = np.flatnonzero(sender.expand.send.peer == rank)
+            rows = sender.expand.send.row[
+                sender.expand.send.row_ptr[message] : sender.expand.send.row_ptr[message + 1]
+            ]
+            assert (
+                len(rows)
+                == block.expand.receive.row_ptr[k + 1] - block.expand.receive.row_ptr[k]
+                > 0
+            )
             vertices.append(sender.inputs[rows])
         columns = np.concatenate(vertices)
         assert len(columns) == block.num_columns
         row = np.repeat(block.inputs, np.diff(block.row_ptr))
         np.add.at(whole, (row, columns[block.column]), block.value)
-    sends = {(r, q) for r, b in enumerate(blocks) for q in b.send_peer.tolist()}
-    assert sends == {(q, r) for r, b in enumerate(blocks) for q in b.recv_peer.tolist()}
+    sends = {(r, q) for r, b in enumerate(blocks) for q in b.expand.send.peer.tolist()}
+    assert sends == {(q, r) for r, b in enumerate(blocks) for q in b.expand.receive.peer.tolist()}
     return whole
 
 
@@ -192,7 +198,9 @@ def test_a_rate_of_zero_leaves_nothing_of_it():
     for name in ("boundary_sampling", "boundary_edge_sampling"):
         options = TrainOptions(**{name: 0.0})
         alone = sampled(blocks_of(options), options, 0)
-        assert all(len(b.send_peer) == len(b.recv_peer) == b.num_halo == 0 for b in alone)
+        assert all(
+            len(b.expand.send.peer) == len(b.expand.receive.peer) == b.num_halo == 0 for b in alone
+        )
         np.testing.assert_array_equal(dense_of(alone), A * ~BOUNDARY)
     options = TrainOptions(drop_edge=0.0)
     np.testing.assert_array_equal(dense_of(sampled(blocks_of(options), options, 0)), A * ADDED)

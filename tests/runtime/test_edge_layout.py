@@ -480,7 +480,8 @@ def test_a_target_that_does_not_fit_is_refused_before_it_travels(target, message
 def test_tables_of_the_fold_that_do_not_fit_are_found():
     header, parts = edge_plan(3)
     fold = parts[1].fold
-    torn = replace(parts[1], fold=replace(fold, send_ptr=fold.send_ptr - (fold.send_ptr > 0)))
+    send = replace(fold.send, row_ptr=fold.send.row_ptr - (fold.send.row_ptr > 0))
+    torn = replace(parts[1], fold=replace(fold, send=send))
     for other, message in (
         (torn, "rank 1 sends [0-9]+ partial rows where [0-9]+ are expected"),
         (replace(parts[1], fold=None), "different plans"),

@@ -278,8 +278,10 @@ def test_live_blocks_are_those_of_a_search(p, on_ranks):
                     == {x: v for x, v in reference.needed_rows(a, owner).items() if x[0] == m}
                 )
                 columns = [*block.inputs.tolist(), *(v for r in receives.values() for v in r)]
-                assert block.recv_peer.tolist() == [q for q, _ in receives]
-                assert np.diff(block.recv_ptr).tolist() == [len(v) for v in receives.values()]
+                assert block.expand.receive.peer.tolist() == [q for q, _ in receives]
+                assert np.diff(block.expand.receive.row_ptr).tolist() == [
+                    len(v) for v in receives.values()
+                ]
                 matrix = csr_matrix(
                     (block.value, block.column, block.row_ptr), (block.num_outputs, len(columns))
                 ).toarray()
@@ -292,9 +294,11 @@ def test_live_blocks_are_those_of_a_search(p, on_ranks):
 
 
 def sent_by(block, rank):
-    messages = zip(block.send_peer.tolist(), pairwise(block.send_ptr.tolist()), strict=True)
+    messages = zip(
+        block.expand.send.peer.tolist(), pairwise(block.expand.send.row_ptr.tolist()), strict=True
+    )
     return {
-        (rank, q): block.inputs[block.send_row[first:last]].tolist()
+        (rank, q): block.inputs[block.expand.send.row[first:last]].tolist()
         for q, (first, last) in messages
     }
 
@@ -539,7 +543,7 @@ def test_a_cache_order_keeps_the_product_and_its_messages(method):
         assert (interior < other.num_rows).all()
         assert set(other.global_id[:num_interior]) == set(part.global_id[:num_interior])
         np.testing.assert_array_equal(
-            other.global_id[other.send_row], part.global_id[part.send_row]
+            other.global_id[other.expand.send.row], part.global_id[part.expand.send.row]
         )
         for slice_ in (part, other):
             np.testing.assert_array_equal(

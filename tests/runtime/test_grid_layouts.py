@@ -408,7 +408,9 @@ def test_a_damaged_message_is_found_before_anyone_waits_for_it():
         _, part = read_rank_slice(file, transport.rank, transport.size)
         if transport.rank == 1:
             block = part.grid.block
-            block = replace(block, send_ptr=block.send_ptr + np.array([0, 1]))
+            send = block.expand.send
+            send = replace(send, row_ptr=send.row_ptr + np.array([0, 1]))
+            block = replace(block, expand=replace(block.expand, send=send))
             part = replace(part, grid=replace(part.grid, block=block))
         with pytest.raises(PlanError, match="rank 1 sends"):
             check_slices(part, transport)

@@ -200,7 +200,7 @@ def test_what_travels_is_what_is_predicted(model, topology, passes):
 def test_counted_between_nodes_is_what_crosses():
     path, width = file_of("rp", "2x2+1x1+1x3"), 7
     plan = plancc.load(path)
-    cross = plan.route.cross.send
+    cross = plan.exchanges["expand_cross"].send
 
     def work(transport):
         header, part = read_rank_slice(path, transport.rank, 8)
@@ -220,7 +220,7 @@ def test_counted_between_nodes_is_what_crosses():
     forward, both = np.array(run_ranks(8, work, 180)).transpose(1, 0, 2)
     assert forward[:, 0].tolist() == (width * cross.rows_per_part()).tolist()
     assert forward[:, 1].tolist() == cross.messages_per_part().tolist()
-    volume = sum(hop.send.volume for hop in plan.route.hops)
+    volume = sum(hop.send.volume for hop in plan.exchanges.hops("expand"))
     assert forward[:, 2].sum() == width * volume
     assert both.sum(axis=0).tolist() == (2 * forward.sum(axis=0)).tolist()
 

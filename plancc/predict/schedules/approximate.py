@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 from plancc.predict.memory import Memory
 from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, PointToPoint
 from plancc.predict.schedule import SparseProduct as Product

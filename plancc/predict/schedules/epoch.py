@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory
 from plancc.predict.passes import PASSES

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllToAll,

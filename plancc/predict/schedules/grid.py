@@ -13,8 +13,8 @@ from itertools import chain
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
-from plancc.plan.values import Int64Array
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllGather,

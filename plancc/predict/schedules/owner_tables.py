@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from plancc.cost.pairs import pair_volumes
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.receive_sets import grouped
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.tables import (
     CHUNK,

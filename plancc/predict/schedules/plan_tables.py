@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from plancc.errors import InputError, PlanError
 from plancc.plan.digests import cut_points
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import NODES
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import check_ranks
@@ -25,7 +26,7 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile, within
 from plancc.plan.slices import block_of_parts
-from plancc.plan.values import HOPS, Header, Int32Array, Int64Array, Route
+from plancc.plan.values import HOPS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
 from plancc.predict.schedules.tables import (
@@ -90,20 +91,18 @@ def read_tables(
 def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
     wanted, hops = training_vertices(plan), None
-    if plan.route is not None and num_ranks == plan.num_parts:
-        hops = partial(_live_route, plan, plan.route)
+    if plan.header.topology is not None and num_ranks == plan.num_parts:
+        hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
 
 
-def _live_route(
-    plan: Plan, route: Route, part: Int32Array, vertex: Int32Array
-) -> tuple[Pairs, ...]:
-    """The hops of a route with those rows only that end at parts that need them."""
+def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs, ...]:
+    """The hops of the expand with those rows only that end at parts that need them."""
     rows = plan.num_vertices
     place = np.empty(rows, np.int64)
     place[plan.global_id] = np.arange(rows)
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
-    for hop in reversed(route.hops):
+    for hop in reversed(plan.exchanges.hops("expand")):
         sender, peer, row = hop.send.part_of_row(), hop.send.peer_of_row(), hop.send.row
         kept = np.isin(peer.astype(np.int64) * rows + row, needed)
         needed = np.union1d(needed, (sender * rows + row)[kept])  # what came in an earlier hop

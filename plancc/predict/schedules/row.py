@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import Traffic
-from plancc.plan.values import HOPS, Int64Array
+from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
     Elementwise,

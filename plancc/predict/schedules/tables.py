@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.predict.schedule import Pairs
 
 CHUNK = 1 << 24

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor
 
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.requests import asked_of_graphs

@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import Part
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import figures_of, words_of_pass
 from plancc_runtime.execution.protocol import Execution
@@ -124,7 +125,7 @@ class FullBatch(Execution):
             [
                 words_of_pass(network, live, fixed=self._columns is not None),
                 [expected_rows(graph.block, sampling) for graph in live],
-                [len(graph.block.send_row) for graph in live],
+                [graph.block.expand.send.volume for graph in live],
             ]
         )
         self._transport.allreduce_sum(expected)

@@ -24,27 +24,27 @@ import torch
 from torch import Tensor
 
 from plancc.memory import available_memory
+from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import Header, Int64Array
+from plancc.plan.values import Header
 from plancc.sampling import Batch, Population, Sampler, chosen_sampler, read_option
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.batch_mask import BatchMask, BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.boundary import kept_messages
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
 from plancc_runtime.results import Scores, Step
 from plancc_runtime.slices import Slice
+from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View
 from plancc_runtime.workspace import empty
 
@@ -119,7 +119,7 @@ class FeatureCache:
     kept : bool[num_halo]
         Which halo rows of the slice they are.
     of_others : bool[sent rows]
-        Which entries of the slice's ``send_row`` their receivers keep.
+        Which of the slice's sent rows their receivers keep.
     place : int64[num_halo]
         Where a halo row that is kept stands in `rows`.
     rows : Tensor[kept rows, width]
@@ -217,10 +217,7 @@ class MiniBatches(FullBatch):
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
         """The features of halo rows that are kept, and who has them. Collective."""
         part = self._part
-        at_peers = np.empty(len(part.send_row), np.int32)
-        source = of_received(part, kept.astype(np.int32))
-        send_numbers(self._transport, source, of_sent(part, at_peers))
-        of_others = at_peers.astype(np.bool_)
+        of_others = send_numbers(part.expand.reversed(), kept, self._transport)
         block = Block.of_part(part, self._self_loops)
         rows = self._fetched(block, of_others, kept, features)
         some = np.array([not kept.all()], np.int8)
@@ -230,19 +227,12 @@ class MiniBatches(FullBatch):
     def _fetched(self, block: Block, sent: BoolArray, received: BoolArray, x: Tensor) -> Tensor:
         """Some of the halo rows of x. Collective.
 
-        `sent` and `received` say which entries of the block's lists travel.
+        `sent` and `received` say which rows of the block's exchange travel.
         """
-        send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
-        recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
-        lists = replace(
-            isolated(block, np.arange(block.num_inputs)),
-            send_peer=send_peer,
-            send_ptr=send_ptr,
-            send_row=block.send_row[sent],
-            recv_peer=recv_peer,
-            recv_ptr=recv_ptr,
+        alone = isolated(block, np.arange(block.num_inputs))
+        graph = LocalGraph(
+            replace(alone, expand=block.expand.keep(sent, received)), self._resources
         )
-        graph = LocalGraph(lists, self._resources)
         with torch.no_grad():
             halo = graph.halo(x.to(graph.resources.dtype)).to(x.dtype)
         graph.release_buffers()
@@ -349,7 +339,7 @@ class MiniBatches(FullBatch):
         return Step(number, loss, batch.split_sizes["train"]), (
             len(batch.labels),
             sum(block.num_sent for block in blocks),
-            sum(len(block.send_peer) for block in blocks),
+            sum(block.expand.send.num_messages for block in blocks),
             traffic.words_sent - words,
             learner.num_found(outputs, view, batch),
         )

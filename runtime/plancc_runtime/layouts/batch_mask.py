@@ -21,14 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.jit import njit
+from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets, places
 from plancc.plan.parts import Part
-from plancc.plan.values import Int32Array, Int64Array
 from plancc.sampling import Batch
-from plancc_runtime.layouts.boundary import kept_messages
-from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
-
-BoolArray = npt.NDArray[np.bool_]
+from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +46,7 @@ class LocalBatch:
     halos : list of int64[halo rows]
         One per block: the places of its halo rows among those of the slice.
     sents : list of int64[sent rows]
-        One per block: the places of its entries of ``send_row`` among those of the slice.
+        One per block: the places of its sent rows among those of the slice.
     """
 
     rows: Int64Array
@@ -90,11 +87,12 @@ class BatchMask:
         # nonzeros that it has in columns of own rows.
         row = at[place[len(halo) :]]
         by_row = np.argsort(row, kind="stable")
-        sent = np.repeat(np.arange(len(part.send_row), dtype=np.int32), np.diff(pin_ptr))
+        send = part.expand.send
+        sent = np.repeat(np.arange(send.volume, dtype=np.int32), np.diff(pin_ptr))
         self._sent = sent[by_row]
-        used_ptr = _offsets(np.bincount(row, minlength=len(foreign)))
+        used_ptr = offsets(np.bincount(row, minlength=len(foreign)))
         self._ptr = np.concatenate([part.row_ptr, self._num_nonzeros + used_ptr[1:]])
-        self._columns = np.concatenate([part.column, part.send_row[self._sent]])
+        self._columns = np.concatenate([part.column, send.row[self._sent]])
 
     def local(self, batch: Batch) -> LocalBatch:
         """This rank's share of `batch`; not collective."""
@@ -145,30 +143,24 @@ class BatchMask:
         foreign = column >= part.num_rows
         received = np.zeros(part.num_halo, dtype=np.bool_)
         received[column[foreign] - part.num_rows] = True
-        halo = len(own) + np.cumsum(received, dtype=np.int32) - np.int32(1)
-        recv_peer, recv_ptr = kept_messages(part.recv_peer, part.recv_ptr, received)
+        slot = places(received)
 
-        sent = np.zeros(len(part.send_row), dtype=np.bool_)
+        sent = np.zeros(part.expand.send.volume, dtype=np.bool_)
         sent[self._sent[pins]] = True
-        send_peer, send_ptr = kept_messages(part.send_peer, part.send_ptr, sent)
 
         new_column = np.empty(len(column), dtype=np.int32)
         new_column[~foreign] = number[column[~foreign]]
-        new_column[foreign] = halo[column[foreign] - part.num_rows]
+        new_column[foreign] = len(own) + slot[column[foreign] - part.num_rows]
         masked = Part(
             index=part.index,
             num_parts=part.num_parts,
             first_row=0,
             global_id=part.global_id[own],
             num_interior=0,
-            row_ptr=_offsets(np.bincount(rows[:local], minlength=len(own))),
+            row_ptr=offsets(np.bincount(rows[:local], minlength=len(own))),
             column=new_column,
             value=part.value[nonzeros] * factors[:local],
-            send_peer=send_peer,
-            send_ptr=send_ptr,
-            send_row=number[part.send_row[sent]],
-            recv_peer=recv_peer,
-            recv_ptr=recv_ptr,
+            expand=part.expand.keep(sent, received).renumbered(number, slot),
         )
         return masked, np.flatnonzero(received), np.flatnonzero(sent)
 
@@ -207,31 +199,13 @@ def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array,
     halo : int32[halo rows]
         Vertices of the halo rows.
     pin_ptr : int64[sent rows + 1], pins : int32[pins]
-        The receiver of sent row k (an entry of ``send_row``) uses it for its vertices
+        The receiver of sent row k uses it for its vertices
         ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
     """
-    sent = part.global_id[part.send_row]
-    halo = np.empty(part.num_halo, dtype=np.int32)
-    send_numbers(transport, of_sent(part, sent), of_received(part, halo))
-
+    halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     foreign = np.flatnonzero(part.column >= part.num_rows)
     foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
     row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))[foreign]
     used = np.bincount(part.column[foreign] - part.num_rows, minlength=part.num_halo)
-    uses = np.empty(len(sent), dtype=np.int64)
-    send_numbers(transport, of_received(part, used), of_sent(part, uses))
-
-    used_ptr, pin_ptr = _offsets(used), _offsets(uses)
-    pins = np.empty(pin_ptr[-1], dtype=np.int32)
-    send_numbers(
-        transport,
-        RowNumbers(part.recv_peer, used_ptr[part.recv_ptr], part.global_id[row]),
-        RowNumbers(part.send_peer, pin_ptr[part.send_ptr], pins),
-    )
-    return halo, pin_ptr, pins
-
-
-def _offsets(sizes: npt.NDArray[np.generic]) -> Int64Array:
-    ptr = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=ptr[1:])
-    return ptr
+    pins = send_lists(part.expand.reversed(), offsets(used), part.global_id[row], transport)
+    return halo, *pins

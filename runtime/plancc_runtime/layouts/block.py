@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array
 from plancc.plan.part_routes import PartRoute
-from plancc.plan.parts import Part, PartFold
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.parts import Part
 
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 NONZEROS = ("plan", "edges", "closed")
@@ -82,10 +82,8 @@ class Block:
     row_ptr : int64[num_local_rows + 1], column : int32[nonzeros], value : float[nonzeros]
         Local CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
         distinct in a row. Nonzeros of the diagonal are in own outputs only.
-    send_peer : int32[s], send_ptr : int64[s + 1], send_row : int32[sent rows]
-        To peer ``send_peer[k]`` go the input rows ``send_row[send_ptr[k]:send_ptr[k + 1]]``.
-    recv_peer : int32[r], recv_ptr : int64[r + 1]
-        From peer ``recv_peer[k]`` come the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
+    expand : Exchange
+        Input rows go to the peers, from whom halo rows come.
     self_loops : bool
         Whether nonzeros of the diagonal were added by normalising, and are no edges.
     halo : int32[num_halo] or None
@@ -102,8 +100,9 @@ class Block:
         What it multiplied edges in own and in halo columns by.
     factor : float64[nonzeros] or None
         What a mini-batch multiplied the values by; None: 1.
-    fold : PartFold or None
-        Where the folded rows go, and what comes for own outputs; None: there are none on any rank.
+    fold : Exchange or None
+        Folded rows go to the peers, whose partial rows come for own outputs; None: there are none
+        on any rank.
     route, fold_route : PartRoute or None
         The hops in which halo rows come, and in which copies of outputs come to folded rows; None:
         rows come straight from their owners.
@@ -114,18 +113,14 @@ class Block:
     row_ptr: Int64Array
     column: Int32Array
     value: npt.NDArray[np.floating]
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
+    expand: Exchange
     self_loops: bool
     halo: Int32Array | None = None
     numbering: Numbering | None = None
     edges: Int64Array | None = None
     scale: tuple[float, float] = (1.0, 1.0)
     factor: npt.NDArray[np.float64] | None = None
-    fold: PartFold | None = None
+    fold: Exchange | None = None
     closed_edges: Int64Array | None = None
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
@@ -141,11 +136,7 @@ class Block:
             row_ptr=part.row_ptr,
             column=part.column,
             value=part.value,
-            send_peer=part.send_peer,
-            send_ptr=part.send_ptr,
-            send_row=part.send_row,
-            recv_peer=part.recv_peer,
-            recv_ptr=part.recv_ptr,
+            expand=part.expand,
             self_loops=self_loops,
             factor=factor,
             fold=part.fold,
@@ -163,7 +154,7 @@ class Block:
 
     @property
     def num_folded(self) -> int:
-        return 0 if self.fold is None else self.fold.num_folded
+        return 0 if self.fold is None else self.fold.send.volume
 
     @property
     def num_local_rows(self) -> int:
@@ -172,11 +163,11 @@ class Block:
     @property
     def num_sent(self) -> int:
         """Rows that this rank sends in one product, in both steps."""
-        return len(self.send_row) + self.num_folded
+        return self.expand.send.volume + self.num_folded
 
     @property
     def num_halo(self) -> int:
-        return int(self.recv_ptr[-1])
+        return self.expand.receive.volume
 
     @property
     def num_columns(self) -> int:

@@ -29,18 +29,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.jit import njit
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.exchange import BoolArray, Exchange, Int32Array, Int64Array, places
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
-from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.transport.base import Transport
-
-BoolArray = npt.NDArray[np.bool_]
+from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
 _ROWS, _NONZEROS, _EDGES = range(3)  # streams of random numbers
 _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
@@ -64,7 +61,8 @@ def numbered(block: Block, sampling: Sampling) -> Block:
         used = np.bincount(_halo_columns(block), minlength=block.num_halo)
         ptr = np.concatenate([[0], np.cumsum(used)])
         uses = Nonzeros(ptr, _places(ptr))
-    numbering = Numbering(_places(block.recv_ptr), _places(block.send_ptr), uses)
+    received, sent = (_places(side.row_ptr) for side in (block.expand.receive, block.expand.send))
+    numbering = Numbering(received, sent, uses)
     return replace(block, numbering=numbering)
 
 
@@ -74,18 +72,8 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
     if numbering is None or numbering.uses is None:
         return block
     uses = numbering.uses
-    sizes = np.empty(len(block.send_row), np.int32)
-    send_numbers(
-        transport, of_received(block, np.diff(uses.ptr).astype(np.int32)), of_sent(block, sizes)
-    )
-    ptr = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    number = np.empty(ptr[-1], np.int32)
-    send_numbers(
-        transport,
-        RowNumbers(block.recv_peer, uses.ptr[block.recv_ptr], uses.number),
-        RowNumbers(block.send_peer, ptr[block.send_ptr], number),
-    )
-    return replace(block, numbering=replace(numbering, uses_sent=Nonzeros(ptr, number)))
+    sent = send_lists(block.expand.reversed(), uses.ptr, uses.number, transport)
+    return replace(block, numbering=replace(numbering, uses_sent=Nonzeros(*sent)))
 
 
 @dataclass(frozen=True)
@@ -98,8 +86,7 @@ class Sample:
     Attributes
     ----------
     whole : Block
-    send_peer, send_ptr, send_row, recv_peer, recv_ptr
-        As those of a `Block`.
+    expand : Exchange
     received : bool[halo rows of `whole`]
         Whether they are kept.
     scale : (float, float)
@@ -109,30 +96,18 @@ class Sample:
     """
 
     whole: Block
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
+    expand: Exchange
     received: BoolArray
     scale: tuple[float, float]
     keeps_own: bool
     _nonzeros: tuple[float, Any, Nonzeros]  # rate; a key per halo row, and its nonzeros
     _edges: tuple[float, Any]  # rate and key
 
-    @property
-    def num_inputs(self) -> int:
-        return self.whole.num_inputs
-
-    @property
-    def num_halo(self) -> int:
-        return int(self.recv_ptr[-1])
-
     @cached_property
     def block(self) -> Block:
         """All that is kept: values multiplied, with `edges` and `scale` for other coefficients."""
         whole = self.whole
-        number = np.cumsum(self.received, dtype=np.int32) + np.int32(whole.num_inputs - 1)
+        number = places(self.received) + np.int32(whole.num_inputs)
         rate, key, uses = self._nonzeros
         row_ptr, column, value, before = _kept(
             whole.row_ptr,
@@ -155,11 +130,7 @@ class Sample:
             row_ptr=row_ptr,
             column=column,
             value=value,
-            send_peer=self.send_peer,
-            send_ptr=self.send_ptr,
-            send_row=self.send_row,
-            recv_peer=self.recv_peer,
-            recv_ptr=self.recv_ptr,
+            expand=self.expand,
             halo=None if whole.halo is None else whole.halo[self.received],
             numbering=None,
             edges=before,
@@ -176,7 +147,7 @@ class Sample:
         row_ptr, column, value = _kept_rows(
             part.indptr, part.indices, part.data, self.received, rate, key, uses.number, scale
         )
-        return csr_matrix((value, column, row_ptr), (self.num_halo, part.shape[1]))
+        return csr_matrix((value, column, row_ptr), (self.expand.receive.volume, part.shape[1]))
 
 
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
@@ -201,8 +172,9 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     )
     numbering = block.numbering
     assert numbering is not None
-    incoming = block.recv_peer, block.recv_ptr, numbering.received, rank, True
-    outgoing = block.send_peer, block.send_ptr, numbering.sent, rank, False
+    send, receive = block.expand.send, block.expand.receive
+    incoming = receive.peer, receive.row_ptr, numbering.received, rank, True
+    outgoing = send.peer, send.row_ptr, numbering.sent, rank, False
     received = _drawn(_row_keys(row_key, *incoming), rows)
     sent = _drawn(_row_keys(row_key, *outgoing), rows)
     uses, uses_sent = numbering.uses, numbering.uses_sent
@@ -214,16 +186,10 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
         received &= _any_kept(pin_key, uses.ptr, uses.number, nonzeros)
         sent_key = _row_keys(nonzero_key, *outgoing)
         sent &= _any_kept(sent_key, uses_sent.ptr, uses_sent.number, nonzeros)
-    recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, received)
-    send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
     scale = 1 / edges if edges else 0.0
     return Sample(
         whole=block,
-        send_peer=send_peer,
-        send_ptr=send_ptr,
-        send_row=block.send_row[sent],
-        recv_peer=recv_peer,
-        recv_ptr=recv_ptr,
+        expand=block.expand.keep(sent, received).renumbered(received=places(received)),
         received=received,
         scale=(scale, scale / (rows * nonzeros) if rows * nonzeros else 0.0),
         keeps_own=edges == 1,
@@ -234,10 +200,7 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 
 def halo_vertices(block: Block, transport: Transport) -> Int32Array:
     """Vertices of the halo rows: int32[num_halo]. Collective."""
-    halo = np.empty(block.num_halo, dtype=np.int32)
-    sent = block.inputs[block.send_row]
-    send_numbers(transport, of_sent(block, sent), of_received(block, halo))
-    return halo
+    return send_numbers(block.expand, block.inputs[block.expand.send.row], transport)
 
 
 def expected_rows(block: Block, sampling: Sampling) -> float:
@@ -246,21 +209,13 @@ def expected_rows(block: Block, sampling: Sampling) -> float:
     A row is kept with probability p (1 - (1 - q)^u), where u is the number of nonzeros that its
     receiver has in its column, p the rate of boundary rows and q that of boundary edges.
     """
-    rows = float(len(block.send_row))
+    rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
         assert block.numbering is not None
         assert block.numbering.uses_sent is not None
         uses = np.diff(block.numbering.uses_sent.ptr)
         rows = float((1 - (1 - sampling.boundary_edges) ** uses).sum())
     return rows if sampling.boundary is None else rows * sampling.boundary
-
-
-def kept_messages(
-    peers: Int32Array, ptr: Int64Array, kept: BoolArray
-) -> tuple[Int32Array, Int64Array]:
-    """Peers and offsets of the messages that keep the rows `kept`, without empty ones."""
-    sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[ptr])
-    return peers[sizes > 0], np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
 
 
 def _places(ptr: Int64Array) -> Int32Array:

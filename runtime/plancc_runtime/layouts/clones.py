@@ -38,45 +38,29 @@ import torch
 from torch import Tensor
 
 from plancc.jit import njit
-from plancc.plan.values import Int32Array, Int64Array
+from plancc.plan.exchange import (
+    BoolArray,
+    Exchange,
+    Int32Array,
+    Int64Array,
+    Side,
+    places,
+    runs,
+)
 from plancc.plan.words import Counts, Rows, count
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.edge import with_whole_rows
-from plancc_runtime.layouts.halo import Halo, MessageBuffers, MessageLists
+from plancc_runtime.layouts.halo import Halo, MessageBuffers
 from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.row import both_ways, matrix_of
-from plancc_runtime.layouts.row_numbers import RowNumbers, of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.workspace import empty
-
-
-class Trees(MessageLists):
-    """The messages between roots and leaves.
-
-    Roots are the "inputs" that are sent, leaves the "halo" that is received; rows of a message
-    ascend by vertex.
-    """
-
-    def of(self, sent: npt.NDArray[np.bool_], received: npt.NDArray[np.bool_]) -> Trees:
-        """Those of some sent rows and some leaves alone.
-
-        Roots are numbered among those that are left, leaves too; both keep their order.
-        """
-        rows = np.unique(self.send_row[sent])
-        return Trees(
-            num_inputs=len(rows),
-            num_halo=int(received.sum()),
-            send_peer=self.send_peer,
-            send_ptr=_kept(self.send_ptr, sent),
-            send_row=np.searchsorted(rows, self.send_row[sent]).astype(np.int32),
-            recv_peer=self.recv_peer,
-            recv_ptr=_kept(self.recv_ptr, received),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +73,15 @@ class Clones:
         P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
         `closed_edges`, by which means divide, are those that a vertex has on all ranks.
     num_own : int
-    trees : Trees
+    trees : Exchange
+        Between roots, own rows that are sent, and leaves; rows of a message ascend by vertex.
     diagonal : float64[clones]
         What every vertex has on the diagonal of the plan.
     """
 
     block: Block
     num_own: int
-    trees: Trees
+    trees: Exchange
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
@@ -173,10 +158,8 @@ def clones_of(block: Block, transport: Transport) -> Clones:
     figures = np.zeros((num_clones, 3))
     figures[row[on_diagonal], 0] = block.value[on_diagonal]
     figures[:num_own, 1], figures[:num_own, 2] = block.edges[:num_own], block.closed_edges[:num_own]
-    of_roots = figures[trees.send_row]
-    send_numbers(transport, of_sent(trees, of_roots), of_received(trees, figures[num_own:]))
+    figures[num_own:] = send_numbers(trees, figures[trees.send.row], transport)
     diagonal, edges, closed_edges = figures.T.copy()
-    no_rows, no_ptr = np.empty(0, np.int32), np.zeros(1, np.int64)
     return Clones(
         block=Block(
             inputs=np.concatenate([block.inputs, leaves]),
@@ -184,11 +167,7 @@ def clones_of(block: Block, transport: Transport) -> Clones:
             row_ptr=np.cumsum(row_ptr),
             column=clone[block.column[taken]].astype(np.int32),
             value=block.value[taken],
-            send_peer=no_rows,
-            send_ptr=no_ptr,
-            send_row=no_rows,
-            recv_peer=no_rows,
-            recv_ptr=no_ptr,
+            expand=Exchange.nothing(),
             self_loops=block.self_loops,
             edges=edges.astype(np.int64),
             closed_edges=closed_edges.astype(np.int64),
@@ -199,12 +178,12 @@ def clones_of(block: Block, transport: Transport) -> Clones:
     )
 
 
-def _trees_of(block: Block, transport: Transport) -> tuple[Trees, Int32Array, Int64Array]:
+def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
     """The trees of a block with a fold, and its leaves. Collective.
 
     Returns
     -------
-    Trees
+    trees : Exchange
     vertices : int32[leaves]
         By owner, then ascending.
     leaf : int64[halo rows + folded rows]
@@ -212,33 +191,21 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Trees, Int32Array, In
     """
     fold = block.fold
     assert fold is not None
-    expanded = of_sent(block, block.inputs[block.send_row])
-    folded = of_received(fold, block.inputs[fold.recv_row])
-    from_expand = of_received(block, np.empty(block.num_halo, np.int32))
-    from_fold = of_sent(fold, np.empty(fold.num_folded, np.int32))
-    send_numbers(transport, expanded, from_expand)
-    send_numbers(transport, folded, from_fold)
-    leaves, leaf = np.unique(
-        np.concatenate([_keys(from_expand), _keys(from_fold)]), return_inverse=True
-    )
-    copies, first = np.unique(np.concatenate([_keys(expanded), _keys(folded)]), return_index=True)
-    recv_peer, recv_ptr = _messages(leaves)
-    send_peer, send_ptr = _messages(copies)
-    trees = Trees(
-        num_inputs=block.num_inputs,
-        num_halo=len(leaves),
-        send_peer=send_peer,
-        send_ptr=send_ptr,
-        send_row=np.concatenate([block.send_row, fold.recv_row])[first],
-        recv_peer=recv_peer,
-        recv_ptr=recv_ptr,
-    )
+    steps = block.expand, fold.reversed()  # both from owners
+    sent = [block.inputs[step.send.row] for step in steps]
+    came = [send_numbers(step, rows, transport) for step, rows in zip(steps, sent, strict=True)]
+    needed = [_keys(step.receive, rows) for step, rows in zip(steps, came, strict=True)]
+    owned = [_keys(step.send, rows) for step, rows in zip(steps, sent, strict=True)]
+    leaves, leaf = np.unique(np.concatenate(needed), return_inverse=True)
+    copies, first = np.unique(np.concatenate(owned), return_index=True)
+    rows = np.concatenate([step.send.row for step in steps])[first]
+    trees = Exchange(Side.of_rank(*runs(copies >> 32), rows), Side.of_rank(*runs(leaves >> 32)))
     return trees, (leaves & _VERTEX).astype(np.int32), leaf
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """The rows of all clones, from own ones: Tensor[clones, width]. Collective."""
-    halo = Halo(clones.trees, Resources(transport, x.dtype, device=x.device))
+    halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     buffers = halo.buffers(x.shape[1])
     halo.expand(x, buffers)
     return torch.cat([x, buffers.halo])
@@ -348,7 +315,7 @@ class Bin:
     Attributes
     ----------
     halo : Halo
-        The exchange of their `Trees`.
+        The exchange of their trees.
     roots : int64[m]
         Own rows that have leaves elsewhere.
     leaves : int64[l]
@@ -381,16 +348,23 @@ class Delay:
         self.num_own, self.epochs, self.epoch = clones.num_own, epochs, 0
         self.clock, self.resources = resources.clock, resources
         trees, vertices = clones.trees, clones.block.inputs
-        sent = bin_of(vertices[trees.send_row], epochs)
+        sent = bin_of(vertices[trees.send.row], epochs)
         received = bin_of(vertices[self.num_own :], epochs)
-        self.bins = [
-            Bin(
-                halo=Halo(trees.of(sent == k, received == k), resources),
-                roots=_on(resources, np.unique(trees.send_row[sent == k])),
-                leaves=_on(resources, np.flatnonzero(received == k)),
-            )
-            for k in range(epochs)
-        ]
+        self.bins = [_bin(trees, sent == k, received == k, resources) for k in range(epochs)]
+
+
+def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
+    """Some of the trees; roots are numbered among those that are left, leaves too."""
+    kept = trees.keep(sent, received)
+    roots = np.unique(kept.send.row)
+    number = np.zeros(roots.max(initial=-1) + 1, np.int32)
+    number[roots] = np.arange(len(roots))
+    exchange = kept.renumbered(number, places(received))
+    return Bin(
+        halo=Halo(exchange, len(roots), resources),
+        roots=_on(resources, roots),
+        leaves=_on(resources, np.flatnonzero(received)),
+    )
 
 
 def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
@@ -582,18 +556,6 @@ def _mixed(vertices: Any) -> Any:
 _VERTEX = 2**32 - 1
 
 
-def _keys(vertices: RowNumbers) -> Int64Array:
+def _keys(side: Side, vertices: Int32Array) -> Int64Array:
     """A number per row of some messages, by which they are ordered: by peer, then by vertex."""
-    peer = vertices.peer.astype(np.int64) << 32
-    return np.repeat(peer, np.diff(vertices.ptr)) | vertices.values
-
-
-def _messages(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """Peers and offsets of ascending keys."""
-    peer, count = np.unique(keys >> 32, return_counts=True)
-    return peer.astype(np.int32), np.concatenate([[0], np.cumsum(count)])
-
-
-def _kept(ptr: Int64Array, kept: npt.NDArray[np.bool_]) -> Int64Array:
-    """Offsets of the messages without rows that are not kept; some may be empty."""
-    return np.concatenate([[0], np.cumsum(kept)])[ptr]
+    return side.peer_of_row().astype(np.int64) << 32 | vertices

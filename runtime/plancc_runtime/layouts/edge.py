@@ -29,40 +29,10 @@ import numpy as np
 from torch import Tensor
 
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.halo import Buffers, HaloExchange, MessageLists, complete
+from plancc_runtime.layouts.halo import Buffers, HaloExchange, complete
 from plancc_runtime.layouts.row import both_ways, halo_block, halo_blocks, matrix_of
-from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
 from plancc_runtime.transport.base import Transport
-
-
-def copies(block: Block) -> MessageLists:
-    """Own outputs are sent to where they are folded rows: the adjoint of adding partial rows."""
-    assert block.fold is not None
-    fold = block.fold
-    return MessageLists(
-        num_inputs=block.num_outputs,
-        num_halo=fold.num_folded,
-        send_peer=fold.recv_peer,
-        send_ptr=fold.recv_ptr,
-        send_row=fold.recv_row,
-        recv_peer=fold.send_peer,
-        recv_ptr=fold.send_ptr,
-    )
-
-
-def partials(block: Block) -> MessageLists:
-    """Folded rows are sent to their owners, who receive every one apart."""
-    assert block.fold is not None
-    fold = block.fold
-    return MessageLists(
-        num_inputs=fold.num_folded,
-        num_halo=len(fold.recv_row),
-        send_peer=fold.send_peer,
-        send_ptr=fold.send_ptr,
-        send_row=np.arange(fold.num_folded, dtype=np.int32),
-        recv_peer=fold.recv_peer,
-        recv_ptr=fold.recv_ptr,
-    )
+from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
@@ -76,11 +46,8 @@ def with_whole_rows(block: Block, transport: Transport) -> Block:
     fold, own = block.fold, block.num_outputs
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())], axis=1)
-    arrived = np.empty((len(fold.recv_row), 2), np.int64)
-    send_numbers(transport, of_sent(fold, counts[own:]), of_received(fold, arrived))
-    np.add.at(counts, fold.recv_row, arrived)
-    whole_rows = counts[fold.recv_row]
-    send_numbers(transport, of_received(fold, whole_rows), of_sent(fold, counts[own:]))
+    np.add.at(counts, fold.receive.row, send_numbers(fold, counts[own:], transport))
+    counts[own:] = send_numbers(fold.reversed(), counts[fold.receive.row], transport)
     whole, closed = counts.T.copy()
     return replace(block, edges=whole, closed_edges=closed)
 
@@ -95,10 +62,9 @@ class EdgeLayout:
     ----------
     block : Block
         With a fold.
-    halo : HaloExchange
-        The exchange of a block with the same messages.
-    fold : HaloExchange
-        That of its `copies`.
+    halo, fold : HaloExchange
+        Those of its expand, and of its fold reversed: own outputs are sent to where they are folded
+        rows.
     """
 
     def __init__(self, block: Block, halo: HaloExchange[Any], fold: HaloExchange[Any]) -> None:
@@ -108,11 +74,13 @@ class EdgeLayout:
         self._expand_is_longer = block.num_halo >= block.num_folded
         matrix, own, n = matrix_of(block), block.num_outputs, block.num_inputs
         self._own, self._own_transposed = both_ways(matrix[:own, :n], resources)
-        everything = range(len(block.recv_peer)), slice(None)
+        everything = range(block.expand.receive.num_messages), slice(None)
         self._own_halo = halo_block(*everything, matrix[:own, n:].T.tocsr(), resources)
         # of A^T, in which folded rows are the halo rows
         self._folded = halo_block(range(0), slice(None), matrix[own:, :n], resources)
-        self._folded_halo = halo_blocks(matrix[own:, n:].T.tocsr(), block.recv_ptr, resources)
+        self._folded_halo = halo_blocks(
+            matrix[own:, n:].T.tocsr(), block.expand.receive.row_ptr, resources
+        )
 
     def forward(self, h: Tensor, out: Tensor, buffers: Buffers) -> None:
         """out = A h. Collective.

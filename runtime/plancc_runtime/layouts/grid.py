@@ -284,7 +284,7 @@ class Summa:
         self._largest = max(others, default=0)
         travel = graph.grid.splits_columns
         resources = graph.resources
-        self._own = OwnPieces(halo_part(block), block.recv_ptr, resources, travel)
+        self._own = OwnPieces(halo_part(block), block.expand.receive.row_ptr, resources, travel)
         self._of_row: RowPieces | None = None
         if travel:
             self._of_row = RowPieces(

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from plancc.plan.exchange import Exchange, Side, offsets, places
 from plancc.plan.grid import Piece
 from plancc.plan.grid_slices import column_in_pieces, parts_to_read
 from plancc.plan.parts import GridShare
@@ -57,7 +58,8 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
         diagonal.
     """
     pieces = held_pieces(share)
-    ptr = np.concatenate([[0], np.cumsum([p.last - p.first for p in pieces], dtype=np.int64)])
+    rows = np.array([piece.row for piece in pieces], np.int32)
+    ptr = offsets(np.array([piece.last - piece.first for piece in pieces]))
     first_row, last_row = rows_of_process_row(share)
     return Block(
         inputs=NOTHING,
@@ -65,11 +67,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
         row_ptr=share.row_ptr,
         column=column_in_pieces(share.place, pieces).astype(np.int32),
         value=share.value,
-        send_peer=NOTHING,
-        send_ptr=np.zeros(1, np.int64),
-        send_row=NOTHING,
-        recv_peer=np.array([p.row for p in pieces], np.int32),
-        recv_ptr=ptr,
+        expand=Exchange(Exchange.nothing().send, Side.of_rank(rows, ptr)),
         self_loops=self_loops,
     )
 
@@ -112,13 +110,13 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     column = grid.position(share.rank).column
     own = grid.chunk(grid.part(share.rank)) == column
     num_own = part.num_rows * own
-    from_peer = np.array([grid.chunk(peer) == column for peer in part.recv_peer.tolist()], np.bool_)
-    counts = np.diff(part.recv_ptr)
-    kept = np.concatenate([np.full(part.num_rows, own), np.repeat(from_peer, counts)])
+    chunk = np.array([grid.chunk(peer) for peer in range(grid.num_parts)])
+    received = chunk[part.expand.receive.peer_of_row()] == column
+    kept = np.concatenate([np.full(part.num_rows, own), received])
     number = np.cumsum(kept) - 1
     nonzeros = kept[part.column]
     row_ptr = np.concatenate([[0], np.cumsum(nonzeros, dtype=np.int64)])[part.row_ptr]
-    sent = len(part.send_peer) * own
+    sent = np.full(part.expand.send.volume, own)
     return replace(
         whole,
         inputs=part.global_id[:num_own],
@@ -126,9 +124,5 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
         row_ptr=row_ptr,
         column=number[part.column[nonzeros]].astype(np.int32),
         value=part.value[nonzeros],
-        send_peer=part.send_peer[:sent],
-        send_ptr=part.send_ptr[: sent + 1],
-        send_row=part.send_row[: part.send_ptr[sent]],
-        recv_peer=part.recv_peer[from_peer],
-        recv_ptr=np.concatenate([[0], np.cumsum(counts[from_peer], dtype=np.int64)]),
+        expand=part.expand.keep(sent, received).renumbered(received=places(received)),
     )

@@ -17,8 +17,8 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Piece
-from plancc.plan.values import Int64Array
 from plancc.plan.words import Broadcast, Counts, Transfer
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix

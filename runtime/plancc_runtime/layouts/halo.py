@@ -1,7 +1,6 @@
 """The halo exchange of a block: own rows to the peers that need them, and sums back.
 
-Knows the send and receive lists of a block, a transport and a wire; must not know matrices or
-layers.
+Knows the exchange of a rank, a transport and a wire; must not know matrices or layers.
 
 Small messages are handled in *groups* of neighbours: packed by one call, multiplied or added by one
 call once the last of the group is here. A call of torch costs some 10 to 50 microseconds whatever
@@ -19,26 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.plan.exchange import Exchange
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.values import Int32Array, Int64Array
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row_numbers import PeerLists
 from plancc_runtime.layouts.wire import WIRES, CountsNumbers
-from plancc_runtime.transport.base import Exchange
+from plancc_runtime.transport.base import Channel
 
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
-
-
-class Messages(PeerLists, Protocol):
-    """The send and receive lists of a `Block`, or of a sample of one; its attributes."""
-
-    @property
-    def num_inputs(self) -> int: ...
-    @property
-    def num_halo(self) -> int: ...
-    @property
-    def send_row(self) -> Int32Array: ...
 
 
 class MessageRun(Protocol):
@@ -49,22 +36,6 @@ class MessageRun(Protocol):
 
 
 G = TypeVar("G", bound=MessageRun)
-
-
-@dataclass(frozen=True, eq=False)
-class MessageLists:
-    """`Messages` that are not the expand of a block; the fields are those of a `Block`.
-
-    The lists say which "inputs" are copied to which "halo rows"; the way back adds them.
-    """
-
-    num_inputs: int
-    num_halo: int
-    send_peer: Int32Array
-    send_ptr: Int64Array
-    send_row: Int32Array
-    recv_peer: Int32Array
-    recv_ptr: Int64Array
 
 
 @dataclass(frozen=True)
@@ -112,15 +83,15 @@ class MessageBuffers(Buffers):
         Copies of own rows: sent by `Halo.expand`, received by `Halo.reduce`.
     outer_packed, halo_packed : Tensor
         The same rows as they travel; the same tensors where the wire changes nothing.
-    expand, reduce : Exchange
-        Exchanges of the packed rows: forward, and back.
+    expand, reduce : Channel
+        Channels of the packed rows: forward, and back.
     """
 
     outer: Tensor
     outer_packed: Tensor
     halo_packed: Tensor
-    expand: Exchange
-    reduce: Exchange
+    expand: Channel
+    reduce: Channel
 
 
 B = TypeVar("B", bound=Buffers)
@@ -212,34 +183,26 @@ class Halo(HaloExchange[MessageBuffers]):
 
     Parameters
     ----------
-    block : Messages
+    exchange : Exchange
+        Of this rank: input rows are sent, halo rows received.
+    num_inputs : int
     resources : Resources
     """
 
-    def __init__(self, block: Messages, resources: Resources) -> None:
-        self.num_inputs, self.num_halo = block.num_inputs, block.num_halo
+    def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
+        send, receive = exchange.send, exchange.receive
+        self.num_inputs, self.num_halo = num_inputs, receive.volume
         self.resources = resources
         self._clock, self._wire = resources.clock, WIRES[resources.wire]
-        self._send = list(zip(block.send_peer.tolist(), _slices(block.send_ptr), strict=True))
-        self._recv = list(zip(block.recv_peer.tolist(), _slices(block.recv_ptr), strict=True))
+        self._send = list(zip(send.peer.tolist(), _slices(send.row_ptr), strict=True))
+        self._recv = list(zip(receive.peer.tolist(), _slices(receive.row_ptr), strict=True))
         self.idle = not self._send and not self._recv
-        send_row = torch.from_numpy(block.send_row.astype(np.int64)).to(resources.device)
+        self.step = StepTraffic.of(exchange)
+        send_row = torch.from_numpy(send.row.astype(np.int64)).to(resources.device)
         self._outer = [
             OuterBlock(group, at, send_row[at])
-            for group, at in groups(block.send_ptr, np.diff(block.send_ptr), GROUP_ROWS)
+            for group, at in groups(send.row_ptr, np.diff(send.row_ptr), GROUP_ROWS)
         ]
-
-    @property
-    def step(self) -> StepTraffic:
-        """What one round moves forward: int64[1] each."""
-        sent, received = (
-            np.array([at.stop - at.start for _, at in messages], np.int64)
-            for messages in (self._send, self._recv)
-        )
-        rows = (np.array([each.sum()]) for each in (sent, received))
-        return StepTraffic(
-            *rows, *(np.array([np.count_nonzero(each)]) for each in (sent, received))
-        )
 
     @property
     def steps(self) -> tuple[StepTraffic, ...]:  # type: ignore[override]

@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.jit import njit
-from plancc.plan.part_routes import PartHop, PartRoute
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Exchange, Int64Array, places
+from plancc.plan.part_routes import PartRoute
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
-from plancc_runtime.layouts.boundary import kept_messages, with_uses_sent
-from plancc_runtime.layouts.row_numbers import of_received, of_sent, send_numbers
+from plancc_runtime.layouts.boundary import with_uses_sent
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def live_blocks(
@@ -94,7 +94,7 @@ def without_idle_rows(
         live[np.diff(block.row_ptr) > 0] = True
         outputs = np.flatnonzero(live)
         live[block.column[block.column < n]] = True
-        live[block.send_row] = True
+        live[block.expand.send.row] = True
         inputs = np.flatnonzero(live)
         number = np.empty(block.num_columns, np.int32)
         number[inputs] = np.arange(len(inputs))
@@ -107,7 +107,7 @@ def without_idle_rows(
                 outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
                 row_ptr=row_ptr,
                 column=number[block.column],
-                send_row=number[block.send_row],
+                expand=block.expand.renumbered(number),
             )
         )
         rows += [outputs, inputs]
@@ -121,7 +121,6 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
 
 def isolated(block: Block, rows: Int64Array) -> Block:
     """These rows of a block without nonzeros and messages: what is left of a fixed product."""
-    none = np.zeros(1, np.int64)
     return replace(
         block,
         inputs=block.inputs[rows],
@@ -129,11 +128,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         row_ptr=np.zeros(len(rows) + 1, np.int64),
         column=block.column[:0],
         value=block.value[:0],
-        send_peer=block.send_peer[:0],
-        send_ptr=none,
-        send_row=block.send_row[:0],
-        recv_peer=block.recv_peer[:0],
-        recv_ptr=none,
+        expand=Exchange.nothing(),
         route=None,
     )
 
@@ -144,9 +139,8 @@ def _live_block(
     """One layer: its block, and the rows of `block` that are its inputs. Collective."""
     n = block.num_inputs
     live = _marked(block, outputs)
-    sent = np.empty(len(block.send_row), np.bool_)
-    send_numbers(transport, of_received(block, live[n:]), of_sent(block, sent))
-    live[block.send_row[sent]] = True
+    sent = send_numbers(block.expand.reversed(), live[n:], transport)
+    live[block.expand.send.row[sent]] = True
     inputs = np.flatnonzero(live[:n])
     numbering = block.numbering
     uses = None if numbering is None else numbering.uses  # peers may have fewer though all is live
@@ -157,10 +151,8 @@ def _live_block(
     if len(outputs) == n and sent.all() and live.all() and uses is None and whole:
         return block, inputs
 
-    number = np.cumsum(live, dtype=np.int32) - np.int32(1)
+    number = places(live)
     row_ptr, column, value = _taken(block.row_ptr, block.column, block.value, outputs, number)
-    recv_peer, recv_ptr = kept_messages(block.recv_peer, block.recv_ptr, live[n:])
-    send_peer, send_ptr = kept_messages(block.send_peer, block.send_ptr, sent)
     if numbering is not None:
         numbering = Numbering(
             numbering.received[live[n:]],
@@ -176,11 +168,7 @@ def _live_block(
                 row_ptr=row_ptr,
                 column=column,
                 value=value,
-                send_peer=send_peer,
-                send_ptr=send_ptr,
-                send_row=number[block.send_row[sent]],
-                recv_peer=recv_peer,
-                recv_ptr=recv_ptr,
+                expand=block.expand.keep(sent, live[n:]).renumbered(number, places(live[n:])),
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,
                 route=route,
@@ -203,24 +191,19 @@ def _live_route(
     stage[route.at[needed]] = True
     sent = []
     for k, hop in reversed(list(enumerate(route.hops, 1))):
-        sent.append(np.empty(len(hop.send_row), np.bool_))
-        send_numbers(
-            transport, of_received(hop, stage[ptr[k] : ptr[k + 1]]), of_sent(hop, sent[-1])
-        )
+        sent.append(send_numbers(hop.reversed(), stage[ptr[k] : ptr[k + 1]], transport))
         if k > 1:
-            stage[hop.send_row[sent[-1]]] = True
+            stage[hop.send.row[sent[-1]]] = True
     if live.all() and stage.all() and all(each.all() for each in sent):
         return route
-    own, staged = (np.cumsum(each, dtype=np.int32) - np.int32(1) for each in (live, stage))
+    own, staged = places(live), places(stage)
     hops = []
     for k, (hop, kept) in enumerate(zip(route.hops, reversed(sent), strict=True), 1):
-        send_peer, send_ptr = kept_messages(hop.send_peer, hop.send_ptr, kept)
-        recv_peer, recv_ptr = kept_messages(hop.recv_peer, hop.recv_ptr, stage[ptr[k] : ptr[k + 1]])
-        send_row = (own if k == 1 else staged)[hop.send_row[kept]]
-        hops.append(PartHop(send_peer, send_ptr, send_row, recv_peer, recv_ptr))
-    collect, cross, spread = hops
+        arriving = stage[ptr[k] : ptr[k + 1]]
+        number = own if k == 1 else staged
+        hops.append(hop.keep(kept, arriving).renumbered(number, places(arriving)))
     rows = own[route.own[stage[: ptr[1]]]]
-    return PartRoute(rows, collect, cross, spread, staged[route.at[needed]])
+    return PartRoute(rows, tuple(hops), staged[route.at[needed]])
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:

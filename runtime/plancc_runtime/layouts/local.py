@@ -22,7 +22,7 @@ from plancc.errors import InputError
 from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
-from plancc_runtime.layouts.edge import EdgeLayout, copies, partials
+from plancc_runtime.layouts.edge import EdgeLayout
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.resources import Resources
@@ -52,12 +52,15 @@ class LocalGraph(LayerGraph):
         self._block = block
         self._whole: LocalGraph | None = None
         self._sample: Sample | None = None
-        self._halo = halo_exchange(block, block.route, resources)
+        n, fold = block.num_inputs, block.fold
+        self._halo = halo_exchange(block.expand, n, block.route, resources)
         self._copies: HaloExchange[Any] | None = None
         self._partials: HaloExchange[Any] | None = None
-        if block.fold is not None:
-            self._copies = halo_exchange(copies(block), block.fold_route, resources)
-            self._partials = Halo(partials(block), resources)
+        if fold is not None:  # outputs to where they are folded rows; folded rows to owners
+            self._copies = halo_exchange(
+                fold.reversed(), block.num_outputs, block.fold_route, resources
+            )
+            self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, RowLayout | EdgeLayout] = {}
         self._buffers: dict[tuple[HaloExchange[Any], int], Buffers] = {}
@@ -72,7 +75,7 @@ class LocalGraph(LayerGraph):
         """
         graph = copy(self)
         graph._whole, graph._sample = self, sample
-        graph._halo = Halo(sample, self.resources)
+        graph._halo = Halo(sample.expand, sample.whole.num_inputs, self.resources)
         graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
         graph._column_vertices = None
         return graph
@@ -171,13 +174,13 @@ class LocalGraph(LayerGraph):
             assert fold is not None
             row_ptr = self.block.with_nonzeros(nonzeros).row_ptr
             filled = np.flatnonzero(np.diff(row_ptr[: own + 1]))
-            rows = np.concatenate([filled, fold.recv_row])
-            column = np.concatenate([filled, own + np.arange(len(fold.recv_row))])
+            rows = np.concatenate([filled, fold.receive.row])
+            column = np.concatenate([filled, own + np.arange(fold.receive.volume)])
             degree = np.bincount(rows, minlength=own)
             self._fold_patterns[nonzeros] = Pattern.from_csr(
                 np.concatenate([[0], np.cumsum(degree)]),
                 column[np.argsort(rows, kind="stable")],
-                own + len(fold.recv_row),
+                own + fold.receive.volume,
                 self.resources.device,
             )
         return self._fold_patterns[nonzeros]
@@ -262,7 +265,7 @@ class LocalGraph(LayerGraph):
             part = sample.of_halo(whole._halo_part(coefficients))
             layout = whole.lay_out(coefficients)
             assert isinstance(layout, RowLayout)
-            return layout.with_halo(part, sample.recv_ptr, self._halo)
+            return layout.with_halo(part, sample.expand.receive.row_ptr, self._halo)
         block = self.block.with_coefficients(coefficients)
         if self._copies is None:
             return RowLayout(block, self._halo)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.plan.batches import Batches
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
-from plancc.plan.values import Int64Array
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
 
@@ -160,7 +160,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
     new[part.num_rows :] = np.arange(part.num_rows, len(new))  # halo rows stay where they are
     fold = part.fold
     if fold is not None:
-        fold = replace(fold, recv_row=new[fold.recv_row])
+        fold = fold.renumbered(received=new)
     folded = np.arange(part.num_rows, len(part.row_ptr) - 1)  # so do folded rows
     local = np.concatenate([order, folded])
     degree = np.diff(part.row_ptr)[local]
@@ -172,7 +172,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
         row_ptr=row_ptr,
         column=new[part.column[taken]],
         value=part.value[taken],
-        send_row=new[part.send_row],
+        expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,
         route=None if part.route is None else part.route.renumbered(new),

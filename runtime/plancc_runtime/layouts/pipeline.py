@@ -12,8 +12,8 @@ import numpy as np
 
 from plancc.jit import njit
 from plancc.plan.batches import wanted_stages
+from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import GridShare
-from plancc.plan.values import Int64Array
 
 
 @dataclass(frozen=True)

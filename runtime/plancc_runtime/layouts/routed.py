@@ -20,16 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.plan.exchange import Exchange
 from plancc.plan.part_routes import PartRoute
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.layouts.halo import (
-    Buffers,
-    Halo,
-    HaloExchange,
-    MessageBuffers,
-    MessageLists,
-    Messages,
-)
+from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange, MessageBuffers
 from plancc_runtime.layouts.resources import Resources
 
 
@@ -62,29 +56,20 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
 
     Parameters
     ----------
-    block : Messages
-        What is needed, as without hops.
     route : PartRoute
+    num_inputs, num_messages : int
+        Own rows, and messages that bring halo rows without hops.
     resources : Resources
     """
 
-    def __init__(self, block: Messages, route: PartRoute, resources: Resources) -> None:
-        self.num_inputs, self.num_halo, self.resources = block.num_inputs, block.num_halo, resources
+    def __init__(
+        self, route: PartRoute, num_inputs: int, num_messages: int, resources: Resources
+    ) -> None:
+        self.num_inputs, self.num_halo, self.resources = num_inputs, len(route.at), resources
         self._clock = resources.clock
         self._ptr = route.stage_ptr()
         self._hops = [
-            Halo(
-                MessageLists(
-                    num_inputs=self.num_inputs if number == 0 else int(self._ptr[-1]),
-                    num_halo=hop.num_received,
-                    send_peer=hop.send_peer,
-                    send_ptr=hop.send_ptr,
-                    send_row=hop.send_row,
-                    recv_peer=hop.recv_peer,
-                    recv_ptr=hop.recv_ptr,
-                ),
-                resources,
-            )
+            Halo(hop, num_inputs if number == 0 else int(self._ptr[-1]), resources)
             for number, hop in enumerate(route.hops)
         ]
         self.idle = all(hop.idle for hop in self._hops)
@@ -93,7 +78,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
             torch.from_numpy(rows.astype(np.int64)).to(resources.device)
             for rows in (route.own, route.at)
         )
-        self._num_messages = len(block.recv_peer)
+        self._num_messages = num_messages
 
     def buffers(self, width: int) -> RouteBuffers:
         dtype, device = self.resources.dtype, self.resources.device
@@ -165,7 +150,9 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
 
 
 def halo_exchange(
-    block: Messages, route: PartRoute | None, resources: Resources
+    exchange: Exchange, num_inputs: int, route: PartRoute | None, resources: Resources
 ) -> HaloExchange[Any]:
-    """The exchange of a block's messages, in hops if there is a route."""
-    return Halo(block, resources) if route is None else RoutedHalo(block, route, resources)
+    """What moves the rows of an exchange of this rank, in hops if there is a route."""
+    if route is None:
+        return Halo(exchange, num_inputs, resources)
+    return RoutedHalo(route, num_inputs, exchange.receive.num_messages, resources)

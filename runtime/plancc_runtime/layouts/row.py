@@ -36,7 +36,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.jit import njit
-from plancc.plan.values import Int64Array
+from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Buffers, HaloExchange, complete, groups
@@ -87,7 +87,9 @@ class RowLayout:
         matrix = matrix_of(block)
         own = matrix[:, : block.num_inputs] if block.num_halo else matrix
         self._own, self._own_transposed = both_ways(own, halo.resources)
-        self._halo_blocks = halo_blocks(halo_part(block), block.recv_ptr, halo.resources)
+        self._halo_blocks = halo_blocks(
+            halo_part(block), block.expand.receive.row_ptr, halo.resources
+        )
 
     def with_halo(
         self, part: csr_matrix, recv_ptr: Int64Array, halo: HaloExchange[Any]

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from plancc_runtime.transport.base import Exchange
+from plancc_runtime.transport.base import Channel
 from plancc_runtime.transport.messages import Traffic
 
 SCALE_BYTES = 4
@@ -103,19 +103,19 @@ WIRES: dict[str, Wire | None] = {
 }
 
 
-class CountsNumbers(Exchange):
+class CountsNumbers(Channel):
     """An exchange of packed rows in whose traffic a word is a number of a row, not of its packing.
 
     Parameters
     ----------
-    exchange : Exchange
+    exchange : Channel
     traffic : Traffic
         That `exchange` counts in.
     sent, received : int
         Words of a round that are no numbers of rows.
     """
 
-    def __init__(self, exchange: Exchange, traffic: Traffic, sent: int, received: int) -> None:
+    def __init__(self, exchange: Channel, traffic: Traffic, sent: int, received: int) -> None:
         self._exchange, self._traffic = exchange, traffic
         self._sent, self._received = sent, received
 

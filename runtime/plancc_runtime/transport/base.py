@@ -72,7 +72,7 @@ class TransportError(PlanccError):
     """A rank did not answer in time, or is gone."""
 
 
-class Exchange(ABC):
+class Channel(ABC):
     """Rounds of messages over fixed buffers (see the module's docstring)."""
 
     @abstractmethod
@@ -283,7 +283,7 @@ class Transport(ABC):
         return range(self.size)
 
     @abstractmethod
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         """An exchange of these buffers, each with its peer; not collective, moves nothing yet.
 
         Its rounds are collective among the ranks that exchange: every send needs its receive, of

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc_runtime.transport.base import Exchange, Group, Pending, Transport
+from plancc_runtime.transport.base import Channel, Group, Pending, Transport
 from plancc_runtime.transport.host import HostBuffers
 from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, split
 
@@ -174,7 +174,7 @@ class GroupTransport(Transport):
     def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
         return MessageGroup(self, ranks)
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         ranks = self._group.ranks
         return self._whole.exchange(
             [(ranks[peer], buffer) for peer, buffer in sends],

@@ -19,7 +19,7 @@ import numpy as np
 from plancc.errors import PlanccError
 from plancc_runtime.transport.base import (
     TIMEOUT,
-    Exchange,
+    Channel,
     Group,
     Transport,
     TransportError,
@@ -130,8 +130,8 @@ class LocalTransport(Transport):
         super().__init__(rank, group.size, timeout)
         self._group, self.thread = group, rank
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
-        return LocalExchange(self, sends, receives)
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
+        return LocalChannel(self, sends, receives)
 
     def subgroup(self, ranks: Sequence[int]) -> Group:
         return MessageGroup(self, ranks)
@@ -281,16 +281,16 @@ class End(NamedTuple):
     Attributes
     ----------
     note : object
-        What its exchange notes of it (`LocalExchange._note`).
+        What its exchange notes of it (`LocalChannel._note`).
     """
 
-    exchange: LocalExchange
+    exchange: LocalChannel
     piece: Piece
     outgoing: bool
     note: Any
 
 
-class LocalExchange(Exchange):
+class LocalChannel(Channel):
     """A message is copied by its sender or its receiver, whichever comes second."""
 
     def __init__(self, transport: LocalTransport, sends: Addressed, receives: Addressed) -> None:

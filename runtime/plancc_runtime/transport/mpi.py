@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import TIMEOUT, Exchange, Pending, Transport
+from plancc_runtime.transport.base import TIMEOUT, Channel, Pending, Transport
 from plancc_runtime.transport.group import LibraryGroup
 from plancc_runtime.transport.host import HostBuffers, in_host_memory
 from plancc_runtime.transport.messages import (
@@ -116,8 +116,8 @@ class MpiTransport(Transport):
             self._comm = comm.Dup()
         self._comms: dict[tuple[int, ...], Any] = {}  # of groups; never freed, so each made once
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
-        return _MpiExchange(self, sends, receives)
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
+        return _MpiChannel(self, sends, receives)
 
     def subgroup(self, ranks: Sequence[int]) -> LibraryGroup:
         return _MpiGroup(self, ranks)
@@ -244,7 +244,7 @@ class _MpiGroup(LibraryGroup):
         return Pending(finish)
 
 
-class _MpiExchange(Exchange):
+class _MpiChannel(Channel):
     """One persistent request per piece, tagged: requests may start in any order."""
 
     def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:

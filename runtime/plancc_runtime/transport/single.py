@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from plancc_runtime.transport.base import Exchange, Transport
+from plancc_runtime.transport.base import Channel, Transport
 from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.messages import Addressed, Buffer
 
@@ -18,10 +18,10 @@ class SingleTransport(Transport):
     def __init__(self) -> None:
         super().__init__(0, 1)
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         for peer, _ in (*sends, *receives):
             raise ValueError(f"one rank alone cannot talk to rank {peer}")
-        return _NoExchange()
+        return _NoChannel()
 
     def subgroup(self, ranks: Sequence[int]) -> MessageGroup:
         return MessageGroup(self, ranks)
@@ -42,7 +42,7 @@ class SingleTransport(Transport):
         raise SystemExit(code)
 
 
-class _NoExchange(Exchange):
+class _NoChannel(Channel):
     def start(self) -> None:
         """Nothing is received."""
 

@@ -29,7 +29,7 @@ import torch
 import torch.distributed as dist
 
 from plancc.errors import BackendUnavailable
-from plancc_runtime.transport.base import TIMEOUT, Exchange, Pending, Transport, TransportError
+from plancc_runtime.transport.base import TIMEOUT, Channel, Pending, Transport, TransportError
 from plancc_runtime.transport.group import LibraryGroup
 from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
 from plancc_runtime.transport.messages import (
@@ -141,10 +141,10 @@ class TorchTransport(Transport):
         self._groups: dict[tuple[int, ...], Any] = {}  # by members; never freed, each made once
         self._stream: Any = None
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         if self.nccl and any(on_device(buffer) for _, buffer in (*sends, *receives)):
-            return _DeviceExchange(self, sends, receives)
-        return _HostExchange(self, sends, receives)
+            return _DeviceChannel(self, sends, receives)
+        return _HostChannel(self, sends, receives)
 
     def subgroup(self, ranks: Sequence[int]) -> LibraryGroup:
         # all ranks make all groups, in one order
@@ -251,7 +251,7 @@ class TorchTransport(Transport):
         self._watchdog.later(event.query, what)
 
 
-class _HostExchange(Exchange):
+class _HostChannel(Channel):
     """Messages over gloo, each sent at once. Receives are waited for in their order."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
@@ -303,7 +303,7 @@ class _HostExchange(Exchange):
         return _in_order("a message to", [self._outward[k] for k, _ in self._sending])
 
 
-class _DeviceExchange(Exchange):
+class _DeviceChannel(Channel):
     """Messages over NCCL, in few groups once the last send is ready; only the device waits."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:

@@ -23,10 +23,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from plancc_runtime.clock import Clock
-from plancc_runtime.transport.base import Exchange, Group, Pending
+from plancc_runtime.transport.base import Channel, Group, Pending
 from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.links import Collective, Links
-from plancc_runtime.transport.local import End, LocalExchange, LocalTransport, Threads, in_threads
+from plancc_runtime.transport.local import End, LocalChannel, LocalTransport, Threads, in_threads
 from plancc_runtime.transport.messages import Addressed, Buffer, name_ranks
 from plancc_runtime.transport.virtual_time import Moment, VirtualTime
 
@@ -103,8 +103,8 @@ class VirtualTransport(LocalTransport):
         self.clocks.append(clock)
         return clock
 
-    def exchange(self, sends: Addressed, receives: Addressed) -> Exchange:
-        return _VirtualExchange(self, sends, receives)
+    def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
+        return _VirtualChannel(self, sends, receives)
 
     def subgroup(self, ranks: Sequence[int]) -> Group:
         groups = sorted(set(self.gather(tuple(ranks))))
@@ -189,7 +189,7 @@ class VirtualTransport(LocalTransport):
         return [meeting.values[rank] for rank in range(self.size)]
 
 
-class _VirtualExchange(LocalExchange):
+class _VirtualChannel(LocalChannel):
     """Buffers are copied at once; the time at which the other end sees them is virtual."""
 
     _transport: VirtualTransport

@@ -1,0 +1,220 @@
+"""Who sends which rows to whom: one value for the messages of plans, ranks, batches and samples.
+
+An exchange is a 0/1 matrix for every pair of ranks: row i of the receiver is row j of the sender.
+Every method is one identity of these matrices:
+
+    reversed      transposed: the fold of an expand, the adjoint
+    keep          some of its ones: live rows, boundary samples, mini-batches
+    renumbered    its rows and columns permuted: row orders, rows that are left
+    merged        blocks of ranks as one rank, equal rows once: fewer ranks than parts
+    of_parts      some of the ranks: a slice, a piece of the file
+
+Knows no matrix of a graph, no file and no MPI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.integer]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One end of the messages of an exchange; by part, peers ascending.
+
+    Attributes
+    ----------
+    ptr : int64[num_parts + 1]
+        Messages of part m are ``ptr[m]:ptr[m + 1]``. A rank's own side has one part.
+    peer : int32[num_messages]
+        The other part; ascending and unique within a part, never the part itself.
+    row_ptr : int64[num_messages + 1]
+        Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``; no message is empty.
+    row : int32[volume], or int64 while they are places in plan order
+        What a row is called here, in the order of the message. At the end that owns the rows they
+        ascend in every message of a plan; in a send table of the expand this is the send mask X_mn
+        (Demirci et al. 2022, Eq. 8). At the other end of a *plan* these are the owner's numbers
+        too, the receive set; at that of a *rank*, places among what arrives, 0, 1, 2, ...
+    """
+
+    ptr: Int64Array
+    peer: Int32Array
+    row_ptr: Int64Array
+    row: Any
+
+    @classmethod
+    def of_rank(cls, peer: Int32Array, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
+        """The side of one rank; without `row`, of places 0, 1, 2, ... in the order of messages."""
+        if row is None:
+            row = np.arange(row_ptr[-1])
+        return cls(np.array([0, len(peer)]), peer, row_ptr, row.astype(np.int32, copy=False))
+
+    @property
+    def num_messages(self) -> int:
+        return len(self.peer)
+
+    @property
+    def volume(self) -> int:
+        """Rows of all messages."""
+        return len(self.row)
+
+    def messages_per_part(self) -> Int64Array:
+        return np.diff(self.ptr)
+
+    def rows_per_part(self) -> Int64Array:
+        return np.diff(self.row_ptr[self.ptr])
+
+    def peer_of_row(self) -> Int32Array:
+        """The peer of every row in the table, int32[volume]."""
+        return np.repeat(self.peer, np.diff(self.row_ptr))
+
+    def part_of_row(self) -> Int64Array:
+        """The part of every row in the table, int64[volume]."""
+        return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
+
+    def message(self, peer: int) -> Int32Array:
+        """The rows of a rank's message with `peer`; none, if there is no such message."""
+        at = np.searchsorted(self.peer, [peer, peer + 1])
+        return self.row[slice(*self.row_ptr[at])]
+
+    def split(self, values: npt.NDArray[Any]) -> list[tuple[int, npt.NDArray[Any]]]:
+        """Every peer with its share of values that all rows have: array[volume, ...]."""
+        ptr = self.row_ptr
+        return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
+
+    def of_parts(self, first: int, last: int) -> Side:
+        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        ptr = self.ptr[first : last + 1]
+        row_ptr = self.row_ptr[ptr[0] : ptr[-1] + 1]
+        return Side(
+            ptr - ptr[0],
+            self.peer[ptr[0] : ptr[-1]],
+            row_ptr - row_ptr[0],
+            self.row[row_ptr[0] : row_ptr[-1]],
+        )
+
+    def keep(self, wanted: BoolArray) -> Side:
+        """The wanted rows, under the same numbers, without the messages that become empty."""
+        row_ptr = offsets(wanted)[self.row_ptr]
+        filled = np.diff(row_ptr) > 0
+        left = np.append(row_ptr[:-1][filled], row_ptr[-1])
+        return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
+
+    def called(self, row: IntArray) -> Side:
+        """The same rows under other numbers, int[volume]."""
+        return replace(self, row=row)
+
+    def places(self) -> Side:
+        """The same rows as places 0, 1, 2, ..."""
+        return self.called(np.arange(self.volume, dtype=np.int32))
+
+    def repeated(self, ptr: Int64Array) -> Side:
+        """Row k of the table as the places ``ptr[k]:ptr[k + 1]``: of lists that all rows have."""
+        return Side.of_rank(self.peer, ptr[self.row_ptr])
+
+    def merged(self, rank: int, ranks: Int64Array) -> Side:
+        """The side of rank `rank`, whose parts these are; see `Exchange.merged`."""
+        peer = interval(self.peer_of_row(), ranks)
+        limit = int(self.row.max(initial=0)) + 1
+        key = np.unique((peer * limit + self.row)[peer != rank])
+        peers, row_ptr = runs(key // limit)
+        return Side(np.array([0, len(peers)]), peers, row_ptr, key % limit)
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """All messages of a step, by sender and by receiver.
+
+    Attributes
+    ----------
+    send, receive : Side
+        Each is the mirror of the other.
+    """
+
+    send: Side
+    receive: Side
+
+    @classmethod
+    def nothing(cls) -> Exchange:
+        """One rank that neither sends nor receives."""
+        side = Side.of_rank(np.zeros(0, np.int32), np.zeros(1, np.int64))
+        return cls(side, side)
+
+    def reversed(self) -> Exchange:
+        """From the receivers to the senders."""
+        return Exchange(self.receive, self.send)
+
+    def of_parts(self, first: int, last: int) -> Exchange:
+        """The messages of parts ``first..last-1``; part `first` has number 0 there."""
+        return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
+
+    def keep(self, sent: BoolArray, received: BoolArray) -> Exchange:
+        """The rows that are kept, bool[rows sent] and bool[rows received]; both ends must agree."""
+        return Exchange(self.send.keep(sent), self.receive.keep(received))
+
+    def renumbered(
+        self, sent: IntArray | None = None, received: IntArray | None = None
+    ) -> Exchange:
+        """With other numbers of rows: ``sent[r]`` for row r that is sent, likewise `received`."""
+        send, receive = self.send, self.receive
+        if sent is not None:
+            send = send.called(sent[send.row])
+        if received is not None:
+            receive = receive.called(received[receive.row])
+        return Exchange(send, receive)
+
+    def in_plan_order(self, part_ptr: Int64Array, first: int) -> Exchange:
+        """The same with places in plan order for the rows, which the senders own.
+
+        part_ptr : int64[num_parts + 1], first row of every part of the plan; first: the first of
+        these parts.
+        """
+        owned = part_ptr[first + self.send.part_of_row()] + self.send.row
+        needed = part_ptr[self.receive.peer_of_row()] + self.receive.row
+        return Exchange(self.send.called(owned), self.receive.called(needed))
+
+    def merged(self, rank: int, ranks: Int64Array) -> Exchange:
+        """The exchange of a rank, from the messages of its parts.
+
+        Messages inside the rank are dropped; a row that several of its parts send to, or get from,
+        one rank travels once. Both ends order the rows of a message by plan order.
+
+        Parameters
+        ----------
+        rank : int
+            That of these parts. Their rows must be places in plan order.
+        ranks : int64[num_ranks + 1]
+            First part of every rank.
+        """
+        return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
+
+
+def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
+    """Where each of the lists of these sizes begins, and the end of the last."""
+    ptr = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ptr[1:])
+    return ptr
+
+
+def places(kept: BoolArray) -> Int32Array:
+    """New number of every row that is kept, among those; others get any."""
+    return np.cumsum(kept, dtype=np.int32) - np.int32(1)
+
+
+def interval(number: IntArray, starts: Int64Array) -> Int64Array:
+    """The interval that every number is in, from the starts of intervals, some of them empty."""
+    return np.searchsorted(starts, number, side="right") - 1
+
+
+def runs(keys: Int64Array) -> tuple[Int32Array, Int64Array]:
+    """The distinct values of a sorted list, and the offsets of their runs."""
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[starts].astype(np.int32), np.append(starts, len(keys)).astype(np.int64)
