@@ -144,11 +144,13 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     """Time to draw and to lay out what an epoch works on, over the time of an epoch at p = 1."""
     import torch
 
+    from plancc.plan.products import ROW
     from plancc_runtime.layouts.block import Block
     from plancc_runtime.layouts.boundary import draw, numbered
     from plancc_runtime.layouts.halo import Halo
+    from plancc_runtime.layouts.matrices import halo_part
+    from plancc_runtime.layouts.product import BlockProduct
     from plancc_runtime.layouts.resources import Resources
-    from plancc_runtime.layouts.row import RowLayout, halo_part
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.transport.single import SingleTransport
 
@@ -163,7 +165,7 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     block = numbered(whole, TrainOptions().sampling)
     transport = SingleTransport()  # which is asked for nothing
     resources = Resources(transport, torch.float32)
-    layout = RowLayout(block, Halo(block.expand, block.num_inputs, resources))
+    layout = BlockProduct(ROW, block, {"expand": Halo(block.expand, block.num_inputs, resources)})
     part = halo_part(block)
 
     def draw_and_lay_out(options: TrainOptions) -> None:

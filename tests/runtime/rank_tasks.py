@@ -17,7 +17,7 @@ from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.layouts import halo, row
+from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks
 from plancc_runtime.layouts.local import LocalGraph
@@ -152,9 +152,9 @@ def products(
     part = parts[transport.rank]
     h, g = (x[part.global_id] for x in factors(header.num_vertices, width, dtype))
     block = Block.of_part(part, header.self_loops)
-    usual = transport.max_words, halo.GROUP_ROWS, row.GROUP_NONZEROS
+    usual = transport.max_words, halo.GROUP_ROWS, matrices.GROUP_NONZEROS
     transport.max_words = max_words or usual[0]
-    halo.GROUP_ROWS, row.GROUP_NONZEROS = group, 2 * group
+    halo.GROUP_ROWS, matrices.GROUP_NONZEROS = group, 2 * group
     answers = []
     try:
         for overlap in overlaps:
@@ -169,7 +169,7 @@ def products(
             answers.append((forward.numpy(), graph.adjoint_product(g, "plan").numpy()))
         return part.global_id, answers, graph.halo(h).numpy(), traffic
     finally:
-        transport.max_words, halo.GROUP_ROWS, row.GROUP_NONZEROS = usual
+        transport.max_words, halo.GROUP_ROWS, matrices.GROUP_NONZEROS = usual
 
 
 def agreed(transport, failing):

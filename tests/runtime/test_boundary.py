@@ -13,7 +13,7 @@ from cases import long, turns
 from runs import on_ranks
 from scipy.sparse import csr_matrix
 
-from plancc_runtime.layouts import row
+from plancc_runtime.layouts import matrices
 from plancc_runtime.layouts.block import COEFFICIENTS, Block
 from plancc_runtime.layouts.boundary import draw, halo_vertices, ready_to_draw
 from plancc_runtime.layouts.local import LocalGraph
@@ -128,7 +128,7 @@ EACH = [{name: 0.5} for name in RATES]
 )
 def test_products_are_those_of_the_sampled_matrix(rates, group, monkeypatch):
     """One graph per rank gives those of all epochs, whose halo rows differ."""
-    monkeypatch.setattr(row, "GROUP_NONZEROS", group)
+    monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)
     options = TrainOptions(**rates)
     blocks = blocks_of(options)
     h, g = np.random.default_rng(6).normal(size=(2, N, 3))

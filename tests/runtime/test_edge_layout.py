@@ -18,11 +18,11 @@ from worlds import N
 
 import plancc_runtime
 from plancc.errors import InputError, PlanError
-from plancc_runtime.layouts import halo, row
+from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import COEFFICIENTS, NONZEROS, Block
-from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
+from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.nn import GATConv, SAGEConv
@@ -85,7 +85,7 @@ def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypat
     """Words too; with messages each on its own or in groups, the same bits without overlap."""
     group = 1 if p % 2 else 1000
     monkeypatch.setattr(halo, "GROUP_ROWS", group)
-    monkeypatch.setattr(row, "GROUP_NONZEROS", group)
+    monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)
     header, parts = edge_plan(p, kind)
     h, g = np.random.default_rng(p).standard_normal((2, N, 5))
 

@@ -22,9 +22,9 @@ from plancc_runtime.execution.figures import words_of_pass
 from plancc_runtime.execution.mini_batches import chosen_batches
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.matrices import is_symmetric
 from plancc_runtime.layouts.order import in_cache_order, reordered
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import is_symmetric
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.run import make_network

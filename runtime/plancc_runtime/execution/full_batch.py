@@ -6,7 +6,7 @@ Knows a rank's slice and options; must not know losses or files.
     constant    the first layer's exchange of the features is done once, and none goes back; of a
                 sample, the features of halo rows are kept and those that it draws are taken
     dead-rows   rows that no labelled training vertex depends on are left out (`layouts.live`)
-    overlap     own rows are multiplied while messages travel          (`layouts.row`, `.edge`)
+    overlap     own rows are multiplied while messages travel          (`layouts.executor`)
 
 A sample is drawn of live rows, and is the same with and without passes (`layouts.boundary`).
 
@@ -38,12 +38,12 @@ from plancc_runtime.layouts.boundary import (
     halo_vertices,
     ready_to_draw,
 )
-from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
+from plancc_runtime.layouts.matrices import matrix_of
+from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import matrix_of
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions

@@ -138,7 +138,7 @@ class Sample:
         )
 
     def of_halo(self, part: csr_matrix) -> csr_matrix:
-        """What is kept of `row.halo_part`, with any coefficients, of the whole block; multiplied.
+        """What is kept of the whole block's `matrices.halo_part`, of any coefficients; multiplied.
 
         In time that the kept rows take; for samples that keep own nonzeros.
         """

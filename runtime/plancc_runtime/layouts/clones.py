@@ -52,12 +52,12 @@ from plancc.sampling.counter import mix
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.edge import with_whole_rows
 from plancc_runtime.layouts.halo import Halo, MessageBuffers
 from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.matrices import both_ways, matrix_of
+from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import both_ways, matrix_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.workspace import empty

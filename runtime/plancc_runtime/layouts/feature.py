@@ -55,9 +55,9 @@ from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
 from plancc_runtime.layouts.grid_pieces import counts_of, members
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.matrices import is_symmetric, matrix_of
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import is_symmetric, matrix_of
 from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
 

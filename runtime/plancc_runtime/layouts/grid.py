@@ -57,8 +57,8 @@ from plancc_runtime.layouts.grid_pieces import (
 )
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
 from plancc_runtime.layouts.local import ProductFunction
+from plancc_runtime.layouts.matrices import halo_part
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import halo_part
 from plancc_runtime.transport.base import Pending
 from plancc_runtime.workspace import empty
 

@@ -22,8 +22,8 @@ from plancc.plan.grid import Piece
 from plancc.plan.words import Broadcast, Counts, Transfer
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
+from plancc_runtime.layouts.matrices import halo_block, is_symmetric
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.row import halo_block, is_symmetric
 from plancc_runtime.transport.base import Group
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class OwnPieces:
     Parameters
     ----------
     transposed : csr_matrix[columns, rows]
-        The block (`layouts.row.halo_part`).
+        The block (`layouts.matrices.halo_part`).
     ptr : int64[pieces + 1]
         Columns of every piece.
     resources : Resources

@@ -65,12 +65,9 @@ class Buffers:
     ----------
     halo : Tensor[halo rows, width]
         Rows of the peers: received by `HaloExchange.expand`, sent by `HaloExchange.reduce`.
-    fold : Buffers or None
-        Buffers of the fold (`layouts.edge`), where there is one.
     """
 
     halo: Tensor
-    fold: Buffers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ in the same order.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,15 +18,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
+from plancc.plan.products import ROW, Multiply, ScatterAdd, adjoint, edge_program
 from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
-from plancc_runtime.layouts.edge import EdgeLayout
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph, Request
+from plancc_runtime.layouts.matrices import halo_part
+from plancc_runtime.layouts.product import BlockProduct
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.routed import halo_exchange
-from plancc_runtime.layouts.row import RowLayout, halo_part
 from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LocalGraph(LayerGraph):
     Parameters
     ----------
     block : Block
-        If it has a fold, that of `edge.with_whole_rows`.
+        If it has a fold, that of `product.with_whole_rows`.
     resources : Resources
     """
 
@@ -54,15 +54,17 @@ class LocalGraph(LayerGraph):
         self._sample: Sample | None = None
         n, fold = block.num_inputs, block.fold
         self._halo = halo_exchange(block.expand, n, block.route, resources)
+        self._program = ROW
         self._copies: HaloExchange[Any] | None = None
         self._partials: HaloExchange[Any] | None = None
         if fold is not None:  # outputs to where they are folded rows; folded rows to owners
+            self._program = edge_program(block.num_halo >= block.num_folded)
             self._copies = halo_exchange(
                 fold.reversed(), block.num_outputs, block.fold_route, resources
             )
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
-        self._layouts: dict[str, RowLayout | EdgeLayout] = {}
+        self._layouts: dict[str, BlockProduct] = {}
         self._buffers: dict[tuple[HaloExchange[Any], int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
@@ -222,54 +224,52 @@ class LocalGraph(LayerGraph):
 
     def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
         """A x, outside of autograd. Collective."""
-        rows = self._widened(x)
-        out = empty(self.num_outputs, x.shape[1], rows)
-        self.lay_out(coefficients).forward(rows, out, self._product_buffers(x.shape[1]))
-        return _narrowed(out, x)
+        return self._multiplied(x, coefficients, back=False)
 
     def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
         """A^T g, outside of autograd. Collective."""
-        rows = self._widened(g)
-        out = empty(self.num_inputs, g.shape[1], rows)
-        self.lay_out(coefficients).adjoint(rows, out, self._product_buffers(g.shape[1]))
-        return _narrowed(out, g)
+        return self._multiplied(g, coefficients, back=True)
 
-    def _widened(self, x: Tensor) -> Tensor:
-        """Rows of x of the type in which sums are made, contiguous."""
-        if x.dtype == self.resources.dtype:
-            return x.contiguous()
-        return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=self.resources.dtype)).copy_(x)
+    def _multiplied(self, x: Tensor, coefficients: str, back: bool) -> Tensor:
+        """A x or A^T x, summed in the type of the resources."""
+        rows = _as_type(x, self.resources.dtype).contiguous()
+        out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
+        buffers = self._product_buffers(x.shape[1])
+        self.lay_out(coefficients).multiply(rows, out, buffers, back)
+        return _as_type(out, x.dtype)
 
     def counts(self, request: Request) -> Counts:
         if request.kind != "product":
             return Counts.zero(1)
-        transfers = [Rows(step, request.width, reverse=request.back) for step in self._halo.steps]
-        if self._copies is not None:  # partial rows go to the owners, which copies come from
-            back = not request.back
-            transfers += [Rows(step, request.width, reverse=back) for step in self._copies.steps]
-        return count(transfers, 1)
+        program = adjoint(self._program) if request.back else self._program
+        moving, exchanges = [s for s in program if not isinstance(s, Multiply)], self._exchanges()
+        return count(
+            (
+                Rows(traffic, request.width, reverse=isinstance(step, ScatterAdd))
+                for step in moving
+                for traffic in exchanges[step.name].steps
+            ),
+            1,
+        )
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
         self._buffers.clear()
 
-    def lay_out(self, coefficients: str) -> RowLayout | EdgeLayout:
+    def lay_out(self, coefficients: str) -> BlockProduct:
         """What multiplies by A with these values; made once. Not collective."""
         if coefficients not in self._layouts:
             self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
 
-    def _new_layout(self, coefficients: str) -> RowLayout | EdgeLayout:
+    def _new_layout(self, coefficients: str) -> BlockProduct:
         whole, sample = self._whole, self._sample
         if whole is not None and sample is not None and sample.keeps_own:
             part = sample.of_halo(whole._halo_part(coefficients))
-            layout = whole.lay_out(coefficients)
-            assert isinstance(layout, RowLayout)
-            return layout.with_halo(part, sample.expand.receive.row_ptr, self._halo)
+            received = sample.expand.receive
+            return whole.lay_out(coefficients).with_halo(part, received.row_ptr, self._halo)
         block = self.block.with_coefficients(coefficients)
-        if self._copies is None:
-            return RowLayout(block, self._halo)
-        return EdgeLayout(block, self._halo, self._copies)
+        return BlockProduct(self._program, block, self._exchanges())
 
     def _halo_part(self, coefficients: str) -> csr_matrix:
         if coefficients not in self._halo_parts:
@@ -277,11 +277,14 @@ class LocalGraph(LayerGraph):
             self._halo_parts[coefficients] = halo_part(block)
         return self._halo_parts[coefficients]
 
-    def _product_buffers(self, width: int) -> Buffers:
-        buffers = self._buffers_of(self._halo, width)
-        if self._copies is None:
-            return buffers
-        return replace(buffers, fold=self._buffers_of(self._copies, width))
+    def _exchanges(self) -> dict[str, HaloExchange[Any]]:
+        """Those of a product, by the names of its steps."""
+        expand = {"expand": self._halo}
+        return expand if self._copies is None else expand | {"fold": self._copies}
+
+    def _product_buffers(self, width: int) -> dict[str, Buffers] | None:
+        """Those that a product of this width needs; None: nothing travels."""
+        return {name: self._buffers_of(each, width) for name, each in self._exchanges().items()}
 
     def _buffers_of(self, halo: HaloExchange[Any], width: int) -> Buffers:
         if (halo, width) not in self._buffers:
@@ -295,11 +298,11 @@ class LocalGraph(LayerGraph):
         return rows.reshape(len(rows), *x.shape[1:])
 
 
-def _narrowed(out: Tensor, like: Tensor) -> Tensor:
-    """The same rows in the type of `like`."""
-    if out.dtype == like.dtype:
-        return out
-    return empty(out.shape[0], out.shape[1], like).copy_(out)
+def _as_type(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same rows in another type."""
+    if x.dtype == dtype:
+        return x
+    return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
 
 
 class ColumnsAtHand(LocalGraph):
@@ -334,25 +337,11 @@ class ColumnsAtHand(LocalGraph):
     def columns(self, x: Tensor) -> Tensor:
         return x
 
-    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
-        rows = self._widened(x)
-        out = empty(self.num_outputs, x.shape[1], rows)
-        self._row_layout(coefficients).forward_columns(rows, out)
-        return _narrowed(out, x)
-
-    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
-        rows = self._widened(g)
-        out = empty(self.num_inputs, g.shape[1], rows)
-        self._row_layout(coefficients).adjoint_columns(rows, out)
-        return _narrowed(out, g)
+    def _product_buffers(self, width: int) -> None:
+        return None
 
     def counts(self, request: Request) -> Counts:
         return Counts.zero(1)
-
-    def _row_layout(self, coefficients: str) -> RowLayout:
-        layout = self.lay_out(coefficients)
-        assert isinstance(layout, RowLayout)
-        return layout
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:

@@ -1,0 +1,145 @@
+"""Local matrices, laid out for products: whole, or by groups of messages. Knows blocks and kernels;
+must not know exchanges or layers.
+
+A call of torch costs some 10 to 50 microseconds whatever it does, so that the columns of small
+messages are multiplied together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from torch import Tensor
+
+from plancc.jit import njit
+from plancc.plan.exchange import Int64Array
+from plancc_runtime.kernels.base import SparseMatrix
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.halo import groups
+from plancc_runtime.layouts.resources import Resources
+
+GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
+
+
+@dataclass(frozen=True)
+class HaloBlock:
+    """The nonzeros of this rank whose columns a group of peers owns.
+
+    Attributes
+    ----------
+    messages : range
+        Messages that this rank receives, in the order of the senders.
+    at : slice
+        Their place in `Buffers.halo`.
+    rows : int64[m]
+        Local rows that have any, ascending.
+    matrix : SparseMatrix[m, halo rows of the group]
+    transposed : SparseMatrix[halo rows of the group, local rows]
+    """
+
+    messages: range
+    at: slice
+    rows: Tensor
+    matrix: SparseMatrix
+    transposed: SparseMatrix
+
+
+def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
+    """The matrix and its transpose, laid out: the same where it is symmetric."""
+    forward = resources.lay_out(matrix)
+    return forward, forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
+
+
+def is_symmetric(matrix: csr_matrix) -> bool:
+    """Whether a matrix equals its transpose, values included.
+
+    With sorted columns, reading the rows one after the other meets the nonzeros (i, j) of column j
+    for ascending i: each time, (j, i) is the next nonzero of row j.
+    """
+    num_rows, num_columns = matrix.shape
+    if num_rows != num_columns or not np.array_equal(
+        np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=num_columns)
+    ):
+        return False
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    return bool(_is_symmetric(matrix.indptr, matrix.indices, matrix.data))
+
+
+@njit(cache=True, nogil=True)
+def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
+    following = row_ptr[:-1].copy()
+    for i in range(len(following)):
+        for k in range(row_ptr[i], row_ptr[i + 1]):
+            mirror = following[column[k]]
+            if mirror == row_ptr[column[k] + 1] or column[mirror] != i or value[mirror] != value[k]:
+                return False
+            following[column[k]] = mirror + 1
+    return True
+
+
+def halo_part(block: Block) -> csr_matrix:
+    """The nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
+    return matrix_of(block)[:, block.num_inputs :].T.tocsr()
+
+
+def matrix_of(block: Block) -> csr_matrix:
+    """All its nonzeros: csr_matrix[num_local_rows, num_columns]; shares the arrays of the block."""
+    return csr_matrix(
+        (block.value, block.column, block.row_ptr), (block.num_local_rows, block.num_columns)
+    )
+
+
+def halo_blocks(part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> list[HaloBlock]:
+    """The nonzeros in halo columns, as `halo_part` has them, by groups of messages."""
+    nonzeros = np.diff(part.indptr[recv_ptr])
+    return [
+        halo_block(group, at, part[at], resources)
+        for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
+    ]
+
+
+def halo_block(
+    messages: range, at: slice, transposed: csr_matrix, resources: Resources
+) -> HaloBlock:
+    """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
+    num_halo, num_rows = transposed.shape
+    rows = np.sort(transposed.indices)  # np.unique would hash: many times slower
+    rows = rows[np.diff(rows, prepend=-1) > 0]
+    row_ptr, column, value = _used_rows(
+        transposed.indptr, transposed.indices, transposed.data, rows, num_rows
+    )
+    matrix = csr_matrix((value, column, row_ptr), (len(rows), num_halo))
+    return HaloBlock(
+        messages=messages,
+        at=at,
+        rows=torch.from_numpy(rows.astype(np.int64)).to(resources.device),
+        matrix=resources.lay_out(matrix),
+        transposed=resources.lay_out(transposed),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _used_rows(row_ptr: Any, column: Any, value: Any, used: Any, num_columns: int) -> Any:
+    """The transposed of a CSR matrix, of its rows only the `used`, which are all that have any."""
+    place = np.empty(num_columns, dtype=np.int32)
+    for k in range(len(used)):
+        place[used[k]] = k
+    new_ptr = np.zeros(len(used) + 2, dtype=row_ptr.dtype)
+    for j in column:
+        new_ptr[place[j] + 2] += 1
+    for k in range(2, len(new_ptr)):
+        new_ptr[k] += new_ptr[k - 1]
+    new_column = np.empty(len(column), dtype=column.dtype)
+    new_value = np.empty(len(value), dtype=value.dtype)
+    for i in range(len(row_ptr) - 1):
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            k = place[column[a]] + 1
+            new_column[new_ptr[k]] = i
+            new_value[new_ptr[k]] = value[a]
+            new_ptr[k] += 1
+    return new_ptr[:-1], new_column, new_value
