@@ -318,7 +318,7 @@ def test_torch_operations_agree_with_the_kernels():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("cuda")
 def test_the_gpu_agrees_with_the_kernels_and_repeats_itself():
     ptr, column = random_pattern(1500, 1000, 2)
     first = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))

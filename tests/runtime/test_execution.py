@@ -444,7 +444,7 @@ def test_a_view_is_the_same_in_every_epoch_unless_it_is_drawn():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("name", list(WIRES))
 def test_wires_and_products_on_a_device(name):
     device = torch.device("cuda")

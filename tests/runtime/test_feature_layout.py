@@ -368,7 +368,7 @@ def test_dropout_residuals_and_norms_are_as_on_one_rank(norm):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("aggregate_on", ["device", "cpu"])
 @pytest.mark.parametrize("pipeline", ["off", "3"])
 def test_training_on_a_device_is_that_on_the_cpu(aggregate_on, pipeline):

@@ -322,7 +322,7 @@ def test_random_data_and_dropout_are_those_of_a_row_plan(grid, which, tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("grid", SOME, ids=str)
 def test_training_on_a_device_is_that_on_the_cpu(grid):
     options = options_of(model="gin", dropout=0.3)

@@ -357,7 +357,7 @@ def test_pyg_layer_is_the_same_on_two_ranks(plan_file, ranks):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("cuda")
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
 def test_layers_on_a_device(plan_file, model):
     results = []

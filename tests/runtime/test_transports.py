@@ -333,7 +333,7 @@ def test_tensors_on_a_device(name, ranks):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.usefixtures("cuda")
 def test_threads_on_a_device(monkeypatch):
     monkeypatch.setattr(transport_checks, "DEVICE", "cuda")
     run_ranks(3, transport_checks.check_all, timeout=200)
