@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from benchmarks.replay_epochs import LAYOUTS, epoch_cases
+
 Case = dict[str, Any]
 
 GRAPHS: dict[str, dict[str, Any]] = {
@@ -106,6 +108,11 @@ _plan("grid-3d", "sbm", "cagnet-3d", 8)
 _plan("mop", "sbm", "mop", 4)
 _plan("mop-groups", "rmat", "mop", 4, groups=2, blocks="hp")
 
+NAMED = tuple(PLANS)
+"""Plans for all commands; those of `LAYOUTS` are for epochs."""
+for _name, (_graph, _model, _number, _settings) in LAYOUTS.items():
+    _plan(_name, _graph, _model, _number, **_settings)
+
 PROCESS_GRIDS = ("grid-1d", "grid-1d-sparse", "grid-1.5d", "grid-1.5d-sparse", "grid-2d", "grid-3d")
 FEATURE = ("mop", "mop-groups")
 
@@ -131,6 +138,7 @@ def corpus(quick: bool, shared: bool) -> list[Case]:
         *_library_cases(quick),
         *_prediction_cases(quick),
         *_file_cases(quick),
+        *epoch_cases(quick),
     ]
     names = [case["name"] for case in cases]
     twice = {name for name in names if names.count(name) > 1}
@@ -426,7 +434,7 @@ def _dims(graph: str) -> str:
 
 def _prediction_cases(quick: bool) -> Iterator[Case]:
     """`plancc inspect`, `compare`, `simulate` and its sweeps."""
-    for plan in PLANS:
+    for plan in NAMED:
         file, dims = f"{plan}.h5", _dims(PLANS[plan]["graph"])
         inspected = [
             f"inspect {file} --json --per-part",

@@ -6,10 +6,10 @@ Started by `benchmarks.replay` with the packages of TREE first on the search pat
 users use, the public names of `plancc` and `plancc_runtime` and the two programs, and no other
 module of them: the same script must run in trees whose modules have other names.
 
-The outcome of a case has three sections, each a value for every key: ``plans`` (content hashes,
-kinds of errors), ``figures`` (metrics, provenance, losses, words, predictions) and ``texts``
-(warnings, messages, printed tables). Seconds that were measured are left out, predicted ones are
-not.
+The outcome of a case has four sections, each a value for every key: ``plans`` (content hashes,
+kinds of errors), ``figures`` (metrics, provenance, losses, words), ``predicted`` (what `simulate`
+says, and predicted seconds) and ``texts`` (warnings, messages, printed tables). Seconds that were
+measured are left out, predicted ones are not.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Corpus:
     def _command(self, case: dict[str, Any]) -> Outcome:
         """`plancc WORDS`, several one after the other, in this process."""
         self._files_of(case)
-        found: Outcome = {"plans": {}, "figures": {}, "texts": {}}
+        found = empty()
         for number, words in enumerate(case["commands"]):
             code, out, err = in_process(plancc_main, ["plancc", *words])
             found["figures"][f"{number} code"] = code
@@ -209,7 +209,7 @@ class Corpus:
                 printed.pop("content_sha256")  # names the format too
                 output = Path(words[words.index("-o") + 1])
                 found["plans"][f"{number} content"] = content_of(plancc.load(output))
-            split(printed, f"{number}", found)
+            split(printed, f"{number}", found, predicted=words[0] == "simulate")
         for name in case.get("outputs", ()):
             found["plans"][name] = hash_of_file(Path(name))
         return found
@@ -218,7 +218,7 @@ class Corpus:
         """`plancc-run PLAN WORDS`, several one after the other, each in a fork of this process."""
         self._files_of(case)
         self.warm()
-        found: Outcome = {"plans": {}, "figures": {}, "texts": {}}
+        found = empty()
         for number, words in enumerate(case["commands"]):
             result, weights = Path("run.json"), Path("run.npz")
             for path in (result, weights):
@@ -240,6 +240,30 @@ class Corpus:
                 found["figures"][f"{number} weights"] = hash_of_arrays(weights)
         for name in case.get("outputs", ()):
             found["figures"][name] = hash_of_file(Path(name))
+        return found
+
+    def _epochs(self, case: dict[str, Any]) -> Outcome:
+        """Runs of `plancc.train` in this process, whose threads are the ranks."""
+        found = empty()
+        path = self.path(case["plans"][0])
+        for number, options in enumerate(case["runs"]):
+            given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                trained = plancc.train(
+                    path, ranks=case["ranks"], timeout=TIME_LIMIT, threads=1, **given
+                )
+            found["texts"][f"{number} warnings"] = [str(each.message) for each in caught]
+            printed = trained.result.to_dict()
+            for name in ("header", "options", "network", "remarks"):  # to which more may join
+                printed.pop(name, None)
+            found["texts"][f"{number} passes off"] = list(printed["passes_off"].values())
+            printed["passes_off"] = list(printed["passes_off"])
+            split(printed, f"{number}", found)
+            for name, array in trained.weights.items():
+                found["figures"][f"{number} weights {name}"] = described(array)
+            for name in ("predictions", "probabilities"):
+                found["figures"][f"{number} {name}"] = described(getattr(trained, name))
         return found
 
     def _library(self, case: dict[str, Any]) -> Outcome:
@@ -265,12 +289,17 @@ class Corpus:
 
         children = [fork(partial(one, rank)) for rank in range(ranks)]
         codes = [ended(child) for child in children]
-        found: Outcome = {"plans": {}, "figures": {}, "texts": {}}
+        found = empty()
         for rank, (code, file) in enumerate(zip(codes, files, strict=True)):
             found["figures"][f"rank {rank} code"] = code
             if file.exists():
                 split(json.loads(file.read_text()), f"rank {rank}", found)
         return found
+
+
+def empty() -> Outcome:
+    """The outcome of a case before anything has come out."""
+    return {"plans": {}, "figures": {}, "predicted": {}, "texts": {}}
 
 
 def outcome_of_plan(plan: Any, caught: list[warnings.WarningMessage]) -> Outcome:
@@ -282,7 +311,7 @@ def outcome_of_plan(plan: Any, caught: list[warnings.WarningMessage]) -> Outcome
     for name, value in provenance.items():
         if isinstance(value, str) and value[:1] in ("[", "{"):
             provenance[name] = json.loads(value)
-    found: Outcome = {"plans": {"content": content_of(plan)}, "figures": {}, "texts": texts}
+    found = empty() | {"plans": {"content": content_of(plan)}, "texts": texts}
     found["figures"]["number of warnings"] = len(ours)
     split(plan.metrics().figures(), "metrics", found)
     if plan.baseline is not None:
@@ -296,20 +325,26 @@ def error_of(kind: str, message: str) -> Outcome:
     return {"plans": {"error": kind}, "figures": {}, "texts": {"error": f"error: {message}"}}
 
 
-def split(value: Any, name: str, found: Outcome, timed: bool = False) -> None:
-    """Add every leaf of a JSON value to the figures, or to the texts; leave measured times out."""
+def split(
+    value: Any, name: str, found: Outcome, timed: bool = False, predicted: bool = False
+) -> None:
+    """Add every leaf of a JSON value to the section it belongs to; leave measured times out.
+
+    `predicted`: whether the numbers are predictions, as all seconds are that were not measured.
+    """
     if isinstance(value, dict):
         for key, each in value.items():
             if key not in MEASURED and not (timed and key == "seconds"):
-                split(each, f"{name}.{key}", found, timed or key in LISTS_WITH_TIMES)
+                timed_there = timed or key in LISTS_WITH_TIMES
+                split(each, f"{name}.{key}", found, timed_there, predicted or "seconds" in key)
     elif isinstance(value, list):
         found["figures"][f"{name}.length"] = len(value)
         for number, each in enumerate(value):
-            split(each, f"{name}.{number}", found, timed)
+            split(each, f"{name}.{number}", found, timed, predicted)
     else:
         wording = name.endswith((".warnings", ".failed", ".why", ".notes"))
-        section = "texts" if wording and isinstance(value, str) else "figures"
-        found[section][name] = plain(value)
+        section = "predicted" if predicted and isinstance(value, float | int) else "figures"
+        found["texts" if wording and isinstance(value, str) else section][name] = plain(value)
 
 
 def without_times(text: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import pytest
 
 from benchmarks.replay import Kept, compare, lines_of
 from benchmarks.replay_cases import GRAPHS, MODELS, OBJECTIVES, PLANS, corpus
+from benchmarks.replay_epochs import BATCHES, EDGE_PLACES, FOLDS, ROW_PLACES, covering
 
 
 def outcome(content: str = "ab12", loss: str = "0.25", warning: str = "uneven") -> dict:
@@ -63,6 +65,16 @@ def test_a_value_that_one_tree_lacks_is_a_difference():
         assert "missing" in (difference.old, difference.new)
 
 
+@pytest.mark.parametrize(
+    ("new", "differs"), [("0.30000000000000004", False), ("0.3000001", True), ("missing", True)]
+)
+def test_predicted_numbers_may_differ_by_rounding(new, differs):
+    sides = [{"a": outcome() | {"predicted": {"seconds": value}}} for value in ("0.3", new)]
+    found = compare(*sides)
+    assert found.failed == differs
+    assert len(found.sections["predicted"]) == differs
+
+
 def test_an_error_in_place_of_a_plan_is_a_difference():
     error = {"plans": {"error": "InputError"}, "figures": {}, "texts": {"error": "error: no"}}
     assert compare({"a": outcome()}, {"a": error}).failed
@@ -93,3 +105,23 @@ def test_the_corpus_has_every_model_and_objective(quick):
     assert {case["graph"] for case in cases if case["kind"] == "compile"} <= set(GRAPHS)
     for case in cases:
         assert {*case.get("plans", ()), case.get("plan", "row")} <= set(PLANS)
+
+
+def test_every_kind_of_batch_meets_every_place():
+    names = [case["name"] for case in corpus(quick=False, shared=False)]
+    wanted = [f"epochs/{place}/{kind}/" for place in ROW_PLACES for kind in BATCHES]
+    wanted += [f"epochs/{place}/{kind}/" for place in EDGE_PLACES for kind in FOLDS]
+    missing = [each for each in wanted if not any(name.startswith(each) for name in names)]
+    refused = [f"epochs/1d-needed-3/r3/{kind}/" for kind in ("neighbour", "walk")]
+    assert missing == refused
+
+
+def test_few_cases_have_every_pair_of_values():
+    axes = [{f"{axis}{value}": {axis: value} for value in range(4)} for axis in "abcd"]
+    cases = list(covering(axes, lambda options: options["a"] == options["b"] == 1))
+    names = [name.split("/") for name, _ in cases]
+    found = {pair for name in names for pair in combinations(name, 2)}
+    wanted = {(x, y) for one, two in combinations(axes, 2) for x in one for y in two}
+    assert wanted - found == {("a1", "b1")}
+    assert len(cases) < 40
+    assert cases[0][1].keys() == set("abcd")
