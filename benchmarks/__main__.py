@@ -53,6 +53,7 @@ NAMES = (
     "page",
     "start",
     "against-pyg",
+    "house",
 )
 
 
