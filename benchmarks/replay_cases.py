@@ -26,6 +26,7 @@ GRAPHS: dict[str, dict[str, Any]] = {
     "one-way": {"dataset": "sbm", "options": {"blocks": 3, "size": 70}, "one_way": True},
     "digits": {"dataset": "digits"},
     "rmat-11": {"dataset": "rmat", "options": {"scale": 11, "edge_factor": 8, "seed": 5}},
+    "rmat-13": {"dataset": "rmat", "options": {"scale": 13, "edge_factor": 32, "seed": 6}},
     "mesh": {"dataset": "grid", "options": {"rows": 50, "cols": 60}},
     "wiki-Vote": {"file": "wiki-Vote.mtx.gz"},
     "Cora": {"file": "Cora.mtx.gz", "data": "Cora.npz"},

@@ -49,6 +49,9 @@ LAYOUTS: dict[str, tuple[str, str, int, Options]] = {
         f"feature-{groups}x{p // groups}": ("sbm", "mop", p, {"groups": groups})
         for p, groups in ((1, 1), (3, 1), (3, 3), (8, 1), (8, 2))
     },
+    "large": ("rmat-13", "rp", 8, {}),
+    "large-hops": ("rmat-13", "rp", 8, HOPS),
+    "large-edges": ("rmat-13", "libra", 8, {}),
 }
 """Plans by name: graph, model, parts and settings of `plancc.compile`."""
 
@@ -165,6 +168,18 @@ RESUMED: Axis = {
     "2d-3x1/r3": {"plan": "2d-3x1", "ranks": 3} | NETWORKS["norm-batch"],
     "feature-1x3/r3": {"plan": "feature-1x3", "ranks": 3} | PIPELINES["two-stages"],
 }
+WIDE: Options = {"ranks": 8, "features": 6, "classes": 4}
+LARGE: Axis = {
+    "large/r8/full/gcn": {"plan": "large"},
+    "large/r8/full/gat": {"plan": "large"} | ROW_MODELS["gat"] | PASSES["no-overlap"],
+    "large/r8/boundary-drop/int8": {"plan": "large"} | BATCHES["boundary-drop"] | WIRES["int8"],
+    "large/r8/uniform/sage": {"plan": "large", "batch_size": 5000, "steps": 2} | MODELS["sage"],
+    "large-hops/r8/full/bf16": {"plan": "large-hops", "exchange": "nodes"} | WIRES["bf16"],
+    "large-edges/r8/full/gin": {"plan": "large-edges"} | MODELS["gin"],
+    "large-edges/r8/full/no-overlap": {"plan": "large-edges"} | PASSES["no-overlap"],
+    "large-edges/r8/delayed": {"plan": "large-edges"} | FOLDS["delayed"],
+}
+"""So many rows and nonzeros that messages are packed, multiplied and added in several groups."""
 FLAT: Axis = {
     "hops/r1": {"plan": "hops", "ranks": 1} | BATCHES["boundary"],
     "hops/r3": {"plan": "hops", "ranks": 3} | BATCHES["uniform"] | PASSES["order"],
@@ -272,6 +287,8 @@ def epoch_cases(quick: bool) -> Iterator[Case]:
     for place, options in RESUMED.items():
         kept = RUN | options | {"checkpoint": place.replace("/", "-"), "every": 1}
         yield _epochs(f"{place}/resumed", kept, kept | {"epochs": 5, "resume": True})
+    for name, options in LARGE.items():
+        yield _epochs(name, WIDE | options)
     for place, options in FLAT.items():
         yield _epochs(f"{place}/without-hops", options)
     for place, options in REFUSED.items():
