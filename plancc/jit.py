@@ -10,9 +10,9 @@ these that can be written:
 
 Kernels are looked for in all of them: an image may have them in an environment that is read-only.
 A kernel fits if its source has the same place and content, whatever its time stamp, and the
-processor and the version of numba are the same; and so are the sources of the kernels that it
-calls, the constants that it reads and the fields of the named tuples that its module knows, which
-may be of other files.
+processor, the version of numba and its `SETTINGS` are the same; and so are the sources of the
+kernels that it calls, the constants that it reads and the fields of the named tuples that its
+module knows, which may be of other files.
 
 Processes that miss the same kernel at the same time, such as the ranks of a node, do not all
 compile it: one holds a lock on a file beside the kernel, and the others wait and load. Such a wait
@@ -66,6 +66,14 @@ TESTED = ("0.68.",)
 """How versions of numba begin whose inner parts `plancc.jit_compiler` knows; with others kernels
 compile in numba's own way, which takes longer."""
 COMPILER = Path(__file__).with_name("jit_compiler.py")
+SETTINGS = {
+    "OPT": 3,
+    "SLP_VECTORIZE": 0,
+    "LOOP_VECTORIZE": 1,
+    "DEBUGINFO_DEFAULT": 0,
+    "BOUNDSCHECK": None,
+}
+"""Settings of numba that its own cache does not look at (numba#10821), and their defaults."""
 PATIENCE = 300.0
 """Seconds to wait for another process that compiles the same kernel."""
 INTERVAL = 0.02
@@ -191,7 +199,7 @@ class KernelCache(FunctionCache):
         with _numba_writes_to(folder()):
             super().__init__(function)
         below = os.path.relpath(self.cache_path, folder())
-        base, stamp = self._impl.filename_base, _stamp(function)
+        base, stamp = self._impl.filename_base + _settings(), _stamp(function)
         places = dict.fromkeys([folder(), *candidates()])
         self._files = [IndexDataCacheFile(str(place / below), base, stamp) for place in places]
         self._cache_file = self._files[0]  # which numba saves to
@@ -236,6 +244,14 @@ def _numba_writes_to(place: Path) -> Iterator[None]:
             yield
         finally:
             numba.config.CACHE_DIR = before
+
+
+def _settings() -> str:
+    """Part of the name of kept kernels: how numba is told to compile, "" for its defaults."""
+    told = {name: getattr(numba.config, name) for name in SETTINGS}
+    if told == SETTINGS:
+        return ""
+    return "-" + sha256(repr(told).encode()).hexdigest()[:8]
 
 
 def _stamp(function: Any) -> str:

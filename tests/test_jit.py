@@ -110,6 +110,20 @@ def test_kernels_are_kept_by_content_and_found_where_nothing_can_be_written(plac
     assert called(kept) == [42, 1]
 
 
+def test_settings_of_numba_have_kernels_of_their_own(place, called, monkeypatch) -> None:
+    """Both are kept, under every setting that numba's own cache does not look at."""
+    kept, others = place / "kept", {"OPT": 0, "DEBUGINFO_DEFAULT": 1, "BOUNDSCHECK": 1}
+    others |= {"SLP_VECTORIZE": 1, "LOOP_VECTORIZE": 0}
+    assert called(kept) == [42, 1]
+    assert others.keys() == jit.SETTINGS.keys()
+    for name, value in others.items():
+        with monkeypatch.context() as told:
+            told.setattr(f"numba.config.{name}", value)
+            assert called(kept) == [42, 1], name
+            assert called(kept) == [42, 0], name
+        assert called(kept) == [42, 0]
+
+
 def test_a_kernel_whose_callee_has_changed_is_compiled_again(place, called) -> None:
     kept, callee = place / "kept", place / "others.py"
     source = """
