@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +21,7 @@ from plancc.registry import check_choice
 from plancc.threads import MOST_THREADS
 
 if TYPE_CHECKING:
+    from plancc.plan.convolutions import Convolution
     from plancc.predict.machine import Machine
     from plancc_cli.generated import Declared
 
@@ -310,6 +311,32 @@ class NameIn(click.ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         return [CompletionItem(name) for name in self.choices if name.startswith(incomplete)]
+
+
+def _parse_named(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
+        found[name.replace("-", "_")] = value
+    return found or None
+
+
+NAMED: dict[str, Any] = {"multiple": True, "metavar": "NAME=VALUE", "callback": _parse_named}
+"""Settings of an option that names others: --model-option, --sampler-option."""
+
+
+def convolution_of(model: str, choices: Mapping[str, Any]) -> Convolution:
+    """The convolution of a model of `plancc-run`; a third party's is imported, with torch."""
+    from plancc.plan.convolutions import CONVOLUTIONS, Convolution
+    from plancc_runtime.nn import MODELS
+
+    if model in CONVOLUTIONS:
+        return Convolution.of(model, **choices)
+    return Convolution(model, MODELS[model].Options.read(choices, f"model {model}"))
 
 
 def refuse_swapped(kind: str, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -205,18 +205,19 @@ def _asked(
 
 def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
     """What a `Predictor` may know of an epoch with these options."""
-    from plancc.predict.convolutions import CONVOLUTIONS
-    from plancc.predict.schedules import Approximation
 
-    if asked.mini_batches or asked.sampling.active or asked.model not in CONVOLUTIONS:
+    from plancc.predict.schedules import Approximation
+    from plancc_runtime.nn import MODELS
+
+    if asked.mini_batches or asked.sampling.active:
         return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
     known = PASSES if is_row_plan else COMMON_PASSES
-    kind = CONVOLUTIONS[asked.model]
+    names = MODELS[asked.model].option_names()
     late = Approximation(fold=asked.fold, delay=asked.delay or DELAY)
     return {
         "passes": tuple(name for name in known if name in asked.passes),
         "approximation": None if late.is_exact else late,
-        "convolution": kind(**asked.conv_options([field.name for field in fields(kind)])),
+        "convolution": options.convolution_of(asked.model, asked.conv_options(names)),
     }
 
 

@@ -170,19 +170,6 @@ def _parse_split(
         raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
 
 
-def _parse_named(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str] | None:
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
-        found[name.replace("-", "_")] = value
-    return found or None
-
-
-NAMED = {"multiple": True, "metavar": "NAME=VALUE", "callback": _parse_named}
 FLAGS = {
     "bias": "--bias/--no-bias",
     "model_options": "--model-option",
@@ -194,8 +181,8 @@ FLAGS = {
 """Flags that are not the parameter's name."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS), "metavar": "NAME"},
-    "model_options": NAMED,
-    "sampler_options": NAMED,
+    "model_options": options.NAMED,
+    "sampler_options": options.NAMED,
     "split": {"metavar": "P,P,P", "callback": _parse_split},
     "lr": {"type": click.FloatRange(min=0, min_open=True)},
     "weight_decay": {"type": click.FloatRange(min=0)},

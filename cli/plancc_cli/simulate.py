@@ -8,25 +8,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
-from plancc.predict.convolutions import AGGREGATORS, CONVOLUTIONS, Convolution
+from plancc.plan.convolutions import AGGREGATORS, CONVOLUTIONS
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
 from plancc.predict.schedules.approximate import DELAY, FOLDS
 from plancc_cli import options
 from plancc_cli.progress import verbosity
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
+from plancc_runtime.nn import MODELS
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
 """Parameters that say what an epoch leaves out."""
 
 if TYPE_CHECKING:
+    from plancc.plan.convolutions import Convolution
     from plancc.predict.machine import Machine
     from plancc.predict.pipelines import Pipeline
     from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Approximation, Tables
     from plancc.report.epochs import Basis
 
-CONVOLUTION = ("model", "aggregator", "heads")
+CONVOLUTION = ("model", "model_option", "aggregator", "heads")
 """Parameters that say what layers compute."""
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline")
 """Parameters that a sweep does not have."""
@@ -50,7 +52,15 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
     f"{','.join(COMMON_PASSES)}]",
 )
 @click.option(
-    "--model", type=click.Choice(list(CONVOLUTIONS)), help="What layers compute.  [default: gcn]"
+    "--model",
+    type=options.NameIn("model of the network", MODELS),
+    metavar="NAME",
+    help=f"What layers compute: {', '.join(MODELS)}.  [default: gcn]",
+)
+@click.option(
+    "--model-option",
+    help="Another option of the model; may be repeated.",
+    **options.NAMED,
 )
 @click.option(
     "--aggregator", type=click.Choice(AGGREGATORS), help="How sage aggregates.  [default: mean]"
@@ -188,13 +198,13 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
 
 def _convolution(given: dict[str, Any]) -> Convolution:
     model = given["model"] or "gcn"
-    asked = {name: given[name] for name in CONVOLUTION[1:] if given[name] is not None}
+    asked = {name: given[name] for name in CONVOLUTION[2:] if given[name] is not None}
     has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
     for option, value in asked.items():
-        if option not in has[model]:
+        if option not in has.get(model, [option]):
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
-    return CONVOLUTIONS[model](**asked)
+    return options.convolution_of(model, asked | (given["model_option"] or {}))
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plancc.plan.layers import Multiply
 from plancc.plan.words import Transfer
 from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast
 from plancc.predict.schedules import Tables, scheduler_of
@@ -53,7 +54,7 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
         Columns of H.
     """
     words: dict[str, int] = {}
-    for each in scheduler_of(tables).product(1, "forward", width):
+    for each in scheduler_of(tables).product(1, Multiply(width)):
         if not isinstance(each, Transfer):
             continue
         counts, kind = each.counts(tables.num_ranks), _kind(each)

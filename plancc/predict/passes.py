@@ -1,8 +1,8 @@
-"""Passes that leave words of an epoch out, and the widths that travel then. Knows widths only.
+"""Passes that leave words of an epoch out, and the steps of layers with them.
 
 The names are those of `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
 
-Rows that a layer moves, in columns, per epoch (d_in and d_out are the layer's widths):
+Rows that a product A H W moves, in columns, per epoch (d_in and d_out are the layer's widths):
 
 ==============  ==========================  ==========  ====================================
 execution       if                          forward     back
@@ -19,6 +19,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from plancc.errors import InputError
+from plancc.plan.convolutions import ConvOptions, GCNOptions
+from plancc.plan.layers import Activation, BothWays, WholeRows, moved_columns
+from plancc.registry import check_choice
+
 COMMON_PASSES = ("order", "constant")
 """Passes that every layout has."""
 DEAD_ROWS = "dead-rows"
@@ -26,15 +31,37 @@ PASSES = (*COMMON_PASSES, DEAD_ROWS)
 """Passes of row plans."""
 
 
+def layers_of(
+    dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
+) -> list[BothWays]:
+    """The steps of every layer of these widths d_0..d_L; by default those of a GCN.
+
+    Raises
+    ------
+    InputError
+        If there is no such pass, or the options do not fit the widths.
+    """
+    for name in passes:
+        check_choice("pass", name, PASSES)
+    if len(dims) < 2 or min(dims) < 1:
+        raise InputError(f"dims {list(dims)}: give at least two widths from 1")
+    chosen = options or GCNOptions()
+    if "order" not in passes:
+        chosen = chosen.with_order("paper")
+    last = len(dims) - 2
+    return [
+        chosen.both_ways(
+            widths,
+            last=k == last,
+            first=k == 0,
+            fixed=k == 0 and "constant" in passes,
+            after=[(WholeRows if k == last else Activation)(widths[1])],
+        )
+        for k, widths in enumerate(pairwise(dims))
+    ]
+
+
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Columns of the rows that every layer moves forward and back, with these passes."""
-    widths = []
-    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
-        forward, back = d_in, d_out
-        if "order" in passes:
-            forward = min(d_in, d_out)
-            back = 0 if layer == 0 and d_in <= d_out else forward
-        if "constant" in passes and layer == 0:
-            forward = back = 0
-        widths.append((forward, back))
-    return widths
+    """Columns of the rows that every layer of a GCN moves forward and back, with these passes."""
+    layers = layers_of(dims, passes)
+    return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

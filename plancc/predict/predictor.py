@@ -7,7 +7,7 @@ whatever schedule the tables have; nothing here adds up seconds by another formu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from plancc.cost.rates import EpochRates, EpochTime, Links
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
+from plancc.plan.convolutions import Convolution
 from plancc.plan.grid import Grid
-from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
 from plancc.predict.passes import COMMON_PASSES, moved_widths
@@ -63,7 +63,7 @@ class Predictor:
     approximation : Approximation or None
         What every epoch leaves out.
     convolution : Convolution
-        Of all layers; a search has that of a GCN.
+        A search has that of a GCN.
     pipeline : Pipeline or None
         Of feature plans with one group.
     """
@@ -72,7 +72,7 @@ class Predictor:
     machine: Machine
     passes: Sequence[str] = COMMON_PASSES
     approximation: Approximation | None = None
-    convolution: Convolution = DEFAULT_CONVOLUTION
+    convolution: Convolution = field(default_factory=Convolution)
     pipeline: Pipeline | None = None
 
     def epoch(self, tables: Tables, word_bytes: int = WORD_BYTES) -> Prediction:

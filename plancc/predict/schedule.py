@@ -16,10 +16,10 @@ import numpy as np
 
 from plancc.jit import njit
 from plancc.plan import words
+from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.words import Counts
-from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
 from plancc.predict.memory import Memory
 from plancc.predict.pipelines import Pipeline
 
@@ -245,7 +245,7 @@ class Schedule:
     operations: Sequence[Operation]
     memory: Memory
     notes: tuple[str, ...] = ()
-    convolution: Convolution = DEFAULT_CONVOLUTION
+    convolution: Convolution = field(default_factory=Convolution)
     pipeline: Pipeline | None = None
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:

@@ -24,7 +24,7 @@ Rates are of float32; numbers of 8 bytes take twice as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,7 +179,7 @@ class Prediction:
             "layout": schedule.layout,
             "num_ranks": schedule.num_ranks,
             "dims": schedule.dims,
-            "model": {"name": schedule.convolution.name, **asdict(schedule.convolution)},
+            "model": schedule.convolution.as_dict(),
             "passes": list(schedule.passes),
             "word_bytes": self.word_bytes,
             "machine": self.machine.as_dict(),

@@ -17,10 +17,10 @@ def rmat(scale: int = 9, edge_factor: int = 3) -> Graph:
     return load_dataset("rmat", scale=scale, edge_factor=edge_factor, seed=3).graph
 
 
-def trained(plan: Any, **options: Any) -> list[Any]:
+def trained(plan: Any, ranks: int = 2, **options: Any) -> list[Any]:
     """The epochs of ranks that are threads of this process; `plan` is a plan or its file."""
     chosen = TrainOptions(eval_every=0, threads=1, **options)
     if hasattr(plan, "part"):
         slices = [(plan.header, plan.part(m)) for m in range(plan.num_parts)]
         return run_ranks(len(slices), lambda t: train(slices[t.rank], chosen, t))[0].epochs
-    return run_ranks(2, lambda t: train(plan, chosen, t))[0].epochs
+    return run_ranks(ranks, lambda t: train(plan, chosen, t))[0].epochs

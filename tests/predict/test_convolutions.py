@@ -1,7 +1,10 @@
-"""Other networks than GCN: the words of their epochs are those that the runtime counts."""
+"""Networks of all layers: the words of their epochs are those that the runtime counts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import pytest
 import torch
 from cases import pairs
@@ -9,51 +12,138 @@ from predict_helpers import rmat, trained
 
 import plancc
 from plancc.errors import InputError
-from plancc.predict.convolutions import CONVOLUTIONS, GAT, SAGE
+from plancc.plan.convolutions import Convolution, ConvOptions
+from plancc.plan.layers import Activation, Linear, Multiply, OwnLinear
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, tables_of
+from plancc_cli.options import convolution_of
+from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.network import Network, NetworkOptions
 
-LAYERS, CLASSES = 2, 3
+RANKS, FEATURES, CLASSES = 3, 12, 4
 MACHINE = find_machine("cpu-cluster")
 NETWORKS = {
+    "gcn": {"model": "gcn"},
+    "gin": {"model": "gin"},
     "gat": {"model": "gat", "heads": 2},
     "max": {"model": "sage", "aggregator": "max"},
     "mean": {"model": "sage", "aggregator": "mean"},
     "without own rows": {"model": "sage", "aggregator": "gcn"},
+    "registered": {"model": "bottleneck", "model_options": {"inner": 5}},
+}
+ROWS_ONLY = ("gat", "max")
+PLANS = {
+    "row": ("gp", {"partitioner": "metis"}),
+    "edge": ("libra", {}),
+    "1d": ("cagnet-1d", {"sparse": True}),
+    "2d": ("cagnet-2d", {"grid": "1x3"}),
+    "feature": ("mop", {}),
 }
 
 
-def convolution_of(model="gcn", **options):
-    return CONVOLUTIONS[model](**options)
+@dataclass(frozen=True)
+class BottleneckOptions(ConvOptions):
+    """A third party's; `inner` columns travel."""
+
+    inner: int = 2
+
+    def steps(self, d_in, d_out, last):
+        return [
+            Linear(d_in, self.inner),
+            Multiply(self.inner, "mean"),
+            Activation(self.inner),
+            Linear(self.inner, d_out),
+            OwnLinear(d_in, d_out),
+        ]
+
+
+class Bottleneck(Conv):
+    """relu(A (H W_1)) W_2 + H W_3, A the mean over neighbours."""
+
+    Options = BottleneckOptions
+
+    def _make(self, random):
+        d_in, inner, d_out = self.d_in, self.options.inner, self.d_out
+        self.narrow = torch.nn.Parameter(glorot(random, d_in, inner))
+        self.wide = torch.nn.Parameter(glorot(random, inner, d_out))
+        self.own = torch.nn.Parameter(glorot(random, d_in, d_out))
+
+    def fixed(self, graph, x):
+        with torch.no_grad():
+            return graph.product(x, "mean")
+
+    def forward(self, graph, x, fixed=None):
+        if fixed is None:
+            z = graph.linear_product(x, self.narrow, "mean")
+        else:
+            z = graph.linear(fixed, self.narrow)
+        return graph.linear(torch.relu(z), self.wide) + graph.linear(graph.targets(x), self.own)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(MODELS._targets, "bottleneck", f"{__name__}:Bottleneck")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """Plans of three ranks, and their files; one in twenty vertices is for training."""
+    random, n, folder = np.random.default_rng(0), rmat().num_vertices, tmp_path_factory.mktemp("p")
+    data = plancc.VertexData(
+        features=random.random((n, FEATURES), dtype=np.float32),
+        labels=random.integers(-1, CLASSES, n, dtype=np.int32),
+        train_mask=random.random(n) < 0.05,
+    )
+    found = {}
+    for name, (model, how) in PLANS.items():
+        found[name] = plancc.compile(rmat(), model, RANKS, data=data, **how), folder / f"{name}.h5"
+        found[name][0].save(found[name][1])
+    return found
+
+
+def convolution(model="gcn", model_options=None, **options):
+    return convolution_of(model, {**options, **(model_options or {})})
 
 
 def predicted(plan, network, dims, passes, **left_out):
-    tables = tables_of(plan, copies=bool(left_out), live_layers=LAYERS * (plan.fold is None))
+    rows = plan.header.layout == "row"
+    tables = tables_of(plan, copies=bool(left_out), live_layers=(len(dims) - 1) * rows)
     approximation = Approximation(**left_out)
-    convolution = convolution_of(**network)
-    return Predictor(dims, MACHINE, passes, approximation, convolution).epoch(tables)
+    return Predictor(dims, MACHINE, passes, approximation, convolution(**network)).epoch(tables)
 
 
 @pairs(
+    unless=lambda network, layout, hidden, passes: (
+        (network in ROWS_ONLY and layout != "row")
+        or ("dead-rows" in passes and layout != "row")
+        or (not passes and layout not in ("row", "edge"))
+    ),
     network=NETWORKS,
+    layout=PLANS,
     passes=[(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")],
     hidden=[8, 20],  # narrower, wider
 )
-def test_words(plan, network, hidden, passes):
-    found = predicted(plan, NETWORKS[network], (12, hidden, CLASSES), passes)
-    how = {"hidden": hidden, "layers": LAYERS, "passes": passes, **NETWORKS[network]}
-    assert found.words == trained(plan, epochs=2, **how)[-1].words_sent > 0
+def test_words(plans, network, layout, hidden, passes):
+    plan, path = plans[layout]
+    found = predicted(plan, NETWORKS[network], (FEATURES, hidden, hidden, CLASSES), passes)
+    how = {"hidden": hidden, "layers": 3, "passes": passes, **NETWORKS[network]}
+    real = trained(path, RANKS, epochs=2, **how)[-1]
+    assert found.words == real.words_sent > 0
+    assert found.words_reduced == real.words_reduced * RANKS
 
 
+@pytest.mark.parametrize("paper", [False, True])
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-def test_weights(network):
-    dims = [12, 8, CLASSES]
-    conv = {name: value for name, value in network.items() if name != "model"}
+def test_weights(network, paper):
+    dims, options = [12, 8, CLASSES], convolution(**network).options
+    conv = {name: getattr(options, name) for name in options.printed}
+    conv |= network.get("model_options", {}) | {"parametrization": "paper" if paper else "pyg"}
     built = Network(dims, NetworkOptions(model=network["model"], conv=conv), 0, torch.float32)
-    weights = sum(each.numel() for each in built.parameters())
-    assert convolution_of(**network).weights(dims) == weights
+    for layer in built.convs:
+        declared = sum(step.weights for step in layer.both_ways(first=False).forward)
+        assert sum(each.numel() for each in layer.parameters()) == declared
 
 
 def test_more_is_computed_than_by_a_gcn(plan):
@@ -78,20 +168,21 @@ def test_with_boundary_sampling_and_edge_plans(plan):
         )
     edge = plancc.compile(rmat(), "libra", 2)
     assert predicted(edge, NETWORKS["mean"], dims, passes).seconds > 0
-    for name in ("gat", "max"):
-        with pytest.raises(InputError, match="for row plans only"):
-            predicted(edge, NETWORKS[name], dims, passes)
+    grid = plancc.compile(rmat(), "mop", 2)
+    for name in ROWS_ONLY:
+        for other in (edge, grid):
+            with pytest.raises(InputError, match="for row plans only"):
+                predicted(other, NETWORKS[name], dims, passes)
     with pytest.raises(InputError, match="model 'gat' is predicted for exact epochs only"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)
-    grid = plancc.compile(rmat(), "mop", 2)
-    with pytest.raises(InputError, match="model 'sage' is predicted for row and edge plans"):
-        Predictor(dims, MACHINE, passes, convolution=SAGE()).epoch(tables_of(grid))
 
 
 def test_wrong_networks(plan):
     with pytest.raises(InputError, match="most"):
-        SAGE("most")
-    with pytest.raises(InputError, match="`heads` 0"):
-        GAT(0)
+        Convolution.of("sage", aggregator="most")
+    with pytest.raises(InputError, match="heads 0"):
+        Convolution.of("gat", heads=0)
     with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())
+    with pytest.raises(InputError, match="does not say the steps"):
+        ConvOptions().steps(1, 1, last=True)

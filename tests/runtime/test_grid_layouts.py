@@ -26,13 +26,13 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
+from plancc.plan.layers import Linear, Multiply, WholeRows
 from plancc.plan.lowering import lower
 from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
 from plancc_runtime.execution.grids import grid_graph
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
-from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
@@ -182,15 +182,9 @@ def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
             counted.append(transport.traffic.as_array())
             moved += list(np.diff(counted, axis=0))
         planned = [
-            graph.counts(Request(kind, columns, back))
-            for kind, back, columns in (
-                ("product", False, width),
-                ("product", True, width),
-                ("linear", False, width),
-                ("linear", True, d_out),
-                ("whole rows", False, width),
-                ("whole rows", True, width),
-            )
+            graph.counts(each)
+            for step in (Multiply(width), Linear(width, d_out), WholeRows(width))
+            for each in (step, step.adjoint())
         ]
         counted = [np.concatenate([getattr(each, name) for name in NAMES]) for each in planned]
         return np.array(moved), np.array(counted)

@@ -16,7 +16,8 @@ from dataclasses import replace
 from os import PathLike
 
 from plancc.errors import InputError
-from plancc.predict.convolutions import DEFAULT_CONVOLUTION, GCN, Convolution
+from plancc.plan.convolutions import Convolution
+from plancc.plan.layers import Activation, Attention
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Schedule
@@ -72,7 +73,7 @@ def schedule_of(
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
     approximation: Approximation | None = None,
-    convolution: Convolution = DEFAULT_CONVOLUTION,
+    convolution: Convolution | None = None,
     pipeline: Pipeline | None = None,
 ) -> Schedule:
     """The operations of one training epoch.
@@ -87,7 +88,8 @@ def schedule_of(
         Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
     approximation : Approximation, optional
         What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
-    convolution : Convolution
+    convolution : Convolution, optional
+        By default that of a GCN.
     pipeline : Pipeline, optional
         Of a feature plan with one group.
 
@@ -113,11 +115,8 @@ def schedule_of(
             )
     else:
         tables = replace(tables, live=None)
-    if not isinstance(convolution, GCN) and tables.grid is not None:
-        raise InputError(
-            f"model '{convolution.name}' is predicted for row and edge plans; {tables.name} is "
-            f"{tables.layout} {tables.grid}"
-        )
+    network = convolution or Convolution()
+    kinds = {type(step) for step in network.options.steps(1, 1, last=True)}
     scheduler: Scheduler
     if pipeline is not None:
         check_pipelined(tables)
@@ -127,8 +126,8 @@ def schedule_of(
         scheduler = scheduler_of(tables)
     else:
         approximation.check(tables)
-        if convolution.attends:
-            raise InputError("model 'gat' is predicted for exact epochs only")
+        if Attention in kinds:
+            raise InputError(f"model '{network.name}' is predicted for exact epochs only")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)
         if approximation.fold == "sync":
@@ -136,7 +135,7 @@ def schedule_of(
             scheduler = SampledScheduler(tables)
         else:
             scheduler = CloneScheduler(tables, approximation, len(dims) - 1)
-    if convolution.attends:
+    if kinds & {Activation, Attention}:
         notes = (*notes, "memory is that of a GCN of these widths")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
@@ -146,8 +145,8 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=epoch(scheduler, dims, passes, convolution),
-        convolution=convolution,
+        operations=epoch(scheduler, dims, passes, network.options),
+        convolution=network,
         pipeline=pipeline,
         memory=scheduler.memory(dims),
         notes=notes,

@@ -14,10 +14,10 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
+from plancc.plan.layers import LayerStep, Maximum, Multiply
 from plancc.predict.memory import Memory
 from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, PointToPoint
 from plancc.predict.schedule import SparseProduct as Product
-from plancc.predict.schedules.epoch import Layer
 from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS, RowScheduler
 from plancc.predict.schedules.tables import Tables
 
@@ -117,15 +117,14 @@ class SampledScheduler(RowScheduler):
     The halo rows of constant features are kept; only their products are made anew.
     """
 
-    def linear(self, layer: Layer) -> Iterator[Operation]:
-        if not layer.forward:
+    def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
+        if isinstance(step, Multiply | Maximum):
             yield Product(
-                Place(layer.number, "forward", "multiply"),
-                rows=self.outputs(layer.number),
-                nonzeros=self.tables_of(layer.number).nonzeros,
-                width=layer.d_in,
+                Place(layer, "forward", "multiply"),
+                rows=self.outputs(layer),
+                nonzeros=self.tables_of(layer).nonzeros,
+                width=step.columns,
             )
-        yield from super().linear(layer)
 
 
 class CloneScheduler(RowScheduler):
@@ -150,20 +149,21 @@ class CloneScheduler(RowScheduler):
             rows = np.rint(tables.leaves.rows / approximation.delay).astype(np.int64)
             self._turn = _nonempty(tables.leaves, rows)
 
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        direction, width = step.direction, step.columns
         yield Product(
             Place(layer, direction, "multiply"),
             rows=self.rows,
             nonzeros=self._tables.nonzeros,
             width=width,
         )
-        if self._turn is None or direction == "back":
+        if self._turn is None or step.back:
             return
-        place, step = Place(layer, direction, "fold"), self._turn.step
+        place, rows = Place(layer, direction, "fold"), self._turn.step
         ways = (True,) if layer == self._num_layers else (True, False)
         for up in ways:
             yield PointToPoint(place, pairs=self._turn, width=width, reverse=up, is_late=True)
-            packed, arrived = (step.received, step.sent) if up else (step.sent, step.received)
+            packed, arrived = (rows.received, rows.sent) if up else (rows.sent, rows.received)
             yield Elementwise(place, words=(PACK_WORDS * packed + ADD_WORDS * arrived) * width)
 
     def memory(self, dims: Sequence[int]) -> Memory:

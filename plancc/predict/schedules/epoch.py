@@ -1,28 +1,33 @@
-"""An epoch of a GCN layer by layer, whatever the layout. Knows widths and passes; no plan.
+"""An epoch layer by layer, whatever the layout.
 
-A `Scheduler` has the operations of a layout's products with A and with W. Their order, and what the
-passes leave out, stand here (`plancc.predict.passes` has the widths):
-
-    forward    aggregate first: A, W       project first: W, A       constant first layer: W
-    back       W, A                        A, W                      W
+Layers say their steps (`plancc.plan.layers`); a `Scheduler` has the operations of a step.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, starmap
 
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.plan.convolutions import ConvOptions
 from plancc.plan.exchange import Int64Array
-from plancc.predict.convolutions import DEFAULT_CONVOLUTION, Convolution
+from plancc.plan.layers import (
+    Activation,
+    Attention,
+    Gather,
+    LayerStep,
+    Linear,
+    Maximum,
+    Multiply,
+    OwnLinear,
+    WholeRows,
+)
 from plancc.predict.memory import Memory
-from plancc.predict.passes import PASSES
+from plancc.predict.passes import layers_of
 from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
-from plancc.registry import check_choice
 
 ACTIVATION_WORDS = 2
 """Words read and written per element by an activation, in place."""
@@ -36,60 +41,6 @@ OWN_WORDS = {"forward": 4, "back": 6}
 """Words per output that sums of two products with W take as long as; fitted."""
 UPDATE_WORDS = 3
 """Words read and written per weight by gradient descent."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of an epoch.
-
-    Attributes
-    ----------
-    number : int
-        From 1.
-    d_in, d_out : int
-    forward, back : int
-        Columns of the product with A in both directions; 0: there is none.
-    project_first : bool
-    projected : int
-        Columns of H W.
-    convolution : Convolution
-    """
-
-    number: int
-    d_in: int
-    d_out: int
-    forward: int
-    back: int
-    project_first: bool
-    projected: int
-    convolution: Convolution
-
-    @property
-    def projects(self) -> bool:
-        """Whether rows are multiplied by W before they travel."""
-        return self.convolution.attends or (self.project_first and self.forward > 0)
-
-    def dense(self, direction: str) -> Place:
-        """The place of its dense products."""
-        return Place(self.number, direction, "dense")
-
-
-def layers_of(
-    dims: Sequence[int], passes: Sequence[str], convolution: Convolution = DEFAULT_CONVOLUTION
-) -> list[Layer]:
-    """The layers of these widths d_0..d_L; InputError if there is no such pass."""
-    for name in passes:
-        check_choice("pass", name, PASSES)
-    if len(dims) < 2 or min(dims) < 1:
-        raise InputError(f"dims {list(dims)}: give at least two widths from 1")
-    may_project = "order" in passes and not convolution.takes_maximum
-    moved, projected = convolution.moved_widths(dims, passes), convolution.projected(dims)
-    return [
-        Layer(number, d_in, d_out, *widths, may_project and d_out < d_in, columns, convolution)
-        for number, ((d_in, d_out), widths, columns) in enumerate(
-            zip(pairwise(dims), moved, projected, strict=True), 1
-        )
-    ]
 
 
 class Scheduler(ABC):
@@ -106,8 +57,8 @@ class Scheduler(ABC):
     rows: Int64Array
 
     @abstractmethod
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        """A x, or back A^T g, of so many columns."""
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        """A x, or back A^T g."""
 
     def outputs(self, layer: int) -> Int64Array:
         """Rows of every rank in the output of a layer: int64[num_ranks]."""
@@ -121,55 +72,66 @@ class Scheduler(ABC):
         """Columns of a matrix of this width that every rank holds between products."""
         return width
 
-    def linear(self, layer: Layer) -> Iterator[Operation]:
-        """x W."""
-        yield from self.gathered(layer, "forward", layer.d_in)
-        yield DenseProduct(
-            layer.dense("forward"),
-            rows=self.multiplied(layer),
-            inner=layer.d_in,
-            columns=self.columns(layer.projected),
-        )
+    def operations(self, layer: int, step: LayerStep) -> Iterator[Operation]:
+        """The operations of a step of a layer, from 1; InputError if its kind is not predicted."""
+        if step.at_hand:
+            yield from self.at_hand(layer, step)
+            return
+        place = Place(layer, step.direction, "dense")
+        match step:
+            case Multiply():
+                yield from self.product(layer, step)
+            case Linear():
+                yield from self.linear(layer, step)
+                if isinstance(step, OwnLinear):
+                    words = self.outputs(layer) * self.columns(step.columns)
+                    yield Elementwise(place, words=OWN_WORDS[step.direction] * words)
+            case Gather():
+                yield from self.gather(layer, step)
+            case Maximum():
+                yield from self.maximum(layer, step)
+            case Attention():
+                yield from self.attention(layer, step)
+            case Activation():
+                words = self.outputs(layer) * self.columns(step.columns)
+                each = GRADIENT_WORDS if step.back else ACTIVATION_WORDS
+                yield Elementwise(place, words=each * words)
+            case WholeRows(back=False):
+                yield from self.whole_rows(layer, step.columns)
 
-    def linear_back(self, layer: Layer) -> Iterator[Operation]:
-        """The gradients of W, and of x but in the first layer."""
-        yield from self.gathered(layer, "back", layer.d_out)
-        for _ in range(1 if layer.number == 1 else 2):
+    def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
+        """What an epoch does though a step's result is at hand."""
+        yield from ()
+
+    def linear(self, layer: int, step: Linear) -> Iterator[Operation]:
+        """x W; back, the gradients of W and of x."""
+        place, back = Place(layer, step.direction, "dense"), step.back
+        yield from self.gathered(layer, step.direction, step.columns if back else step.inner)
+        for _ in range(2 if back and not step.of_weights else 1):
             yield DenseProduct(
-                layer.dense("back"),
-                rows=self.multiplied(layer),
-                inner=self.columns(layer.d_in),
-                columns=layer.projected,
+                place,
+                rows=self.rows_of(layer, step.rows),
+                inner=self.columns(step.inner) if back else step.inner,
+                columns=step.columns if back else self.columns(step.columns),
             )
 
-    def own_linear(self, layer: Layer, direction: str) -> Iterator[Operation]:
-        """The products of rows with a second W, without those of the neighbours."""
-        for _ in range(2 if direction == "back" and layer.number > 1 else 1):
-            yield DenseProduct(
-                layer.dense(direction),
-                rows=self.outputs(layer.number),
-                inner=layer.d_in,
-                columns=layer.d_out,
-            )
-        words = OWN_WORDS[direction] * self.outputs(layer.number) * layer.d_out
-        yield Elementwise(layer.dense(direction), words=words)
+    def gather(self, layer: int, step: Gather) -> Iterator[Operation]:
+        """Rows of neighbours, or their gradients back to the owners; InputError if none travel."""
+        raise InputError("a layer that gathers rows is predicted for row plans only")
 
-    def maximum(self, layer: Layer, direction: str) -> Iterator[Operation]:
-        """The element-wise maximum over neighbours, or its gradient; InputError if there is none.
+    def maximum(self, layer: int, step: Maximum) -> Iterator[Operation]:
+        """The element-wise maximum over gathered rows, or its gradient."""
+        yield from ()
 
-        Only where it is not at hand (`Layer.forward`).
-        """
-        raise InputError("aggregator 'max' is predicted for row plans only")
+    def attention(self, layer: int, step: Attention) -> Iterator[Operation]:
+        """Scores and sums of attention, or their gradients."""
+        yield from ()
 
-    def attention(self, layer: Layer, direction: str) -> Iterator[Operation]:
-        """Scores and sums of graph attention, or their gradients; InputError if there is none."""
-        raise InputError("model 'gat' is predicted for row plans only")
+    def rows_of(self, layer: int, which: str) -> Int64Array:
+        """`Linear.rows` of every rank: int64[num_ranks]."""
+        return self.outputs(layer) if which == "outputs" else self.inputs(layer)
 
-    def multiplied(self, layer: Layer) -> Int64Array:
-        """Rows of the products with W: int64[num_ranks]."""
-        return self.inputs(layer.number) if layer.projects else self.outputs(layer.number)
-
-    def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
+    def gathered(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         """Operations that make whole rows of a matrix of this width, for a product with W."""
         yield from ()
 
@@ -189,64 +151,23 @@ def epoch(
     scheduler: Scheduler,
     dims: Sequence[int],
     passes: Sequence[str],
-    convolution: Convolution = DEFAULT_CONVOLUTION,
+    options: ConvOptions | None = None,
 ) -> list[Operation]:
-    """All operations of an epoch: forward, back, update."""
-    layers = layers_of(dims, passes, convolution)
+    """All operations of an epoch: forward, back, update; the layers are those of `layers_of`."""
+    layers = list(enumerate(layers_of(dims, passes, options), 1))
     for width in dims:
         scheduler.check_width(width)
+    weights = sum(step.weights for _, layer in layers for step in layer.forward)
+    number, last = len(layers), Place(len(layers), "forward", "dense")
+    loss = LOSS_WORDS * scheduler.outputs(number) * dims[-1]
+    forward = ((k, step) for k, layer in layers for step in layer.forward)
+    back = ((k, step) for k, layer in reversed(layers) for step in layer.back)
     return [
-        *_forward(scheduler, layers),
-        *_back(scheduler, layers),
-        *_update(scheduler, convolution.weights(dims)),
+        *chain.from_iterable(starmap(scheduler.operations, forward)),
+        Elementwise(last, words=loss, calls=LOSS_CALLS),
+        *chain.from_iterable(starmap(scheduler.operations, back)),
+        *_update(scheduler, weights),
     ]
-
-
-def _forward(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
-    for layer in layers:
-        if layer.projects:
-            yield from scheduler.linear(layer)
-        yield from _aggregated(scheduler, layer, "forward", layer.forward)
-        if not layer.projects:
-            yield from scheduler.linear(layer)
-        if layer.convolution.has_own_weight:
-            yield from scheduler.own_linear(layer, "forward")
-        if layer is not layers[-1]:
-            words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
-            yield Elementwise(layer.dense("forward"), words=ACTIVATION_WORDS * words)
-    last = layers[-1]
-    yield from scheduler.whole_rows(last.number, last.d_out)
-    words = LOSS_WORDS * scheduler.outputs(last.number) * last.d_out
-    yield Elementwise(last.dense("forward"), words=words, calls=LOSS_CALLS)
-
-
-def _back(scheduler: Scheduler, layers: Sequence[Layer]) -> Iterator[Operation]:
-    for layer in reversed(layers):
-        if layer is not layers[-1]:
-            words = scheduler.outputs(layer.number) * scheduler.columns(layer.d_out)
-            yield Elementwise(layer.dense("back"), words=GRADIENT_WORDS * words)
-        # as Demirci et al. 2022 have it, S = A^T G comes first: d_out columns
-        narrow = layer.back == layer.d_out and not layer.convolution.takes_maximum
-        product_first = narrow or layer.convolution.attends
-        if product_first:
-            yield from _aggregated(scheduler, layer, "back", layer.back)
-        yield from scheduler.linear_back(layer)
-        if layer.convolution.has_own_weight:
-            yield from scheduler.own_linear(layer, "back")
-        if not product_first:
-            yield from _aggregated(scheduler, layer, "back", layer.back)
-
-
-def _aggregated(
-    scheduler: Scheduler, layer: Layer, direction: str, width: int
-) -> Iterator[Operation]:
-    """What a layer makes of the rows of neighbours, or the gradients of these."""
-    if layer.convolution.attends:
-        yield from scheduler.attention(layer, direction)
-    elif width and layer.convolution.takes_maximum:
-        yield from scheduler.maximum(layer, direction)
-    elif width:
-        yield from scheduler.product(layer.number, direction, width)
 
 
 def _update(scheduler: Scheduler, weights: int) -> Iterator[Operation]:

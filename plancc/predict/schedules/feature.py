@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from plancc.plan.exchange import Int64Array
+from plancc.plan.layers import Multiply
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllToAll,
@@ -50,8 +51,9 @@ class FeatureScheduler(Scheduler):
         self.rows = self._share.ravel()
         self._pairs = _of_columns(tables.expand, grid.columns)
 
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        grid, tables, back = self._grid, self._tables, direction == "back"
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        direction, width, back = step.direction, step.columns, step.back
+        grid, tables = self._grid, self._tables
         share = slices(grid, width)
         held = np.tile(share, grid.num_parts)
         multiply = [

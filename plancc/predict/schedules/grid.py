@@ -15,6 +15,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
+from plancc.plan.layers import Multiply
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
     AllGather,
@@ -26,9 +27,9 @@ from plancc.predict.schedule import (
     Place,
     SparseProduct,
 )
-from plancc.predict.schedules.epoch import Layer, Scheduler
+from plancc.predict.schedules.epoch import Scheduler
 from plancc.predict.schedules.row import exchange
-from plancc.predict.schedules.tables import Tables, pieces_of_grid
+from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
 COLLECTIVES = "collectives"
 """Step of the operations of groups."""
@@ -57,8 +58,9 @@ class BlockRowScheduler(Scheduler):
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        grid, back = self._grid, direction == "back"
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        direction, width, back = step.direction, step.columns, step.back
+        grid = self._grid
         moved = self._moved(layer, direction, width)
         multiply = SparseProduct(
             Place(layer, direction, "multiply"),
@@ -118,7 +120,7 @@ class BlockScheduler(Scheduler):
 
     def __init__(self, tables: Tables) -> None:
         grid = grid_of(tables)
-        self._grid, self.num_ranks = grid, grid.num_ranks
+        self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
         self.rows = np.repeat(tables.rows, grid.columns)
         self._part_rows = tables.rows
         # of process rows, whose blocks of A have the rows of all layers
@@ -139,8 +141,9 @@ class BlockScheduler(Scheduler):
     def columns(self, width: int) -> int | Int64Array:
         return np.tile(slices(self._grid, width), self._grid.num_parts)
 
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        grid, back = self._grid, direction == "back"
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        direction, width, back = step.direction, step.columns, step.back
+        grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
         place = Place(layer, direction, COLLECTIVES)
         share = slices(grid, width)
         fiber = AllGather(
@@ -152,10 +155,10 @@ class BlockScheduler(Scheduler):
         if back and grid.layers > 1:
             yield fiber
         if grid.columns > 1:
-            yield self._matrix(place)
+            yield self._matrix(place, nonzeros)
             yield Elementwise(
                 Place(layer, direction, "multiply"),
-                words=(TRANSPOSE_WORDS if back else LAYOUT_WORDS) * self._received(),
+                words=(TRANSPOSE_WORDS if back else LAYOUT_WORDS) * self._received(nonzeros),
                 calls=len(self._of_row),
             )
         rows = Broadcast(
@@ -167,7 +170,7 @@ class BlockScheduler(Scheduler):
         )
         if not back and grid.rows > 1:
             yield rows
-        held = self._nonzeros.sum(axis=2)  # of every layer of a process row
+        held = nonzeros.sum(axis=2)  # of every layer of a process row
         yield SparseProduct(
             Place(layer, direction, "multiply"),
             rows=np.repeat(self._row_rows, grid.layers * grid.columns),
@@ -203,17 +206,34 @@ class BlockScheduler(Scheduler):
             laid_out=3 if grid.columns > 1 else 2,
         )
 
-    def _received(self) -> Int64Array:
+    def _nonzeros_of(self, coefficients: str) -> Int64Array:
+        """Nonzeros of A with these values: int64[process rows, layers, pieces]."""
+        tables, grid = self._tables, self._grid
+        closed = coefficients == "closed-mean"
+        if coefficients == "plan" or closed == tables.self_loops:
+            return self._nonzeros
+        if closed:
+            raise InputError(
+                f"{tables.name}: a layer that adds a diagonal to the matrix is not predicted for "
+                f"grid '{grid}'"
+            )
+        diagonal = np.zeros_like(self._nonzeros)  # was added to all rows, which is left out
+        part = np.repeat(np.arange(grid.num_parts), tables.rows) // grid.layers
+        layer, piece = np.divmod(piece_of_rows(grid, tables.part_ptr), diagonal.shape[2])
+        np.add.at(diagonal, (part, layer, piece), 1)
+        return np.maximum(self._nonzeros - diagonal, 0)
+
+    def _received(self, nonzeros: Int64Array) -> Int64Array:
         """Nonzeros of A that every rank gets from others: int64[num_ranks]."""
-        nonzeros, columns = self._nonzeros, range(self._grid.columns)
+        columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
 
-    def _matrix(self, place: Place) -> Operation:
+    def _matrix(self, place: Place, nonzeros: Int64Array) -> Operation:
         """Broadcasts of the pieces of A within the process rows: their CSR."""
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
-        of_rows = self._nonzeros.reshape(grid.num_parts, -1)
+        of_rows = nonzeros.reshape(grid.num_parts, -1)
         return Broadcast(
             place,
             ranks=row_groups(grid),
@@ -223,13 +243,13 @@ class BlockScheduler(Scheduler):
             of_matrix=True,
         )
 
-    def gathered(self, layer: Layer, direction: str, width: int) -> Iterator[Operation]:
+    def gathered(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         """Every rank's slice of the columns, one after the other, to all ranks of its part."""
         grid = self._grid
         if grid.columns == 1:
             return
         yield Broadcast(
-            Place(layer.number, direction, COLLECTIVES),
+            Place(layer, direction, COLLECTIVES),
             ranks=row_groups(grid),
             words=slices(grid, width)[:, None] * self._part_rows,
             root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),

@@ -243,6 +243,7 @@ def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
         boundary_nonzeros=last - interior,
         blocks=blocks,
         undirected=_undirected(header) and fold is None,
+        self_loops=header.self_loops,
         topology=header.topology,
         route=arrays.route("expand"),
         fold_route=None if fold is None else arrays.route("fold"),

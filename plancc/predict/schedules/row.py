@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
+from plancc.plan.layers import Attention, Gather, Maximum, Multiply
 from plancc.plan.metrics import Traffic
 from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
@@ -21,7 +22,7 @@ from plancc.predict.schedule import (
     PointToPoint,
     SparseProduct,
 )
-from plancc.predict.schedules.epoch import Layer, Scheduler
+from plancc.predict.schedules.epoch import Scheduler
 from plancc.predict.schedules.tables import Tables
 
 PACK_WORDS = 2
@@ -63,50 +64,47 @@ class RowScheduler(Scheduler):
             return self.rows
         return live.inputs if layer == 1 else self.outputs(layer - 1)
 
-    def multiplied(self, layer: Layer) -> Int64Array:
-        rows = super().multiplied(layer)
-        if layer.convolution.attends and not layer.forward:  # the features of halo rows are at hand
-            rows = rows + self.tables_of(layer.number).expand.step.received
-        return rows
+    def rows_of(self, layer: int, which: str) -> Int64Array:
+        if which != "columns":
+            return super().rows_of(layer, which)
+        return self.inputs(layer) + self.tables_of(layer).expand.step.received
 
-    def maximum(self, layer: Layer, direction: str) -> Iterator[Operation]:
-        self._check_whole_rows("aggregator 'max'")
-        if direction == "forward":
-            yield from self.product(layer.number, direction, layer.d_in)
-        tables = self.tables_of(layer.number)
-        words = MAXIMUM_WORDS[direction] * tables.rows * layer.d_in
-        if direction == "forward":
-            words = words + _whole(COMPARE_WORDS * tables.nonzeros * layer.d_in)
-        yield Elementwise(Place(layer.number, direction, "multiply"), words=words)
-        if direction == "back":
-            yield from self._expand(layer.number, direction, layer.d_in)
+    def gather(self, layer: int, step: Gather) -> Iterator[Operation]:
+        if self._tables.fold is not None:
+            raise InputError(
+                "a layer that gathers rows is predicted for row plans only; "
+                f"{self._tables.name} is edge"
+            )
+        yield from self._expand(layer, step.direction, step.columns)
 
-    def attention(self, layer: Layer, direction: str) -> Iterator[Operation]:
-        self._check_whole_rows("model 'gat'")
-        tables, width = self.tables_of(layer.number), layer.projected
-        place = Place(layer.number, direction, "multiply")
-        held = self.inputs(layer.number) + tables.expand.step.received
-        scores = Elementwise(place, words=SCORE_WORDS * held * width)
-        back = direction == "back"
-        columns = 2 * width if back else width  # back, products of rows too
-        of_nonzero = WEIGHT_WORDS[direction] * layer.convolution.scores + ATTEND_WORDS * columns
-        weights = Elementwise(place, words=_whole(of_nonzero * tables.nonzeros))
-        sums = SparseProduct(
-            place,
+    def maximum(self, layer: int, step: Maximum) -> Iterator[Operation]:
+        tables, width = self.tables_of(layer), step.columns
+        place = Place(layer, step.direction, "multiply")
+        words = MAXIMUM_WORDS[step.direction] * tables.rows * width
+        if not step.back:
+            yield self._sums(layer, step.direction, width)
+            words = words + _whole(COMPARE_WORDS * tables.nonzeros * width)
+        yield Elementwise(place, words=words)
+
+    def attention(self, layer: int, step: Attention) -> Iterator[Operation]:
+        tables, place = self.tables_of(layer), Place(layer, step.direction, "multiply")
+        held = self.rows_of(layer, "columns")
+        columns = 2 * step.columns if step.back else step.columns  # back, products of rows too
+        of_nonzero = WEIGHT_WORDS[step.direction] * step.heads + ATTEND_WORDS * columns
+        yield Elementwise(place, words=SCORE_WORDS * held * step.columns)
+        yield Elementwise(place, words=_whole(of_nonzero * tables.nonzeros))
+        yield self._sums(layer, step.direction, columns)
+
+    def _sums(self, layer: int, direction: str, width: int) -> SparseProduct:
+        """Sums over neighbours, where every rank has whole rows."""
+        tables = self.tables_of(layer)
+        return SparseProduct(
+            Place(layer, direction, "multiply"),
             rows=tables.rows,
             nonzeros=tables.nonzeros,
-            width=columns,
+            width=width,
             own=tables.own_nonzeros,
         )
-        expand: Iterator[Operation] = iter(())
-        if layer.forward:
-            expand = self._expand(layer.number, direction, width)
-        steps = (expand, (scores,), (weights,), (sums,))
-        yield from chain(*(reversed(steps) if back else steps))
-
-    def _check_whole_rows(self, what: str) -> None:
-        if self._tables.fold is not None:
-            raise InputError(f"{what} is predicted for row plans only; {self._tables.name} is edge")
 
     def _expand(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         tables, back = self.tables_of(layer), direction == "back"
@@ -115,8 +113,9 @@ class RowScheduler(Scheduler):
             return exchange(tables.expand, place, width, back)
         return hops(tables.route, place, width, back)
 
-    def product(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        tables, back = self.tables_of(layer), direction == "back"
+    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+        direction, width, back = step.direction, step.columns, step.back
+        tables = self.tables_of(layer)
         folded = 0 if tables.fold is None else tables.fold.step.sent
         multiply = SparseProduct(
             Place(layer, direction, "multiply"),

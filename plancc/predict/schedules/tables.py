@@ -71,6 +71,8 @@ class Tables:
         taken to be spread as evenly as the pieces' rows.
     undirected : bool
         Whether the matrix equals its transpose.
+    self_loops : bool
+        Whether its diagonal was added to it.
     notes : tuple of str
         What was assumed.
     topology : Topology or None
@@ -94,6 +96,7 @@ class Tables:
     leaves: Pairs | None = None
     blocks: Int64Array | None = None
     undirected: bool = False
+    self_loops: bool = False
     notes: tuple[str, ...] = ()
     topology: Topology | None = None
     route: tuple[Pairs, ...] | None = None

@@ -1,20 +1,19 @@
-"""The words of an epoch, before it is executed. Knows networks and graphs; must not know layouts.
+"""The words of an epoch, before it is executed.
 
-What layers ask of their graphs follows from the network, what travels for it from the graphs
-(`LayerGraph.counts`), and both are added up here: for all layouts, samples and mini-batches.
+Layers say their steps, graphs what travels for a step (`LayerGraph.counts`). Both are added up
+here: for all layouts, samples and mini-batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
-from torch import Tensor
 
 from plancc.plan.exchange import Int64Array
-from plancc_runtime.layouts.layer_graph import LayerGraph, Request
-from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.requests import asked_of_graphs
+from plancc.plan.words import Counts
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import PASSES
 from plancc_runtime.results import Figures
@@ -77,41 +76,11 @@ def words_of_pass(
     reduced : bool
         Whether to count what it puts into all-reductions of products instead.
     """
-    asked = requests_of(network, graphs[0])
     words = np.zeros(len(graphs), np.int64)
-    for k, (conv, graph) in enumerate(zip(network.convs, graphs, strict=True)):
-        if plain:
-            forward, back = conv.plain_widths(first=k == 0)
-        else:
-            forward, back = conv.widths()
-            if k == 0 and conv.moves_input:  # no gradient goes back to the features
-                back = 0
-        products = [each for each in asked[k] if each.kind == "product"]
-        others = [each for each in asked[k] if each.kind != "product"]
-        values = products[0].coefficients if products else "plan"
-        if not (fixed and k == 0):
-            others.append(Request("product", forward, False, values))
-            others.append(Request("product", back, True, values))
-        counts = [graph.counts(each) for each in others]
-        words[k] = sum(
-            int((each.words_reduced if reduced else each.words_sent)[0]) for each in counts
-        )
+    for k, graph in enumerate(graphs):
+        found = Counts.zero(1)
+        for step in chain(*network.both_ways(k, fixed and k == 0, plain)):
+            if not step.at_hand:
+                found.add(graph.counts(step))
+        words[k] = (found.words_reduced if reduced else found.words_sent)[0]
     return words
-
-
-def requests_of(network: Network, graph: LayerGraph) -> list[list[Request]]:
-    """What an epoch asks of graphs such as this one, layer by layer; not collective.
-
-    Empty where rows travel in products only, whose widths the layers know.
-    """
-    if isinstance(graph, LocalGraph):
-        return [[] for _ in network.convs]
-
-    def forward(graphs: Sequence[LayerGraph]) -> Tensor:
-        return network(graphs, next(network.parameters()).new_empty(0, network.dims[0]))
-
-    mode = network.training
-    network.eval()
-    found = asked_of_graphs(forward, list(network.parameters()), len(network.convs))
-    network.train(mode)
-    return found

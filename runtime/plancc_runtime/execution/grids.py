@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from plancc.plan.layers import Multiply
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.figures import requests_of
 from plancc_runtime.execution.full_batch import DROPS_FEATURES, quickest_kernel
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.block import Block
@@ -73,9 +73,12 @@ class Grids(Execution):
         if "constant" in self._passes:
             data = self._fix_input(self._whole, network, data)
         if isinstance(graph, GridGraph):
-            for request in (each for layer in requests_of(network, graph) for each in layer):
-                if request.kind == "product":
-                    graph.lay_out(request.coefficients)
+            steps = [
+                step for k in range(len(network.convs)) for step in network.both_ways(k).forward
+            ]
+            for step in steps:
+                if isinstance(step, Multiply):
+                    graph.lay_out(step.coefficients)
         return data
 
 

@@ -47,13 +47,13 @@ from plancc.plan.exchange import (
     places,
     runs,
 )
+from plancc.plan.layers import LayerStep, Multiply
 from plancc.plan.words import Counts, Rows, count
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Halo, MessageBuffers
-from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import both_ways, matrix_of
 from plancc_runtime.layouts.product import with_whole_rows
@@ -284,10 +284,10 @@ class CloneGraph(LocalGraph):
     def cycle(self) -> int:  # type: ignore[override]
         return 1 if self._sums is None else self._sums.cycle
 
-    def counts(self, request: Request) -> Counts:
-        if self._sums is None or request.kind != "product" or request.back:
+    def counts(self, step: LayerStep) -> Counts:
+        if self._sums is None or not isinstance(step, Multiply) or step.back:
             return Counts.zero(1)
-        return count(self._sums.transfers(request.width), 1)
+        return count(self._sums.transfers(step.columns), 1)
 
     def release_buffers(self) -> None:
         super().release_buffers()

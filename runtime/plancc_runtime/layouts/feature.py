@@ -45,6 +45,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.plan.batches import Batches
+from plancc.plan.layers import LayerStep, Multiply
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.plan.words import AllToAll, Counts
@@ -53,7 +54,7 @@ from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
 from plancc_runtime.layouts.grid_pieces import counts_of, members
-from plancc_runtime.layouts.layer_graph import LayerGraph, Request
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric, matrix_of
 from plancc_runtime.layouts.pipeline import pipelining
@@ -165,22 +166,21 @@ class FeatureGraph(LayerGraph):
         z = _LinearProduct.apply(x, weight, self, coefficients)
         return self.finished(z, bias, rectified)
 
-    def counts(self, request: Request) -> Counts:
-        """What this rank hands to the network for a request: int64[1] each.
+    def counts(self, step: LayerStep) -> Counts:
+        """What this rank hands to the network for a layer's step: int64[1] each.
 
         In a product, own rows without the own slice go there; back, the own slice without own rows.
         Over a group of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n
         width (Wan et al. 2025, Proposition 3.4). Halo rows between groups, of a slice each, come on
         top.
         """
-        kind, width, back, _ = request
-        if kind != "product":
+        if not isinstance(step, Multiply):
             return Counts.zero(1)
         batches, group = self._batches, self._slicing.members
-        slices = [self._grid.slice_of_columns(width, k) for k in range(group.size)]
+        slices = [self._grid.slice_of_columns(step.columns, k) for k in range(group.size)]
         columns = np.array([[last - first for first, last in slices]])
         own = int(columns[0, self._column])
-        found = self._slices.counts(Request("product", own, back))
+        found = self._slices.counts(replace(step, columns=own))
         for stage in range(batches.stages):
             shares = [batches.share(stage, k) for k in range(group.size)]
             rows = np.array([[last - first for first, last in shares]])

@@ -36,7 +36,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Piece
+from plancc.plan.layers import LayerStep, Linear, Multiply, WholeRows
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.plan.words import AllGather, Broadcast, Counts
@@ -55,7 +57,7 @@ from plancc_runtime.layouts.grid_pieces import (
     in_turn,
     members,
 )
-from plancc_runtime.layouts.layer_graph import LayerGraph, Request
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import ProductFunction
 from plancc_runtime.layouts.matrices import halo_part
 from plancc_runtime.layouts.resources import Resources
@@ -239,22 +241,26 @@ class GridGraph(LayerGraph):
 
         return in_turn(self.row.size, start, self.resources.overlap)
 
-    def counts(self, request: Request) -> Counts:
-        kind, width, back, coefficients = request
-        if kind == "product":
-            own = self.slice_of(width)
+    def counts(self, step: LayerStep) -> Counts:
+        if isinstance(step, Multiply):
+            own = self.slice_of(step.columns)
             columns = own.stop - own.start
-            found = self.lay_out(coefficients).counts(columns, back)
-            found.add(self._counts_of_sums(columns, back))
+            found = self.lay_out(step.coefficients).counts(columns, step.back)
+            found.add(self._counts_of_sums(columns, step.back))
             return found
-        if not self.grid.splits_columns or (kind == "whole rows" and back):
-            return Counts.zero(1)
-        slices = (self.slice_of(width, j) for j in range(self.row.size))
-        words = self.num_inputs * np.array([at.stop - at.start for at in slices])
-        if kind == "whole rows":
+        if self.grid.splits_columns and isinstance(step, WholeRows) and not step.back:
+            words = self._words_of_slices(step.columns)
             return counts_of(self.row, AllGather(members(self.row), words[None]))
-        rounds = np.arange(self.row.size)[:, None]
-        return counts_of(self.row, Broadcast(members(self.row), words[:, None], rounds))
+        if self.grid.splits_columns and isinstance(step, Linear):
+            words = self._words_of_slices(step.columns if step.back else step.inner)
+            rounds = np.arange(self.row.size)[:, None]
+            return counts_of(self.row, Broadcast(members(self.row), words[:, None], rounds))
+        return Counts.zero(1)
+
+    def _words_of_slices(self, width: int) -> Int64Array:
+        """Words of every rank's slice of own rows: int64[columns]."""
+        slices = (self.slice_of(width, j) for j in range(self.row.size))
+        return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 
     def _counts_of_sums(self, columns: int, back: bool) -> Counts:
         """Between layers, of a product with so many columns at this rank."""

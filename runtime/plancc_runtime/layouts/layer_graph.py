@@ -8,33 +8,13 @@ of the columns of its rows, and overrule what stands here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 from torch import Tensor
 
+from plancc.plan.layers import LayerStep
 from plancc.plan.words import Counts
 from plancc_runtime.kernels.dense import finished, linear
 from plancc_runtime.transport.base import Transport
-
-
-class Request(NamedTuple):
-    """Something that a layer asks of the graph, in one direction.
-
-    Attributes
-    ----------
-    kind : str
-        "product", "linear" or "whole rows" (methods of `LayerGraph`).
-    width : int
-        Columns of x forward, of its output's gradient back; all of them, however they are held.
-    back : bool
-    coefficients : str
-        Values of A in a product.
-    """
-
-    kind: str
-    width: int
-    back: bool
-    coefficients: str = "plan"
 
 
 class LayerGraph(ABC):
@@ -145,8 +125,11 @@ class LayerGraph(ABC):
         return x
 
     @abstractmethod
-    def counts(self, request: Request) -> Counts:
-        """What this rank hands to the network for a request, in a whole cycle: int64[1] each."""
+    def counts(self, step: LayerStep) -> Counts:
+        """What this rank hands to the network for a layer's step, in a whole cycle: int64[1] each.
+
+        Its columns are all of them, however they are held.
+        """
 
     @abstractmethod
     def release_buffers(self) -> None:

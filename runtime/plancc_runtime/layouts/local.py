@@ -18,12 +18,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc.plan.products import ROW, Multiply, ScatterAdd, adjoint, edge_program
+from plancc.plan.layers import Gather, LayerStep, Maximum, Multiply
+from plancc.plan.products import ROW, edge_program
 from plancc.plan.words import Counts, Rows, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
-from plancc_runtime.layouts.layer_graph import LayerGraph, Request
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import halo_part
 from plancc_runtime.layouts.product import BlockProduct
 from plancc_runtime.layouts.resources import Resources
@@ -238,19 +239,14 @@ class LocalGraph(LayerGraph):
         self.lay_out(coefficients).multiply(rows, out, buffers, back)
         return _as_type(out, x.dtype)
 
-    def counts(self, request: Request) -> Counts:
-        if request.kind != "product":
-            return Counts.zero(1)
-        program = adjoint(self._program) if request.back else self._program
-        moving, exchanges = [s for s in program if not isinstance(s, Multiply)], self._exchanges()
-        return count(
-            (
-                Rows(traffic, request.width, reverse=isinstance(step, ScatterAdd))
-                for step in moving
-                for traffic in exchanges[step.name].steps
-            ),
-            1,
-        )
+    def counts(self, step: LayerStep) -> Counts:
+        transfers: list[Rows] = []
+        if isinstance(step, Multiply | Gather):
+            transfers += [Rows(each, step.columns, step.back) for each in self._halo.steps]
+        if isinstance(step, Multiply | Maximum) and self._copies is not None:
+            # partial rows go to the owners, which copies come from
+            transfers += [Rows(each, step.columns, not step.back) for each in self._copies.steps]
+        return count(transfers, 1)
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
@@ -340,7 +336,7 @@ class ColumnsAtHand(LocalGraph):
     def _product_buffers(self, width: int) -> None:
         return None
 
-    def counts(self, request: Request) -> Counts:
+    def counts(self, step: LayerStep) -> Counts:
         return Counts.zero(1)
 
 

@@ -27,6 +27,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
+from plancc.plan.layers import Multiply
 from plancc.plan.parts import Part
 from plancc.plan.words import AllReduce, Broadcast, Counts
 from plancc_runtime.layouts.block import Block
@@ -38,7 +39,6 @@ from plancc_runtime.layouts.grid_block import (
     with_whole_counts,
 )
 from plancc_runtime.layouts.grid_pieces import counts_of, members
-from plancc_runtime.layouts.layer_graph import Request
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
@@ -116,4 +116,4 @@ class _Messages:
         self._graph.release_buffers()
 
     def counts(self, columns: int, back: bool) -> Counts:
-        return self._graph.counts(Request("product", columns, back))
+        return self._graph.counts(Multiply(columns, back=back))

@@ -12,10 +12,9 @@ first layer.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,54 +23,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc.registry import check_choice
-from plancc.text import shown
+from plancc.plan.convolutions import ConvOptions, ProductOptions
+from plancc.plan.layers import BothWays, Gather, OwnLinear, Steps
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
-
-ORDERS = ("auto", "aggregate-first", "project-first", "paper")
-PARAMETRIZATIONS = ("pyg", "paper")
-
-
-@dataclass(frozen=True)
-class ConvOptions:
-    """What every convolution may be told. A model with other options has a subclass of its own.
-
-    Attributes
-    ----------
-    parametrization : str
-        Which parameters a layer has and how they are drawn. "pyg": as PyTorch Geometric's layer of
-        the same name has them by default (torch_geometric 2.8.1). "paper": as the equations of the
-        model's paper have them, drawn as Glorot and Bengio (2010) do.
-    bias : bool or None
-        None: as the parametrization has it.
-    """
-
-    parametrization: str = "pyg"
-    bias: bool | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
-
-
-@dataclass(frozen=True)
-class ProductOptions(ConvOptions):
-    """What a convolution may be told that multiplies A H W.
-
-    Attributes
-    ----------
-    order : str
-        Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
-        that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of Demirci et al.
-        2022 have it, d_in columns forward and d_out back.
-    """
-
-    order: str = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("order", self.order, ORDERS)
 
 
 class Halves(NamedTuple):
@@ -95,22 +51,6 @@ class Halves(NamedTuple):
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
     """The same rows: a half of a layer that has nothing to do."""
     return rows
-
-
-KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
-"""Types of options, by their annotation; others are not checked."""
-
-
-def _is_of_kind(value: Any, kind: str) -> bool:
-    """Whether a value is of an option's type: one of `KINDS`, or that and None."""
-    plain = kind.removesuffix(" | None")
-    if plain not in KINDS or (value is None and kind != plain):
-        return True
-    return isinstance(value, KINDS[plain]) and isinstance(value, bool) == (plain == "bool")
-
-
-def _no_option(name: str, value: Any) -> InputError:
-    return InputError(f"{name} '{shown(value)}': give a number, true or false")
 
 
 class Conv(nn.Module, ABC):
@@ -139,19 +79,11 @@ class Conv(nn.Module, ABC):
     Attributes
     ----------
     Options : type
-        The model's options: `ConvOptions`, or a dataclass derived from it.
-    fixed_rows : str
-        What the rows of `fixed` are: those of the "outputs", or of the "columns" of the matrix.
-    moves_input : bool
-        Whether the rows of x themselves travel: then none travel back if x needs no gradient.
-    reads_input : bool
-        Whether x is read where `fixed` is given.
+        The model's options, which say the steps of a layer: a dataclass derived from `ConvOptions`.
     whole_rows : bool
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
     rectifies : bool
         Whether the layer can apply the activation relu itself, which saves passes over its output.
-    paper_bias : bool
-        Whether the equations of the model's paper have biases.
     draws : bool
         Whether training passes draw random numbers of their own, by the `key` that `forward` and
         `halves` then take.
@@ -160,12 +92,8 @@ class Conv(nn.Module, ABC):
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
-    fixed_rows: ClassVar[str] = "outputs"
-    moves_input: bool = False
-    reads_input: bool = True
     whole_rows: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
-    paper_bias: ClassVar[bool] = False
     draws: bool = False
     takes_bfloat16: ClassVar[bool] = False
 
@@ -181,7 +109,7 @@ class Conv(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.d_in, self.d_out, self.last = d_in, d_out, last
-        self.options = self._read_options(choices)
+        self.options: Any = self.Options.read(choices, type(self).__name__)
         if random is None:
             random = int(torch.randint(2**62, ()))
         self._make(np.random.default_rng(random))
@@ -191,22 +119,6 @@ class Conv(nn.Module, ABC):
     def option_names(cls) -> list[str]:
         """Names of the model's options."""
         return [each.name for each in fields(cls.Options)]
-
-    @classmethod
-    def _read_options(cls, choices: dict[str, Any]) -> Any:
-        """`Options` from values, or from text for those that are none."""
-        known = {each.name: each for each in fields(cls.Options)}
-        for name, value in choices.items():
-            check_choice(f"option of {cls.__name__}", name, sorted(known))
-            kind = str(known[name].type)
-            if isinstance(value, str) and kind != "str":
-                try:
-                    choices[name] = json.loads(value)
-                except (ValueError, RecursionError):
-                    raise _no_option(name, value) from None
-            if not _is_of_kind(choices[name], kind):
-                raise _no_option(name, value)
-        return cls.Options(**choices)
 
     @abstractmethod
     def _make(self, random: np.random.Generator) -> None:
@@ -257,14 +169,22 @@ class Conv(nn.Module, ABC):
         """
         raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
 
-    @abstractmethod
-    def widths(self) -> tuple[int, int]:
-        """Columns that one call moves forward, and back (without `fixed`)."""
+    def both_ways(self, first: bool, fixed: bool = False, after: Steps = ()) -> BothWays:
+        """Return the layer's steps in an epoch; parameters as of `ConvOptions.both_ways`."""
+        widths = self.d_in, self.d_out
+        return self.options.both_ways(widths, self.last, first, fixed, after)
 
-    def plain_widths(self, first: bool) -> tuple[int, int]:
-        """`widths` in the plain execution of Demirci et al. 2022, of the first layer or another."""
-        forward, back = self.widths()
-        return forward, 0 if first and self.moves_input else back
+    @property
+    def fixed_is_gathered(self) -> bool:
+        """Whether `fixed` has the rows of the columns of the matrix, not those of the outputs."""
+        at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
+        return bool(at_hand) and isinstance(at_hand[-1], Gather)
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether x is read where `fixed` is given."""
+        steps = self.both_ways(True, fixed=True).forward
+        return any(isinstance(each, OwnLinear) for each in steps)
 
     def extra_repr(self) -> str:
         """The widths and the options in use, for `print`."""
@@ -278,12 +198,9 @@ class Conv(nn.Module, ABC):
 
     def _new_bias(self, values: Tensor | None = None) -> nn.Parameter | None:
         """A bias of these values, by default zeros; None if the layer has none."""
-        wanted = self.options.bias
-        if wanted is None:
-            wanted = self._as_pyg or self.paper_bias
         if values is None:
             values = torch.zeros(self.d_out, dtype=torch.float64)
-        return nn.Parameter(values) if wanted else None
+        return nn.Parameter(values) if self.options.has_bias else None
 
     def _new_linear(
         self, random: np.random.Generator, d_in: int
@@ -321,12 +238,6 @@ class LinearAggregation:
         Shape of W.
     coefficients : str
         Values of A: a name in `layouts.block.COEFFICIENTS`.
-
-    Attributes
-    ----------
-    widths, plain_widths : tuple of int
-    moves_input : bool
-        As in `Conv`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
@@ -334,13 +245,6 @@ class LinearAggregation:
         if order == "auto":
             order = "project-first" if d_out < d_in else "aggregate-first"
         self._order, self._coefficients = order, coefficients
-        self.moves_input = order == "aggregate-first"
-        self.plain_widths = d_in, d_out
-        self.widths = {
-            "aggregate-first": (d_in, d_in),
-            "project-first": (d_out, d_out),
-            "paper": (d_in, d_out),
-        }[order]
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """A x, without gradient: Tensor[num_outputs, d_in]. Collective."""
@@ -393,17 +297,10 @@ class LinearConv(Conv):
         """Choose the coefficients of A, as in `LinearAggregation`."""
         order = self.options.order
         self._aggregate = LinearAggregation(order, self.d_in, self.d_out, coefficients)
-        self.moves_input = self._aggregate.moves_input
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """A x: Tensor[num_outputs, d_in]."""
         return self._aggregate.fixed(graph, x)
-
-    def widths(self) -> tuple[int, int]:
-        return self._aggregate.widths
-
-    def plain_widths(self, first: bool) -> tuple[int, int]:
-        return self._aggregate.plain_widths
 
 
 class _PaperProduct(torch.autograd.Function):

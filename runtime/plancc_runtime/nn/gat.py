@@ -12,7 +12,6 @@ a function of (key, v, u, head): the same on any number of ranks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,38 +19,15 @@ import torch
 from torch import Tensor, nn
 
 from plancc.errors import InputError
+from plancc.plan.convolutions import GATOptions
 from plancc_runtime.kernels.dense import linear
 from plancc_runtime.kernels.masks import nonzero_mask
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
-from plancc_runtime.nn.conv import Conv, ConvOptions, Halves, glorot
+from plancc_runtime.nn.conv import Conv, Halves, glorot
 from plancc_runtime.nn.operators import graph_attention
 
 NEGATIVE_SLOPE = 0.2  # slope of the LeakyReLU below 0 (Velickovic et al., Section 2.1)
-
-
-@dataclass(frozen=True)
-class GATOptions(ConvOptions):
-    """What the graph attention network may be told.
-
-    Attributes
-    ----------
-    heads : int
-        Number of heads of attention.
-    attention_dropout : float
-        Rate in [0, 1) at which training passes drop weights of attention.
-    """
-
-    heads: int = 1
-    attention_dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1:
-            raise InputError(f"heads {self.heads}: must be at least 1")
-        rate = self.attention_dropout
-        if not 0 <= rate < 1:
-            raise InputError(f"attention_dropout {rate}: must be at least 0 and below 1")
 
 
 class GATConv(Conv):
@@ -64,21 +40,13 @@ class GATConv(Conv):
     """
 
     Options = GATOptions
-    fixed_rows: ClassVar[str] = "columns"
-    moves_input = False
-    reads_input = False
     whole_rows: ClassVar[bool] = True
     rectifies: ClassVar[bool] = True
 
     def _make(self, random: np.random.Generator) -> None:
         heads, d_in = self.options.heads, self.d_in
         self.draws = self.options.attention_dropout > 0
-        if not self.last and self.d_out % heads:
-            raise InputError(
-                f"`heads` {heads}: must divide the width {self.d_out} of a layer, which they "
-                f"share: for {self.d_out} columns in each, give `hidden` {heads * self.d_out}"
-            )
-        self.width = width = self.d_out if self.last else self.d_out // heads
+        self.width = width = self.options.head_width(self.d_out, self.last, "`hidden`")
         if self._as_pyg:
             weight = glorot(random, d_in, heads * width)
             source, target = (glorot(random, heads, width) for _ in range(2))
@@ -161,7 +129,3 @@ class GATConv(Conv):
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
         return graph.finished(heads, self.bias)
-
-    def widths(self) -> tuple[int, int]:
-        width = self.options.heads * self.width
-        return width, width

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, nn
 
+from plancc.plan.convolutions import GCNOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.nn.conv import Halves, LinearConv, glorot, unchanged
@@ -22,7 +23,7 @@ class GCNConv(LinearConv):
     "paper" there is no b unless asked for.
     """
 
-    reads_input = False
+    Options = GCNOptions
     rectifies = True
     takes_bfloat16: ClassVar[bool] = True
 

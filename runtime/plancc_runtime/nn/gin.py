@@ -7,29 +7,16 @@ N(v) are the columns of row v, without the diagonal that normalising added.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plancc.plan.convolutions import GINOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.nn.conv import Halves, LinearConv, ProductOptions, unchanged
-
-
-@dataclass(frozen=True)
-class GINOptions(ProductOptions):
-    """What the graph isomorphism network may be told.
-
-    Attributes
-    ----------
-    train_eps : bool or None
-        Whether eps is trained, from 0; None: only with `parametrization` "paper".
-    """
-
-    train_eps: bool | None = None
+from plancc_runtime.nn.conv import Halves, LinearConv, unchanged
 
 
 class GINConv(LinearConv):
@@ -43,13 +30,12 @@ class GINConv(LinearConv):
 
     Options = GINOptions
     rectifies = True
-    paper_bias: ClassVar[bool] = True
     takes_bfloat16: ClassVar[bool] = True
     eps: Tensor
 
     def _make(self, random: np.random.Generator) -> None:
-        eps, trained = torch.zeros((), dtype=torch.float64), self.options.train_eps
-        if not self._as_pyg if trained is None else trained:
+        eps = torch.zeros((), dtype=torch.float64)
+        if self.options.trains_eps:
             self.eps = nn.Parameter(eps)
         else:
             self.register_buffer("eps", eps)

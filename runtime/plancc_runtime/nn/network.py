@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from plancc.plan.layers import BothWays, LayerStep, OwnLinear, WholeRows
 from plancc.sampling.counter import key_of
 from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
@@ -208,6 +209,20 @@ class Network(nn.Module):
             or options.input_dropout > 0
             or any(conv.draws for conv in self.convs)
         )
+
+    def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
+        """The steps of layer k, from 0, in an epoch, with those of its residual.
+
+        `fixed`: whether `Conv.fixed` is at hand; `plain`: whether products move what they do
+        without the pass "order".
+        """
+        conv, after = self.convs[k], list[LayerStep]()
+        if k == len(self.convs) - 1:
+            after.append(WholeRows(conv.d_out))
+        elif isinstance(self.skips[k], nn.Linear):
+            after.append(OwnLinear(conv.d_in, conv.d_out))
+        options = conv.options.with_order("paper") if plain else conv.options
+        return options.both_ways((conv.d_in, conv.d_out), conv.last, k == 0, fixed, after)
 
     def _rectifies(self, conv: Conv) -> bool:
         """Whether a layer applies the activation itself."""

@@ -10,14 +10,13 @@ as z W_n + h W_s, so that the concatenation is never built.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc.registry import check_choice
+from plancc.plan.convolutions import SAGEOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
@@ -25,30 +24,10 @@ from plancc_runtime.nn.conv import (
     Conv,
     Halves,
     LinearAggregation,
-    ProductOptions,
     glorot,
     unchanged,
     uniform,
 )
-
-AGGREGATORS = ("mean", "sum", "max", "gcn")
-
-
-@dataclass(frozen=True)
-class SAGEOptions(ProductOptions):
-    """What GraphSAGE may be told.
-
-    Attributes
-    ----------
-    aggregator : str
-        A name in `AGGREGATORS`.
-    """
-
-    aggregator: str = "mean"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("aggregator", self.aggregator, AGGREGATORS)
 
 
 class SAGEConv(Conv):
@@ -78,10 +57,8 @@ class SAGEConv(Conv):
         self.weight_self = nn.Parameter(own) if both == 2 else None
         self._linear = None
         if aggregator != "max":
-            coefficients = "closed-mean" if aggregator == "gcn" else aggregator
-            self._linear = LinearAggregation(self.options.order, d_in, d_out, coefficients)
-        self.moves_input = self._linear is None or self._linear.moves_input
-        self.reads_input = self.weight_self is not None
+            order, coefficients = self.options.order, self.options.coefficients
+            self._linear = LinearAggregation(order, d_in, d_out, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """z: Tensor[num_outputs, d_in]."""
@@ -129,12 +106,6 @@ class SAGEConv(Conv):
             return after(z) if own_weight is None else after(z, graph.linear(x[0], own_weight))
 
         return Halves(unchanged, unchanged, after_fixed) if fixed else Halves(before, across, after)
-
-    def widths(self) -> tuple[int, int]:
-        return (self.d_in, self.d_in) if self._linear is None else self._linear.widths
-
-    def plain_widths(self, first: bool) -> tuple[int, int]:
-        return super().plain_widths(first) if self._linear is None else self._linear.plain_widths
 
 
 def _maximum(graph: LayerGraph, x: Tensor) -> Tensor:

@@ -1,0 +1,347 @@
+"""The convolutions of plancc: their options, and the steps of a layer with these options.
+
+A third party's convolution derives its options from `ConvOptions`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
+
+from plancc.errors import InputError
+from plancc.plan.layers import (
+    Activation,
+    Attention,
+    Bias,
+    BothWays,
+    Gather,
+    Linear,
+    Maximum,
+    Multiply,
+    OwnLinear,
+    Steps,
+    both_ways,
+    project_first,
+)
+from plancc.registry import check_choice
+from plancc.text import shown
+
+ORDERS = ("auto", "aggregate-first", "project-first", "paper")
+PARAMETRIZATIONS = ("pyg", "paper")
+AGGREGATORS = ("mean", "sum", "max", "gcn")
+KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
+"""Types of options, by their annotation; others are not checked."""
+
+
+@dataclass(frozen=True)
+class ConvOptions:
+    """What every convolution may be told. A model with other options has a subclass of its own.
+
+    Attributes
+    ----------
+    parametrization : str
+        Which parameters a layer has and how they are drawn. "pyg": as PyTorch Geometric's layer of
+        the same name has them by default (torch_geometric 2.8.1). "paper": as the equations of the
+        model's paper have them, drawn as Glorot and Bengio (2010) do.
+    bias : bool or None
+        None: as the parametrization has it.
+    paper_bias : bool
+        Whether the equations of the model's paper have biases.
+    printed : tuple of str
+        Names of the options that predictions print.
+    """
+
+    parametrization: str = "pyg"
+    bias: bool | None = None
+
+    paper_bias: ClassVar[bool] = False
+    printed: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
+
+    @classmethod
+    def read(cls, choices: Mapping[str, Any], of: str) -> Self:
+        """Return the options of these values, or of text for values that are none.
+
+        Parameters
+        ----------
+        choices : mapping of str to value
+        of : str
+            Whose options they are, for messages.
+
+        Raises
+        ------
+        InputError
+            If an option does not exist or has an unknown value.
+        """
+        known = {each.name: str(each.type) for each in fields(cls)}
+        found = dict(choices)
+        for name, value in choices.items():
+            check_choice(f"option of {of}", name, sorted(known))
+            kind = known[name]
+            if isinstance(value, str) and kind != "str":
+                try:
+                    found[name] = json.loads(value)
+                except (ValueError, RecursionError):
+                    raise _no_option(name, value) from None
+            if not _is_of_kind(found[name], kind):
+                raise _no_option(name, value)
+        return cls(**found)
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether linear maps of a layer have a bias."""
+        if self.bias is not None:
+            return self.bias
+        return self.parametrization == "pyg" or self.paper_bias
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        """Return the steps of a layer's forward pass.
+
+        Parameters
+        ----------
+        d_in, d_out : int
+            Width of input and output.
+        last : bool
+            Whether this is the last layer.
+
+        Raises
+        ------
+        InputError
+            If the options do not fit the widths.
+        """
+        raise InputError(f"{type(self).__name__} does not say the steps of a layer: define `steps`")
+
+    def both_ways(
+        self, widths: tuple[int, int], last: bool, first: bool, fixed: bool, after: Steps = ()
+    ) -> BothWays:
+        """Return the steps of a layer in an epoch, forward and back.
+
+        Parameters
+        ----------
+        widths : (int, int)
+            Width of input and output.
+        last, first : bool
+            Whether this is the last layer, or the first.
+        fixed : bool
+            Whether what depends on the input alone is at hand (pass "constant").
+        after : sequence of LayerStep
+            What the network does with the outputs.
+        """
+        steps = [*self.steps(*widths, last), *after]
+        return both_ways(steps, first=first, fixed=fixed, paper=self._is_paper)
+
+    def with_order(self, order: str) -> Self:
+        """Return these options with another order of the product, if they have one."""
+        return self
+
+    @property
+    def _is_paper(self) -> bool:
+        return False
+
+    def _with_bias(self, columns: int) -> Steps:
+        return [Bias(columns)] if self.has_bias else []
+
+    def title(self, name: str) -> str:
+        """Return words for the model of this name."""
+        return name.upper()
+
+
+@dataclass(frozen=True)
+class ProductOptions(ConvOptions):
+    """What a convolution may be told that multiplies A H W.
+
+    Attributes
+    ----------
+    order : str
+        Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
+        that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of Demirci et al.
+        2022 have it, d_in columns forward and d_out back.
+    """
+
+    order: str = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("order", self.order, ORDERS)
+
+    def with_order(self, order: str) -> Self:
+        return replace(self, order=order)
+
+    @property
+    def _is_paper(self) -> bool:
+        return self.order == "paper"
+
+    def projects_first(self, d_in: int, d_out: int) -> bool:
+        """Whether rows are multiplied by W before they travel."""
+        return self.order == "project-first" or (self.order == "auto" and d_out < d_in)
+
+    def in_order(self, d_in: int, d_out: int, coefficients: str) -> Steps:
+        """Return the steps of A H W in the order of the options."""
+        steps = [Multiply(d_in, coefficients), Linear(d_in, d_out)]
+        return project_first(steps) if self.projects_first(d_in, d_out) else steps
+
+
+@dataclass(frozen=True)
+class GCNOptions(ProductOptions):
+    """What the convolution of Kipf and Welling (2017) may be told."""
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        return [*self.in_order(d_in, d_out, "plan"), *self._with_bias(d_out)]
+
+
+@dataclass(frozen=True)
+class SAGEOptions(ProductOptions):
+    """What GraphSAGE (Hamilton et al. 2017) may be told.
+
+    Attributes
+    ----------
+    aggregator : str
+        A name in `AGGREGATORS`; "gcn" has no W of own rows.
+    """
+
+    aggregator: str = "mean"
+    printed: ClassVar[tuple[str, ...]] = ("aggregator",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("aggregator", self.aggregator, AGGREGATORS)
+
+    @property
+    def coefficients(self) -> str:
+        """Values of A that aggregate so; "max" has none."""
+        return "closed-mean" if self.aggregator == "gcn" else self.aggregator
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        steps = self.in_order(d_in, d_out, self.coefficients)
+        if self.aggregator == "max":
+            steps = [Gather(d_in), Maximum(d_in), Linear(d_in, d_out)]
+        own = [] if self.aggregator == "gcn" else [OwnLinear(d_in, d_out)]
+        return [*steps, *own, *self._with_bias(d_out)]
+
+    def title(self, name: str) -> str:
+        return f"GraphSAGE ({self.aggregator})"
+
+
+@dataclass(frozen=True)
+class GINOptions(ProductOptions):
+    """What the graph isomorphism network (Xu et al. 2019) may be told.
+
+    Attributes
+    ----------
+    train_eps : bool or None
+        Whether eps is trained, from 0; None: only with `parametrization` "paper".
+    """
+
+    train_eps: bool | None = None
+    paper_bias: ClassVar[bool] = True
+
+    @property
+    def trains_eps(self) -> bool:
+        return self.parametrization != "pyg" if self.train_eps is None else self.train_eps
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        return [
+            *self.in_order(d_in, d_out, "sum"),
+            OwnLinear(d_in, d_out, shared=True),
+            *([Bias(1)] if self.trains_eps else []),
+            *self._with_bias(d_out),
+            Activation(d_out),
+            Linear(d_out, d_out),
+            *self._with_bias(d_out),
+        ]
+
+
+@dataclass(frozen=True)
+class GATOptions(ConvOptions):
+    """What the graph attention network (Velickovic et al. 2018) may be told.
+
+    Attributes
+    ----------
+    heads : int
+        Number of heads of attention; the last layer averages them.
+    attention_dropout : float
+        Rate in [0, 1) at which training passes drop weights of attention.
+    """
+
+    heads: int = 1
+    attention_dropout: float = 0.0
+    printed: ClassVar[tuple[str, ...]] = ("heads",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1:
+            raise InputError(f"heads {self.heads}: must be at least 1")
+        rate = self.attention_dropout
+        if not 0 <= rate < 1:
+            raise InputError(f"attention_dropout {rate}: must be at least 0 and below 1")
+
+    def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
+        """Return the columns of a head; InputError, which names `option`, if there are none."""
+        if not last and d_out % self.heads:
+            raise InputError(
+                f"`heads` {self.heads}: must divide the width {d_out} of a layer, which they "
+                f"share: for {d_out} columns in each, give {option} {self.heads * d_out}"
+            )
+        return d_out if last else d_out // self.heads
+
+    def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        columns = self.heads * self.head_width(d_out, last)
+        attention = Attention(columns, self.heads)
+        return [Linear(d_in, columns), Gather(columns), attention, *self._with_bias(d_out)]
+
+    def title(self, name: str) -> str:
+        return f"GAT ({self.heads} head{'s' * (self.heads > 1)})"
+
+
+CONVOLUTIONS: dict[str, type[ConvOptions]] = {
+    "gcn": GCNOptions,
+    "sage": SAGEOptions,
+    "gin": GINOptions,
+    "gat": GATOptions,
+}
+"""Options of the convolutions of plancc, by the name of the model."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The convolution of all layers of a network.
+
+    Attributes
+    ----------
+    name : str
+        A model of `plancc-run`.
+    options : ConvOptions
+    """
+
+    name: str = "gcn"
+    options: ConvOptions = field(default_factory=GCNOptions)
+
+    @classmethod
+    def of(cls, name: str, **choices: Any) -> Self:
+        """Return a convolution of plancc; InputError if there is no such model or option."""
+        check_choice("model", name, CONVOLUTIONS)
+        return cls(name, CONVOLUTIONS[name].read(choices, f"model {name}"))
+
+    def __str__(self) -> str:
+        return self.options.title(self.name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return name and options, ready for JSON."""
+        options = self.options
+        return {"name": self.name, **{name: getattr(options, name) for name in options.printed}}
+
+
+def _is_of_kind(value: Any, kind: str) -> bool:
+    """Whether a value is of an option's type: one of `KINDS`, or that and None."""
+    plain = kind.removesuffix(" | None")
+    if plain not in KINDS or (value is None and kind != plain):
+        return True
+    return isinstance(value, KINDS[plain]) and isinstance(value, bool) == (plain == "bool")
+
+
+def _no_option(name: str, value: Any) -> InputError:
+    return InputError(f"{name} '{shown(value)}': give a number, true or false")

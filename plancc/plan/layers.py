@@ -1,0 +1,240 @@
+"""The steps of a layer: what it moves and computes, for the runtime's figures and for predictions.
+
+A layer lists the steps of its forward pass. Its backward pass is the reversed list of their
+adjoints. Passes that avoid work are edits of the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+
+@dataclass(frozen=True)
+class LayerStep:
+    """One step of a layer.
+
+    Attributes
+    ----------
+    back : bool
+        Whether it is the adjoint, a step of the backward pass.
+    at_hand : bool
+        Whether its result is computed once, before the first epoch.
+    """
+
+    back: bool = field(default=False, kw_only=True)
+    at_hand: bool = field(default=False, kw_only=True)
+
+    @property
+    def weights(self) -> int:
+        """Numbers that it trains."""
+        return 0
+
+    @property
+    def direction(self) -> str:
+        """The pass that it belongs to."""
+        return "back" if self.back else "forward"
+
+    def adjoint(self) -> Self:
+        """Return the step from gradients of its result to gradients of what it reads."""
+        return replace(self, back=not self.back)
+
+
+@dataclass(frozen=True)
+class Multiply(LayerStep):
+    """The product A x: needed rows of x travel, and in an edge plan partial sums.
+
+    Attributes
+    ----------
+    columns : int
+        Columns of x, here and below.
+    coefficients : str
+        Values of A: a name in `plancc_runtime.layouts.block.COEFFICIENTS`.
+    """
+
+    columns: int
+    coefficients: str = "plan"
+
+
+@dataclass(frozen=True)
+class Gather(LayerStep):
+    """Needed rows travel, and stand behind own ones: the columns of A."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class Maximum(LayerStep):
+    """The element-wise maximum over gathered neighbours; in an edge plan partial ones travel."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class Attention(LayerStep):
+    """Sums over gathered neighbours, weighted by scores of both ends, one for every head."""
+
+    columns: int
+    heads: int = 1
+
+    @property
+    def weights(self) -> int:
+        return 2 * self.columns
+
+
+@dataclass(frozen=True)
+class Linear(LayerStep):
+    """The product x W of every row.
+
+    Attributes
+    ----------
+    inner, columns : int
+        Shape of W.
+    rows : str
+        "inputs" of the layer, "columns" of A, or "outputs"; "": `placed` tells by the list.
+    of_weights : bool
+        Whether the adjoint has the gradient of W alone.
+    """
+
+    inner: int
+    columns: int
+    rows: str = ""
+    of_weights: bool = field(default=False, kw_only=True)
+
+    @property
+    def weights(self) -> int:
+        return self.inner * self.columns
+
+
+@dataclass(frozen=True)
+class OwnLinear(Linear):
+    """The product of the layer's own input and W, added to what the steps before give.
+
+    Attributes
+    ----------
+    shared : bool
+        Whether W is that of the `Linear` before.
+    """
+
+    rows: str = "outputs"
+    shared: bool = False
+
+    @property
+    def weights(self) -> int:
+        return 0 if self.shared else super().weights
+
+
+@dataclass(frozen=True)
+class Bias(LayerStep):
+    """Trained numbers, a number a column, that are added to every row or multiply it."""
+
+    columns: int
+
+    @property
+    def weights(self) -> int:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Activation(LayerStep):
+    """An element-wise function of every row."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class WholeRows(LayerStep):
+    """All columns of every row, where ranks hold slices of them."""
+
+    columns: int
+
+
+Steps = Sequence[LayerStep]
+
+
+class BothWays(NamedTuple):
+    """The steps of a layer in an epoch."""
+
+    forward: Steps
+    back: Steps
+
+
+def both_ways(steps: Steps, *, first: bool, fixed: bool, paper: bool) -> BothWays:
+    """Return what an epoch does of these steps.
+
+    Parameters
+    ----------
+    steps : sequence of LayerStep
+        Forward.
+    first : bool
+        Whether this is the first layer, whose input needs no gradient.
+    fixed : bool
+        Whether what depends on the input alone is at hand (pass "constant").
+    paper : bool
+        Whether the backward pass is that of A (x W) though the forward pass is (A x) W (Demirci et
+        al. 2022, Algorithms 1 and 2).
+    """
+    forward = placed(input_at_hand(steps) if fixed else steps)
+    return BothWays(forward, adjoint(project_first(forward) if paper else forward, first))
+
+
+def adjoint(steps: Steps, first: bool) -> Steps:
+    """Return the adjoints in reversed order, less what only the input of a first layer needs."""
+    found: list[LayerStep] = []
+    trained = not first
+    for step in steps:
+        if isinstance(step, Linear):
+            reads_input = isinstance(step, OwnLinear)
+            step = replace(step, of_weights=not trained or (first and reads_input))
+        trained = trained or step.weights > 0
+        if trained:
+            found.append(step.adjoint())
+    return found[::-1]
+
+
+def project_first(steps: Steps) -> Steps:
+    """Return the steps of A (x W) for those of (A x) W."""
+    found = list(steps)
+    for k, (product, linear) in enumerate(pairwise(steps)):
+        if type(product) is Multiply and type(linear) is Linear and not product.at_hand:
+            found[k : k + 2] = linear, replace(product, columns=linear.columns)
+    return found
+
+
+def input_at_hand(steps: Steps) -> Steps:
+    """Return the steps if all that comes before the first weights is at hand.
+
+    A linear map that a product or gathered rows follow comes after them: (A x) W for A (x W).
+    """
+    found = list(steps)
+    match steps[:2]:
+        case [Linear(inner=inner) as linear, (Multiply() | Gather()) as moving]:
+            found[:2] = replace(moving, columns=inner), linear
+    for k, step in enumerate(found):
+        if step.weights:
+            break
+        found[k] = replace(step, at_hand=True)
+    return found
+
+
+def placed(steps: Steps) -> Steps:
+    """Return the steps with the rows of every linear map."""
+    found: list[LayerStep] = []
+    rows = "inputs"
+    for step in steps:
+        if isinstance(step, Gather):
+            rows = "columns"
+        elif isinstance(step, Multiply | Maximum | Attention):
+            rows = "outputs"
+        elif isinstance(step, Linear) and not step.rows:
+            step = replace(step, rows=rows)
+        found.append(step)
+    return found
+
+
+def moved_columns(steps: Steps) -> int:
+    """Return the columns of all rows that travel."""
+    moving = (step for step in steps if isinstance(step, Multiply | Gather) and not step.at_hand)
+    return sum(step.columns for step in moving)
