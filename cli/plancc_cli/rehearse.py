@@ -205,14 +205,13 @@ def _asked(
 
 def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
     """What a `Predictor` may know of an epoch with these options."""
-
     from plancc.predict.schedules import Approximation
     from plancc_runtime.nn import MODELS
 
     if asked.mini_batches or asked.sampling.active:
         return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
     known = PASSES if is_row_plan else COMMON_PASSES
-    names = MODELS[asked.model].option_names()
+    names = {*MODELS[asked.model].option_names()} - {"order"}  # the passes tell it
     late = Approximation(fold=asked.fold, delay=asked.delay or DELAY)
     return {
         "passes": tuple(name for name in known if name in asked.passes),

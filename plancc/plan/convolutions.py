@@ -22,7 +22,9 @@ from plancc.plan.layers import (
     Multiply,
     OwnLinear,
     Steps,
-    both_ways,
+    adjoint,
+    input_at_hand,
+    placed,
     project_first,
 )
 from plancc.registry import check_choice
@@ -132,15 +134,16 @@ class ConvOptions:
             What the network does with the outputs.
         """
         steps = [*self.steps(*widths, last), *after]
-        return both_ways(steps, first=first, fixed=fixed, paper=self._is_paper)
+        forward = placed(input_at_hand(steps) if fixed else steps)
+        return BothWays(forward, adjoint(self._transposed(forward), first))
+
+    def _transposed(self, forward: Steps) -> Steps:
+        """The steps whose adjoints the backward pass has."""
+        return forward
 
     def with_order(self, order: str) -> Self:
         """Return these options with another order of the product, if they have one."""
         return self
-
-    @property
-    def _is_paper(self) -> bool:
-        return False
 
     def _with_bias(self, columns: int) -> Steps:
         return [Bias(columns)] if self.has_bias else []
@@ -171,18 +174,14 @@ class ProductOptions(ConvOptions):
     def with_order(self, order: str) -> Self:
         return replace(self, order=order)
 
-    @property
-    def _is_paper(self) -> bool:
-        return self.order == "paper"
-
-    def projects_first(self, d_in: int, d_out: int) -> bool:
-        """Whether rows are multiplied by W before they travel."""
-        return self.order == "project-first" or (self.order == "auto" and d_out < d_in)
+    def _transposed(self, forward: Steps) -> Steps:
+        return project_first(forward) if self.order == "paper" else forward
 
     def in_order(self, d_in: int, d_out: int, coefficients: str) -> Steps:
         """Return the steps of A H W in the order of the options."""
         steps = [Multiply(d_in, coefficients), Linear(d_in, d_out)]
-        return project_first(steps) if self.projects_first(d_in, d_out) else steps
+        narrower = self.order == "auto" and d_out < d_in
+        return project_first(steps) if narrower or self.order == "project-first" else steps
 
 
 @dataclass(frozen=True)

@@ -161,25 +161,6 @@ class BothWays(NamedTuple):
     back: Steps
 
 
-def both_ways(steps: Steps, *, first: bool, fixed: bool, paper: bool) -> BothWays:
-    """Return what an epoch does of these steps.
-
-    Parameters
-    ----------
-    steps : sequence of LayerStep
-        Forward.
-    first : bool
-        Whether this is the first layer, whose input needs no gradient.
-    fixed : bool
-        Whether what depends on the input alone is at hand (pass "constant").
-    paper : bool
-        Whether the backward pass is that of A (x W) though the forward pass is (A x) W (Demirci et
-        al. 2022, Algorithms 1 and 2).
-    """
-    forward = placed(input_at_hand(steps) if fixed else steps)
-    return BothWays(forward, adjoint(project_first(forward) if paper else forward, first))
-
-
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints in reversed order, less what only the input of a first layer needs."""
     found: list[LayerStep] = []

@@ -78,7 +78,7 @@ def row_memory(
     parts : Traffic
         Traffic of the exchange of all rows.
     live : list of Traffic
-        Traffic of every layer without dead rows (`plancc.predict.training.live_traffic`).
+        Traffic of every layer without dead rows.
     dims : list of int
         Widths d_0..d_L.
     halo_nonzeros : int64[num_parts]

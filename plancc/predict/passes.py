@@ -2,16 +2,10 @@
 
 The names are those of `plancc_runtime.options.PASSES`; "overlap" moves as much as without it.
 
-Rows that a product A H W moves, in columns, per epoch (d_in and d_out are the layer's widths):
-
-==============  ==========================  ==========  ====================================
-execution       if                          forward     back
-==============  ==========================  ==========  ====================================
-plain                                       d_in        d_out (Demirci et al. 2022, Algorithms 1 and
-2) order           d_out < d_in: A (H W)       d_out       d_out
-order           otherwise: (A H) W          d_in        d_in; nothing in the first layer
-constant        in the first layer          nothing     nothing: A H^0 is exchanged once
-==============  ==========================  ==========  ====================================
+    plain      products move d_in columns forward, d_out back (`ProductOptions`, order "paper")
+    order      products move the narrower of H and H W
+    constant   what the first layer needs of the features is at hand
+    dead-rows  rows that no labelled training vertex depends on are left out (`Tables.live`)
 """
 
 from __future__ import annotations
@@ -46,7 +40,7 @@ def layers_of(
     if len(dims) < 2 or min(dims) < 1:
         raise InputError(f"dims {list(dims)}: give at least two widths from 1")
     chosen = options or GCNOptions()
-    if "order" not in passes:
+    if "order" not in passes and chosen.with_order("auto") == chosen:  # it has no other order
         chosen = chosen.with_order("paper")
     last = len(dims) - 2
     return [

@@ -7,20 +7,18 @@ evaluations and all-reduces are not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.cost.owners import traffic
 from plancc.cost.pairs import pair_volumes
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
 from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
-from plancc.plan.words import Counts, Rows, count
+from plancc.plan.words import Counts
 from plancc.predict.passes import PASSES, moved_widths
 
 WORD_BYTES = 4
@@ -44,14 +42,14 @@ def training_vertices(plan: Plan) -> BoolArray | None:
     return None if wanted.all() else wanted
 
 
-def live_traffic(
+def live_pairs(
     matrix: Graph,
     owner: Int32Array,
     num_parts: int,
     num_layers: int,
     wanted: BoolArray | None,
-) -> list[Traffic]:
-    """Traffic of every layer's exchange without dead rows.
+) -> list[sp.csr_array]:
+    """Rows that every part sends to every other in every layer without dead rows.
 
     The rows of the last layer are the wanted ones; those of the layer before are the same and the
     columns of their nonzeros. A row travels to the parts that own a live row which uses it.
@@ -63,33 +61,6 @@ def live_traffic(
     num_parts, num_layers : int
     wanted : bool[n], or None
         Vertices whose output counts for the loss; None: all.
-
-    Returns
-    -------
-    list of Traffic
-        One per layer, the first layer's first; `rows` and `nonzeros` are those of the output rows
-        that live.
-    """
-    found: dict[int, Traffic] = {}  # layers that use the same rows
-    layers = []
-    for used, live in live_matrices(matrix, num_layers, wanted):
-        if id(used) not in found:
-            rows = np.bincount(owner[live], minlength=num_parts)
-            found[id(used)] = replace(traffic(used, Owners(owner), num_parts), rows=rows)
-        layers.append(found[id(used)])
-    return layers
-
-
-def live_pairs(
-    matrix: Graph,
-    owner: Int32Array,
-    num_parts: int,
-    num_layers: int,
-    wanted: BoolArray | None,
-) -> list[sp.csr_array]:
-    """Rows that every part sends to every other in every layer without dead rows.
-
-    Parameters as of `live_traffic`.
 
     Returns
     -------
@@ -128,24 +99,6 @@ def live_matrices(
     return layers
 
 
-def epoch_traffic(layers: Sequence[Traffic], widths: Sequence[tuple[int, int]]) -> Counts:
-    """What every part sends and receives in an epoch, forward and back; exact.
-
-    Parameters
-    ----------
-    layers : list of Traffic
-        What the exchange of every layer moves.
-    widths : list of (int, int)
-        `moved_widths`.
-    """
-    transfers = [
-        Rows(parts.step, width, reverse=back)
-        for parts, of_layer in zip(layers, widths, strict=True)
-        for width, back in zip(of_layer, (False, True), strict=True)
-    ]
-    return count(transfers, len(layers[0].rows))
-
-
 @dataclass(frozen=True)
 class PassCost:
     """One epoch with some passes.
@@ -180,30 +133,6 @@ class PassCost:
             max_messages_sent=int(sent.messages_sent.max()),
             saved=1 - words / plain.words if plain and plain.words else 0.0,
         )
-
-
-def pass_costs(
-    parts: Traffic, live: Sequence[Traffic], dims: Sequence[int], passes: Sequence[str] = PASSES
-) -> list[PassCost]:
-    """The plain execution of a row or edge plan, and then one pass more each time.
-
-    Parameters
-    ----------
-    parts : Traffic
-        Traffic of the exchange of all rows.
-    live : list of Traffic
-        Traffic of every layer without dead rows: `live_traffic`.
-    dims : list of int
-        Widths d_0..d_L.
-    passes : list of str
-        In the order in which they are added.
-    """
-    whole = [parts] * (len(dims) - 1)
-
-    def epoch(done: Sequence[str]) -> Counts:
-        return epoch_traffic(live if "dead-rows" in done else whole, moved_widths(dims, done))
-
-    return added_passes(passes, epoch)
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:

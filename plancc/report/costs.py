@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,15 @@ from plancc.plan.values import HOPS
 from plancc.predict.grid_traffic import ProductTraffic, product_traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
-from plancc.predict.schedules import read_tables, schedule_of, tables_of
-from plancc.predict.training import (
-    PassCost,
-    added_passes,
-    live_traffic,
-    pass_costs,
-    training_vertices,
+from plancc.predict.schedules import (
+    live_tables,
+    read_tables,
+    schedule_of,
+    tables_of,
+    tables_of_owners,
 )
+from plancc.predict.schedules.row import traffic_of
+from plancc.predict.training import PassCost, added_passes, training_vertices
 
 WIDTH = 128
 """Width of the product that is counted on a process grid, where a plan carries no features."""
@@ -80,16 +81,21 @@ class TrainingCost:
 
         `in_hops`: the owners are those of the plan, and rows go in its hops.
         """
-        num_parts, header = len(parts.rows), plan.header
-        live = [parts] * (len(dims) - 1)
-        if not owners.is_edge_partition:
-            wanted = training_vertices(plan)
-            live = live_traffic(matrix, owners.rows, num_parts, len(live), wanted)
-        passes = COMMON_PASSES if owners.is_edge_partition else PASSES
-        costs = pass_costs(parts, live, dims, passes)
+        num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
+        has_rows = not owners.is_edge_partition
         if in_hops:
-            tables = tables_of(plan, live_layers=0 if owners.is_edge_partition else len(live))
-            costs = added_passes(passes, lambda done: schedule_of(tables, dims, done).counts())
+            tables = tables_of(plan, live_layers=layers if has_rows else 0)
+        else:
+            tables = tables_of_owners(matrix, owners, num_parts)
+        if has_rows and not in_hops:
+            wanted = training_vertices(plan)
+            live_rows = live_tables(matrix, owners.rows, num_parts, layers, wanted)
+            tables = replace(tables, live=live_rows)
+        live = [parts] * layers
+        if tables.live is not None:
+            live = [traffic_of(each) for each in tables.live.layers]
+        passes = PASSES if has_rows else COMMON_PASSES
+        costs = added_passes(passes, lambda done: schedule_of(tables, dims, done).counts())
         part = owners.of_nonzeros(matrix)
         foreign = owners.rows[matrix.indices] != part
         foreign |= np.repeat(owners.rows, matrix.row_nonzeros()) != part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from os import PathLike, fspath
 from typing import Any
@@ -281,7 +281,7 @@ class TrainOptions:
             edges=self.drop_edge,
         )
 
-    def conv_options(self, declared: Sequence[str]) -> dict[str, Any]:
+    def conv_options(self, declared: Collection[str]) -> dict[str, Any]:
         """The options of a model that declares these, as far as they are not its defaults."""
         given = {
             "order": self.product_order,

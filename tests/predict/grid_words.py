@@ -52,9 +52,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from predict_helpers import widths_of
+
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.predict.passes import COMMON_PASSES, moved_widths
+from plancc.predict.passes import COMMON_PASSES
 
 BUFFERS = 3
 """Buffers of a broadcast piece of A: values, columns, row pointers."""
@@ -96,7 +98,7 @@ def executed(
         grid.check_width(width)
     found: list[Moved] = []
     last = len(dims) - 1
-    layers = list(enumerate(zip(pairwise(dims), moved_widths(dims, passes), strict=True), start=1))
+    layers = list(enumerate(zip(pairwise(dims), widths_of(dims, passes), strict=True), start=1))
     for layer, ((d_in, _), (width, _)) in layers:
         found += _product(grid, layer, n, nnz, width, forward=True)
         found += _rows_for_weights(grid, layer, n, d_in, forward=True)

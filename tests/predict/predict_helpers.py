@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from plancc.graph.graph import Graph
@@ -12,15 +14,27 @@ from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
 
+def widths_of(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
+    """Columns that every layer of a GCN moves forward and back (`plancc.plan.convolutions`)."""
+    found = []
+    for layer, (d_in, d_out) in enumerate(pairwise(dims)):
+        forward, back = d_in, d_out
+        if "order" in passes:
+            forward = min(d_in, d_out)
+            back = 0 if layer == 0 and d_in <= d_out else forward
+        found.append((0, 0) if "constant" in passes and layer == 0 else (forward, back))
+    return found
+
+
 @cache
 def rmat(scale: int = 9, edge_factor: int = 3) -> Graph:
     return load_dataset("rmat", scale=scale, edge_factor=edge_factor, seed=3).graph
 
 
-def trained(plan: Any, ranks: int = 2, **options: Any) -> list[Any]:
+def trained(plan: Any, **options: Any) -> list[Any]:
     """The epochs of ranks that are threads of this process; `plan` is a plan or its file."""
     chosen = TrainOptions(eval_every=0, threads=1, **options)
     if hasattr(plan, "part"):
         slices = [(plan.header, plan.part(m)) for m in range(plan.num_parts)]
         return run_ranks(len(slices), lambda t: train(slices[t.rank], chosen, t))[0].epochs
-    return run_ranks(ranks, lambda t: train(plan, chosen, t))[0].epochs
+    return run_ranks(2, lambda t: train(plan, chosen, t))[0].epochs

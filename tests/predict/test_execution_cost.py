@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import plan_helpers
 import pytest
+from predict_helpers import widths_of
 
 import plancc
 from plancc.cost.owners import traffic
@@ -16,11 +18,12 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
 from plancc.predict.memory import row_memory
+from plancc.predict.schedules import live_tables, schedule_of, tables_of_owners
+from plancc.predict.schedules.row import traffic_of
 from plancc.predict.training import (
+    added_passes,
     equation_4,
     live_pairs,
-    live_traffic,
-    pass_costs,
     sampled_costs,
     training_vertices,
 )
@@ -59,21 +62,11 @@ def messages_of_layers(array, owner, wanted, layers) -> list[dict[tuple[int, int
 def cost_of(layers, dims, passes) -> tuple[list[int], list[int]]:
     """Words and messages of every part: each message of each layer, there and back."""
     words, messages = [0] * PARTS, [0] * PARTS
-    for k, travel in enumerate(layers, start=1):
-        d_in, d_out = dims[k - 1], dims[k]
-        there, back = d_in, d_out
-        if "order" in passes and d_out < d_in:
-            there = back = d_out
-        elif "order" in passes:
-            there, back = d_in, 0 if k == 1 else d_in
-        if "constant" in passes and k == 1:
-            continue
+    for k, travel in enumerate(layers):
         for (sender, receiver), rows in travel.items():
-            words[sender] += len(rows) * there
-            messages[sender] += 1
-            if back:
-                words[receiver] += len(rows) * back
-                messages[receiver] += 1
+            for width, rank in zip(widths_of(dims, passes)[k], (sender, receiver), strict=True):
+                words[rank] += len(rows) * width
+                messages[rank] += width > 0
     return words, messages
 
 
@@ -83,8 +76,11 @@ def test_words_and_messages_with_passes(dims, passes):
     array, owner, wanted = a_case()
     graph = plan_helpers.graph_of(array)
     parts = traffic(graph, Owners(owner), PARTS)
-    live = live_traffic(graph, owner, PARTS, len(dims) - 1, wanted)
-    costs = pass_costs(parts, live, dims, passes)
+    tables = replace(
+        tables_of_owners(graph, Owners(owner), PARTS),
+        live=live_tables(graph, owner, PARTS, len(dims) - 1, wanted),
+    )
+    costs = added_passes(passes, lambda done: schedule_of(tables, dims, done).counts())
     assert [cost.passes for cost in costs] == [list(passes[:k]) for k in range(len(passes) + 1)]
     for cost in costs:
         chosen = wanted if "dead-rows" in cost.passes else np.ones(N, bool)
@@ -95,6 +91,11 @@ def test_words_and_messages_with_passes(dims, passes):
         assert cost.saved == pytest.approx(1 - sum(words) / costs[0].words)
     volume = int(parts.sent.sum())
     assert costs[0].words == volume * sum(a + b for a, b in pairwise(dims))
+
+
+def live_traffic(graph, owner, num_parts, num_layers, wanted):
+    live = live_tables(graph, owner, num_parts, num_layers, wanted)
+    return [traffic_of(layer) for layer in live.layers]
 
 
 def test_rows_that_live_by_hand():

@@ -8,21 +8,17 @@ from itertools import pairwise
 import numpy as np
 import plan_helpers
 import pytest
-import torch
 import worlds
-from cases import long
 from hypothesis import given
 from hypothesis import strategies as st
+from predict_helpers import widths_of
 
 from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.plan import Plan
-from plancc.plan.reader import PlanFile
-from plancc.plan.slices import read_part
-from plancc.predict.passes import moved_widths
+from plancc.plan.words import Rows, count
 from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
 from plancc.predict.schedules import (
     Tables,
@@ -34,17 +30,6 @@ from plancc.predict.schedules import (
 )
 from plancc.predict.schedules.grid import blocks_of
 from plancc.predict.sizes import even_tables
-from plancc.predict.training import epoch_traffic
-from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.feature import FeatureGraph
-from plancc_runtime.layouts.grid import GridGraph
-from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.replicated import ReplicatedGraph
-from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn.gradients import sum_gradients
-from plancc_runtime.nn.network import Network, NetworkOptions
-from plancc_runtime.transport.local import LocalTransport, run_ranks
 
 DIMS = [7, 6, 9, 5]  # wider, narrower and odd ones
 GRIDS = (
@@ -53,16 +38,13 @@ GRIDS = (
     *("2d 2x2", "2d 2x3", "2d 3x1", "3d 2x2x2", "3d 1x2x2"),
     *("feature 1x3", "feature 2x2", "feature 2x6"),  # the last one wider than a layer
 )
-QUICK = (
-    "1d 4 sparse",
-    "1.5d 4x2",
-    "1.5d 5x3",
-    "1.5d 5x2 sparse",
-    "2d 2x3",
-    "3d 2x2x2",
-    "feature 2x6",
-)
 PASSES = ((), ("order",), ("constant",), ("order", "constant"))
+
+
+def epoch_traffic(parts, dims, passes):
+    """What every part sends in an epoch."""
+    ways = [way for two in widths_of(dims, passes) for way in zip(two, (False, True), strict=True)]
+    return count((Rows(parts.step, width, back) for width, back in ways), len(parts.rows))
 
 
 @given(
@@ -73,7 +55,7 @@ PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 def test_row_plans_move_what_inspect_says(case, dims, passes):
     plan = plan_helpers.lowered(*case)
     counts = schedule_of(tables_of(plan), dims, passes).counts()
-    expected = epoch_traffic([plan.traffic()] * (len(dims) - 1), moved_widths(dims, passes))
+    expected = epoch_traffic(plan.traffic(), dims, passes)
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
     assert counts.words_received.sum() == counts.words_sent.sum()
@@ -91,81 +73,12 @@ def test_edge_plans_move_what_inspect_says(passes):
     plan = worlds.plan("directed", "edge", 4)
     tables = tables_of(plan)
     counts = schedule_of(tables, DIMS, passes).counts()
-    expected = epoch_traffic([plan.traffic()] * 3, moved_widths(DIMS, passes))
+    expected = epoch_traffic(plan.traffic(), DIMS, passes)
     assert counts.words_sent.tolist() == expected.words_sent.tolist()
     assert counts.messages_sent.tolist() == expected.messages_sent.tolist()
     assert tables.nonzeros.tolist() == plan.traffic().nonzeros.tolist()
     own = [int(p.row_ptr[p.num_rows]) for p in map(plan.part, range(4))]
     assert tables.own_nonzeros.tolist() == own
-
-
-def graph_of_part(part, header, transport: LocalTransport) -> LayerGraph:
-    """The layer graph of a rank, whatever the layout."""
-    grid, dtype = header.grid, torch.float64
-    if grid is None or (grid.scheme == "1d" and grid.sparse):
-        rows = part if grid is None else part.grid.block
-        return LocalGraph(Block.of_part(rows, False), Resources(transport, dtype))
-    kinds = {"feature": FeatureGraph, "1.5d": ReplicatedGraph}
-    return kinds.get(grid.scheme, GridGraph)(part, header, Resources(transport, dtype))
-
-
-def counted(plan: Plan, folder, passes) -> np.ndarray:
-    """What the ranks count in an epoch of training: int64[num_ranks, 8]."""
-    features, path = worlds.data().features, folder / "plan.h5"
-    plan.save(path)
-    order = "auto" if "order" in passes else "paper"
-
-    def work(transport: LocalTransport) -> np.ndarray:
-        torch.set_num_threads(1)
-        with PlanFile(path) as file:
-            header = file.header
-            part = read_part(file, transport.rank, transport.size)
-        graph = graph_of_part(part, header, transport)
-        options = NetworkOptions(conv={"order": order})
-        network = Network(DIMS, options, seed=0, dtype=torch.float64)
-        x = torch.from_numpy(features[part.global_id]).double()
-        first = graph.first_column(DIMS[0])
-        held = graph.own_columns(torch.arange(DIMS[0]))
-        x = x[:, first : first + len(held)].contiguous()
-        graphs = [graph] * (len(DIMS) - 1)
-        fixed = network.fixed(graph, x)  # what is laid out at first use is so now
-        before = transport.traffic.as_array()
-        outputs = network(graphs, x, fixed if "constant" in passes else None)
-        with torch.autograd.set_multithreading_enabled(False):
-            outputs.square().sum().backward()
-        if transport.size > 1:
-            sum_gradients(network.parameters(), transport)
-        return transport.traffic.as_array() - before
-
-    return np.array(run_ranks(plan.header.num_ranks, work, timeout=120))
-
-
-def check(plan: Plan, folder, passes) -> None:
-    found = counted(plan, folder, passes)
-    schedule = schedule_of(folder / "plan.h5", DIMS, passes)
-    expected = schedule.counts()
-    names = {0: "messages_sent", 1: "words_sent", 3: "messages_received", 4: "words_received"}
-    for column, name in names.items():
-        assert found[:, column].tolist() == getattr(expected, name).tolist(), name
-    assert found[:, 6].tolist() == expected.reductions.tolist()
-    # the loss, which the training loop sums along with the gradients, is not among them here
-    assert (found[:, 7] + 1).tolist() == expected.words_reduced.tolist()
-
-
-@pytest.mark.parametrize(
-    ("layout", "passes"),
-    [
-        *((layout, PASSES[1 + 2 * (k % 2)]) for k, layout in enumerate(QUICK)),
-        *(pytest.param(layout, PASSES[k], marks=long) for layout in GRIDS for k in (1, 3)),
-    ],
-)
-def test_grids_move_what_the_runtime_counts(layout, passes, tmp_path):
-    check(worlds.plan("directed", layout), tmp_path, passes)
-
-
-@pytest.mark.parametrize("passes", [PASSES[3], pytest.param(PASSES[2], marks=long)])
-def test_edges_move_what_the_runtime_counts(passes, tmp_path):
-    check(worlds.plan("directed", "edge", 3), tmp_path, passes)
 
 
 @pytest.mark.parametrize("text", GRIDS)

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 from cases import long, turns
-from reference import dense_convolution, make_parts, normalised, volume
+from reference import dense_convolution, make_parts, normalised
 from runs import on_ranks
 from torch.nn import functional
 
 from plancc.errors import InputError
-from plancc.plan.layers import moved_columns
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
@@ -338,58 +337,6 @@ def no_such_way(case, way, kind):
 def test_a_fixed_input_and_activations_computed_again_change_nothing(case, way, kind, monkeypatch):
     monkeypatch.setattr(recompute, "AT_ONCE", 4 * max(DIMS))  # few rows at once
     check_fewer_outputs(case, kind, **WAYS[way])
-
-
-CONVS = [
-    (GCNConv, {"order": order}, widths)
-    for order, widths in {
-        "auto": [(5, 5), (5, 5)],
-        "aggregate-first": [(5, 5), (8, 8)],
-        "project-first": [(8, 8), (5, 5)],
-        "paper": [(5, 8), (8, 5)],
-    }.items()
-]
-CONVS += [
-    (SAGEConv, {"aggregator": "mean"}, [(5, 5), (5, 5)]),
-    (SAGEConv, {"aggregator": "max"}, [(5, 5), (8, 8)]),
-    (GINConv, {"order": "paper"}, [(5, 8), (8, 5)]),
-    (GATConv, {"heads": 1}, [(8, 8), (5, 5)]),
-]
-
-
-@pytest.mark.parametrize(("kind", "choices", "widths"), CONVS)
-def test_moves_the_columns_that_it_says(kind, choices, widths):
-    a, self_loops = random_matrix("directed")
-    owner = owners(3)
-    _, parts = make_parts(a, owner, 3)
-
-    def work(transport):
-        block = Block.of_part(parts[transport.rank], self_loops)
-        graph = LocalGraph(block, Resources(transport, torch.float64))
-        counts = []
-        for d_in, d_out in ((5, 8), (8, 5)):
-            conv = kind(d_in, d_out, dtype=torch.float64, **choices)
-            x = torch.randn(graph.num_inputs, d_in, dtype=torch.float64, requires_grad=True)
-            words = [transport.traffic.words_sent]
-            y = conv(graph, x)
-            words.append(transport.traffic.words_sent)
-            y.sum().backward()
-            words.append(transport.traffic.words_sent)
-            fixed = conv.fixed(graph, x)
-            before = transport.traffic.words_sent
-            conv(graph, x.detach(), fixed).sum().backward()
-            assert transport.traffic.words_sent == before
-            said = tuple(moved_columns(steps) for steps in conv.both_ways(first=False))
-            counts.append((said, np.diff(words)))
-        return counts
-
-    answers = on_ranks(3, work)
-    rows = volume(a, owner)
-    assert rows > 0
-    for k, expected in enumerate(widths):
-        assert answers[0][k][0] == expected
-        moved = sum(answer[k][1] for answer in answers)
-        assert moved.tolist() == [rows * expected[0], rows * expected[1]]
 
 
 def test_batch_norm_is_torch_on_all_rows():

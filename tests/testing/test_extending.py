@@ -49,6 +49,7 @@ plancc compile ring.txt --model capped-hp --most-pins 7 -p 4 --effort fast -o a.
 plancc compile ring.txt --model gp --partitioner ordered -p 2 -o b.h5
 plancc models capped-hp
 plancc partitioners
+plancc simulate b.h5 --model scaled --model-option scale=0.5
 plancc-run b.h5 --model scaled --model-option scale=0.5 --ranks 2 --epochs 2
 """
 
@@ -76,8 +77,9 @@ def test_the_checks_pass(told):
 
 
 @pytest.mark.parametrize(
-    "words", ["model capped-hp", "model gp by ordered", "most pins of a net", "SCALED"]
+    "words",
+    ["model capped-hp", "model gp by ordered", "most pins of a net", "a SCALED of", "SCALED"],
 )
 def test_they_take_part(words, told):
-    """Model and partitioner in plans and listings; the layer trains on two ranks."""
+    """Model and partitioner in plans and listings; the layer is predicted, and trains on two ranks."""
     assert words in told
