@@ -19,7 +19,7 @@ from worlds import N
 import plancc_runtime
 from plancc.errors import InputError, PlanError
 from plancc_runtime.layouts import halo, matrices
-from plancc_runtime.layouts.block import COEFFICIENTS, NONZEROS, Block
+from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
 from plancc_runtime.layouts.product import with_whole_rows
@@ -29,6 +29,7 @@ from plancc_runtime.nn import GATConv, SAGEConv
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
+from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
@@ -74,58 +75,29 @@ def gathered(parts, pieces) -> np.ndarray:
 QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
 
 
-@pytest.mark.parametrize(
-    ("p", "kind"),
-    [
-        pytest.param(*case, marks=() if case in QUICK else long)
-        for case in product(range(1, 9), KINDS)
-    ],
-)
-def test_products_and_gradients_are_those_of_the_dense_matrix(p, kind, monkeypatch):
-    """Words too; with messages each on its own or in groups, the same bits without overlap."""
-    group = 1 if p % 2 else 1000
-    monkeypatch.setattr(halo, "GROUP_ROWS", group)
-    monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)
-    header, parts = edge_plan(p, kind)
-    h, g = np.random.default_rng(p).standard_normal((2, N, 5))
+class TestProducts(LayoutTests):
+    width = 5
 
-    def work(transport):
-        part = parts[transport.rank]
-        block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
-        answers = {}
-        for dtype, overlap, names in runs:
-            graph = LocalGraph(block, Resources(transport, dtype, overlap=overlap))
-            for name in names:
-                x = torch.tensor(h[part.global_id], dtype=dtype, requires_grad=True)
-                words = [transport.traffic.words_sent]
-                out = graph.product(x, name)
-                words.append(transport.traffic.words_sent)
-                out.backward(torch.tensor(g[part.global_id], dtype=dtype))
-                words.append(transport.traffic.words_sent)
-                result = out.detach().numpy(), x.grad.numpy(), np.diff(words)
-                answers[dtype, overlap, name] = result
-        return answers
-
-    runs = (
-        (torch.float64, True, ("sum", *COEFFICIENTS)),  # exchanges are played again
-        (torch.float64, False, ("plan",)),
-        (torch.float32, True, COEFFICIENTS),
+    @pytest.fixture(
+        params=[
+            pytest.param(case, marks=() if case in QUICK else long)
+            for case in product(range(1, 9), KINDS)
+        ],
+        ids=str,
     )
-    ranks = on_ranks(p, work)
-    a = worlds.array(kind)
-    moved = reference.volume(a, *owners(p, a)) * h.shape[1]
-    for name, dense in coefficients(worlds.array(kind), loops(kind)).items():
-        for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-            out, grad = (gathered(parts, [r[dtype, True, name][k] for r in ranks]) for k in (0, 1))
-            close(out, dense @ h, tolerance)
-            close(grad, dense.T @ g, tolerance)
-            assert sum(r[dtype, True, name][2] for r in ranks).tolist() == [moved, moved]
-    for result in ranks:
-        for k in (0, 1):
-            overlapped, not_overlapped = (
-                result[torch.float64, o, "plan"][k] for o in (True, False)
-            )
-            np.testing.assert_array_equal(overlapped, not_overlapped)
+    def layout(self, request, monkeypatch):
+        """Messages are each on its own, or in groups."""
+        p, kind = request.param
+        group = 1 if p % 2 else 1000
+        monkeypatch.setattr(halo, "GROUP_ROWS", group)
+        monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)
+        header, parts = edge_plan(p, kind)
+
+        def make(transport, resources):
+            block = Block.of_part(parts[transport.rank], header.self_loops)
+            return LocalGraph(with_whole_rows(block, transport), resources)
+
+        return Layout(p, make, coefficients(worlds.array(kind), loops(kind)))
 
 
 @pytest.mark.parametrize("wire", WIRES)

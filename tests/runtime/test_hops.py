@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import worlds
-from cases import long, pairs
+from cases import long
 from launcher import alone
 
 import plancc
@@ -25,6 +25,7 @@ from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nodes import fits, with_exchange
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
@@ -49,33 +50,26 @@ def file_of(model: str, topology: str) -> Path:
     )
 
 
-@pairs(overlap=[True, False], shape=SHAPES, model=["rp", "medium-grain"])
-def test_product_and_adjoint_are_those_of_the_matrix(model, shape, overlap):
-    path, ranks, a = file_of(model, shape), SHAPES[shape], worlds.array("hubs")
-    x, g = np.random.default_rng(1).standard_normal((2, len(a), 4))
+class TestProducts(LayoutTests):
+    @pytest.fixture(
+        params=[(m, shape) for m in ("rp", "medium-grain") for shape in SHAPES], ids=str
+    )
+    def layout(self, request):
+        model, shape = request.param
+        path, ranks = file_of(model, shape), SHAPES[shape]
 
-    def work(transport):
-        header, part = read_rank_slice(path, transport.rank, ranks)
-        part = with_exchange(header, part, "nodes", transport)
-        part = in_cache_order(part, "degree" if overlap else "none")
-        resources = Resources(transport, torch.float64, overlap=overlap)
-        block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
-        graph = LocalGraph(block, resources)
-        rows = torch.from_numpy(x[part.global_id]).requires_grad_()
-        found = []
-        for _ in range(2):  # buffers are used again
-            out = graph.product(rows)
-            (back,) = torch.autograd.grad(out, rows, torch.from_numpy(g[part.global_id]))
-            found.append((out.detach().numpy(), back.numpy()))
-        assert [each.tobytes() for each in found[0]] == [each.tobytes() for each in found[1]]
-        halo = graph.halo(torch.from_numpy(part.global_id.astype(np.float64))[:, None])
-        vertices = graph.column_vertices()[part.num_rows :]
-        np.testing.assert_array_equal(halo[:, 0].numpy(), vertices.numpy())
-        return part.global_id, *found[0]
+        def make(transport, resources):
+            header, part = read_rank_slice(path, transport.rank, ranks)
+            part = with_exchange(header, part, "nodes", transport)
+            part = in_cache_order(part, "degree" if ranks % 2 else "none")
+            block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
+            graph = LocalGraph(block, resources)
+            halo = graph.halo(torch.from_numpy(part.global_id).to(resources.dtype)[:, None])
+            vertices = graph.column_vertices()[part.num_rows :]
+            np.testing.assert_array_equal(halo[:, 0].numpy(), vertices.numpy())
+            return graph
 
-    for vertices, out, back in run_ranks(ranks, work, 180):
-        np.testing.assert_allclose(out, a[vertices] @ x, atol=1e-12)
-        np.testing.assert_allclose(back, a.T[vertices] @ g, atol=1e-12)
+        return Layout(ranks, make, {"plan": worlds.array("hubs")})
 
 
 def trained(path, ranks, exchange, **settings):
