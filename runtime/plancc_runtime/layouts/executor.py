@@ -154,17 +154,19 @@ class Executor:
         buffers: Mapping[str, Buffers],
         add: bool,
     ) -> None:
-        pieces: Iterator[Piece] = iter(self._blocks[step.name, step.transposed])
-        if action.comes is not None:
-            pieces = self._arriving(action.comes.name, [*pieces], buffers)
+        pieces = self._blocks[step.name, step.transposed]
         source, target, leaves = spaces[step.source], spaces[step.target], action.leaves
+        if action.comes is not None:
+            here = self._arriving(action.comes.name, pieces, buffers)
+        else:
+            here = ((piece, _rows(source, piece.source)) for piece in pieces)
         if leaves is not None:
             exchange, buffer = self._exchanges[leaves.name], buffers[leaves.name]
             exchange.start_back(buffer)
-        for piece in pieces:
-            out = target[piece.target]
+        for piece, rows in here:
+            out = _rows(target, piece.target)
             with self._clock("spmm"):
-                piece.matrix.multiply(source[piece.source], out, add=add, rows=piece.rows)
+                piece.matrix.multiply(rows, out, add=add, rows=piece.rows)
             if leaves is not None:
                 exchange.send_back(piece.messages, piece.target, buffer)
         if leaves is not None:
@@ -172,8 +174,8 @@ class Executor:
 
     def _arriving(
         self, name: str, pieces: Sequence[Piece], buffers: Mapping[str, Buffers]
-    ) -> Iterator[Piece]:
-        """The pieces, each once its messages are here; then the end of the round."""
+    ) -> Iterator[tuple[Piece, Tensor]]:
+        """The pieces and their rows, each once its messages are here; then the end of the round."""
         exchange, buffer = self._exchanges[name], buffers[name]
         arrived = complete(exchange.arrivals(buffer), pieces)
         while True:
@@ -181,6 +183,9 @@ class Executor:
                 piece = next(arrived, None)
             if piece is None:
                 break
-            exchange.received(piece.source, buffer)
-            yield piece
+            yield piece, exchange.received(piece.source, buffer)
         exchange.finish(buffer)
+
+
+def _rows(x: Tensor, at: slice) -> Tensor:
+    return x if at is ALL else x[at]
