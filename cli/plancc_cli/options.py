@@ -334,9 +334,8 @@ def convolution_of(model: str, choices: Mapping[str, Any]) -> Convolution:
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import MODELS
 
-    if model in CONVOLUTIONS:
-        return Convolution.of(model, **choices)
-    return Convolution(model, MODELS[model].Options.read(choices, f"model {model}"))
+    kind = CONVOLUTIONS[model] if model in CONVOLUTIONS else MODELS[model].Options
+    return Convolution(model, kind.read(choices, f"model {model}"))
 
 
 def refuse_swapped(kind: str, name: str) -> None:

@@ -319,12 +319,6 @@ class Convolution:
     name: str = "gcn"
     options: ConvOptions = field(default_factory=GCNOptions)
 
-    @classmethod
-    def of(cls, name: str, **choices: Any) -> Self:
-        """Return a convolution of plancc; InputError if there is no such model or option."""
-        check_choice("model", name, CONVOLUTIONS)
-        return cls(name, CONVOLUTIONS[name].read(choices, f"model {name}"))
-
     def __str__(self) -> str:
         return self.options.title(self.name)
 

@@ -43,40 +43,39 @@ class LayerStep:
 
 
 @dataclass(frozen=True)
-class Multiply(LayerStep):
+class RowStep(LayerStep):
+    """A step that keeps the number of columns."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class Multiply(RowStep):
     """The product A x: needed rows of x travel, and in an edge plan partial sums.
 
     Attributes
     ----------
-    columns : int
-        Columns of x, here and below.
     coefficients : str
         Values of A: a name in `plancc_runtime.layouts.block.COEFFICIENTS`.
     """
 
-    columns: int
     coefficients: str = "plan"
 
 
 @dataclass(frozen=True)
-class Gather(LayerStep):
+class Gather(RowStep):
     """Needed rows travel, and stand behind own ones: the columns of A."""
 
-    columns: int
-
 
 @dataclass(frozen=True)
-class Maximum(LayerStep):
+class Maximum(RowStep):
     """The element-wise maximum over gathered neighbours; in an edge plan partial ones travel."""
 
-    columns: int
-
 
 @dataclass(frozen=True)
-class Attention(LayerStep):
+class Attention(RowStep):
     """Sums over gathered neighbours, weighted by scores of both ends, one for every head."""
 
-    columns: int
     heads: int = 1
 
     @property
@@ -127,10 +126,8 @@ class OwnLinear(Linear):
 
 
 @dataclass(frozen=True)
-class Bias(LayerStep):
+class Bias(RowStep):
     """Trained numbers, a number a column, that are added to every row or multiply it."""
-
-    columns: int
 
     @property
     def weights(self) -> int:
@@ -138,17 +135,13 @@ class Bias(LayerStep):
 
 
 @dataclass(frozen=True)
-class Activation(LayerStep):
+class Activation(RowStep):
     """An element-wise function of every row."""
-
-    columns: int
 
 
 @dataclass(frozen=True)
-class WholeRows(LayerStep):
+class WholeRows(RowStep):
     """All columns of every row, where ranks hold slices of them."""
-
-    columns: int
 
 
 Steps = Sequence[LayerStep]

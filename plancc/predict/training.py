@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from plancc.cost.pairs import pair_volumes
 from plancc.graph.graph import Graph
-from plancc.plan.exchange import Int32Array
+from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.words import Counts
@@ -42,45 +40,14 @@ def training_vertices(plan: Plan) -> BoolArray | None:
     return None if wanted.all() else wanted
 
 
-def live_pairs(
-    matrix: Graph,
-    owner: Int32Array,
-    num_parts: int,
-    num_layers: int,
-    wanted: BoolArray | None,
-) -> list[sp.csr_array]:
-    """Rows that every part sends to every other in every layer without dead rows.
-
-    The rows of the last layer are the wanted ones; those of the layer before are the same and the
-    columns of their nonzeros. A row travels to the parts that own a live row which uses it.
-
-    Parameters
-    ----------
-    matrix : Graph
-    owner : int32[n]
-    num_parts, num_layers : int
-    wanted : bool[n], or None
-        Vertices whose output counts for the loss; None: all.
-
-    Returns
-    -------
-    list of csr_array int64[num_parts, num_parts]
-    """
-    found: dict[int, sp.csr_array] = {}
-    layers = []
-    for used, _ in live_matrices(matrix, num_layers, wanted):
-        if id(used) not in found:
-            found[id(used)] = pair_volumes(used, owner, num_parts)
-        layers.append(found[id(used)])
-    return layers
-
-
 def live_matrices(
     matrix: Graph, num_layers: int, wanted: BoolArray | None
 ) -> list[tuple[Graph, BoolArray]]:
     """The nonzeros that every layer uses without dead rows, and its output rows that live.
 
-    The first layer's first; layers with the same live rows have the same object.
+    The rows of the last layer are the wanted ones (None: all); those of the layer before are the
+    same and the columns of their nonzeros. The first layer's first; layers with the same live rows
+    have the same object.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, BoolArray]] = []
@@ -170,7 +137,7 @@ class SampledCost:
 
 
 def sampled_costs(
-    parts: Traffic, live: Sequence[sp.csr_array], dims: Sequence[int], rates: Sequence[float]
+    parts: Traffic, live: Sequence[Int64Array], dims: Sequence[int], rates: Sequence[float]
 ) -> list[SampledCost]:
     """Boundary sampling at these rates.
 
@@ -179,19 +146,19 @@ def sampled_costs(
     Parameters
     ----------
     parts : Traffic
-    live : list of csr_array int64[p, p]
-        Rows that every part sends to every other, by layer: `live_pairs`.
+    live : list of int64[num_messages]
+        Rows of all messages, by layer.
     dims : list of int
         Widths d_0..d_L.
     rates : list of float
         In [0, 1].
     """
     widths = moved_widths(dims, PASSES)
-    full = sum(float(pairs.sum()) * sum(two) for pairs, two in zip(live, widths, strict=True))
+    full = sum(float(rows.sum()) * sum(two) for rows, two in zip(live, widths, strict=True))
     rounds = [(forward > 0) + (back > 0) for forward, back in widths]
     costs = []
     for rate in rates:
-        travel = [1 - (1 - rate) ** pairs.data.astype(np.float64) for pairs in live]
+        travel = [1 - (1 - rate) ** rows.astype(np.float64) for rows in live]
         held = equation_4(parts, dims, rate)
         costs.append(
             SampledCost(

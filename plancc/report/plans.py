@@ -31,12 +31,11 @@ from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
-from plancc.predict.schedules import matrix_of_pairs, read_tables, tables_of_owners
+from plancc.predict.schedules import live_tables, matrix_of_pairs, read_tables, tables_of_owners
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.training import (
     PassCost,
     SampledCost,
-    live_pairs,
     sampled_costs,
     training_vertices,
 )
@@ -207,8 +206,9 @@ def report(
             )
             if boundary_sampling:
                 rows, wanted = source.owners.rows, training_vertices(source.plan)
-                live = live_pairs(source.matrix, rows, source.num_ranks, len(dims) - 1, wanted)
-                sampled = sampled_costs(source.parts, live, dims, boundary_sampling)
+                live = live_tables(source.matrix, rows, source.num_ranks, len(dims) - 1, wanted)
+                messages = [each.expand.rows for each in live.layers]
+                sampled = sampled_costs(source.parts, messages, dims, boundary_sampling)
         return Report(
             path=file.path,
             header=file.header,

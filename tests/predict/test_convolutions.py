@@ -13,7 +13,7 @@ from predict_helpers import rmat
 
 import plancc
 from plancc.errors import InputError
-from plancc.plan.convolutions import Convolution, ConvOptions
+from plancc.plan.convolutions import ConvOptions
 from plancc.plan.layers import Activation, Linear, Multiply, OwnLinear
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
@@ -37,6 +37,7 @@ NETWORKS = {
     "mean": {"model": "sage", "aggregator": "mean"},
     "without own rows": {"model": "sage", "aggregator": "gcn"},
     "registered": {"model": "bottleneck", "model_options": {"inner": 5}},
+    "early": {"model": "bottleneck", "model_options": {"inner": 3, "early": True}},
 }
 ROWS_ONLY = ("gat", "max")
 LAYOUTS = [
@@ -53,22 +54,23 @@ COUNTERS = {
 
 @dataclass(frozen=True)
 class BottleneckOptions(ConvOptions):
-    """A third party's; `inner` columns travel."""
+    """A third party's; `inner` columns travel, `early` after the activation."""
 
     inner: int = 2
+    early: bool = False
 
     def steps(self, d_in, d_out, last):
+        across = [Multiply(self.inner, "mean"), Activation(self.inner)]
         return [
             Linear(d_in, self.inner),
-            Multiply(self.inner, "mean"),
-            Activation(self.inner),
+            *(across[::-1] if self.early else across),
             Linear(self.inner, d_out),
             OwnLinear(d_in, d_out),
         ]
 
 
 class Bottleneck(Conv):
-    """relu(A (H W_1)) W_2 + H W_3, A the mean over neighbours."""
+    """relu(A H W_1) W_2 + H W_3, A the mean over neighbours; early, A relu(H W_1) W_2 + H W_3."""
 
     Options = BottleneckOptions
 
@@ -80,14 +82,16 @@ class Bottleneck(Conv):
 
     def fixed(self, graph, x):
         with torch.no_grad():
-            return graph.product(x, "mean")
+            return x if self.options.early else graph.product(x, "mean")
 
     def forward(self, graph, x, fixed=None):
-        if fixed is None:
-            z = graph.linear_product(x, self.narrow, "mean")
+        if self.options.early:
+            z = graph.product(torch.relu(graph.linear(x, self.narrow)), "mean")
+        elif fixed is None:
+            z = torch.relu(graph.linear_product(x, self.narrow, "mean"))
         else:
-            z = graph.linear(fixed, self.narrow)
-        return graph.linear(torch.relu(z), self.wide) + graph.linear(graph.targets(x), self.own)
+            z = torch.relu(graph.linear(fixed, self.narrow))
+        return graph.linear(z, self.wide) + graph.linear(graph.targets(x), self.own)
 
 
 @pytest.fixture(autouse=True)
@@ -183,9 +187,9 @@ def test_with_boundary_sampling_and_edge_plans(plan):
 
 def test_wrong_networks(plan):
     with pytest.raises(InputError, match="most"):
-        Convolution.of("sage", aggregator="most")
+        convolution_of("sage", {"aggregator": "most"})
     with pytest.raises(InputError, match="heads 0"):
-        Convolution.of("gat", heads=0)
+        convolution_of("gat", {"heads": 0})
     with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())
     with pytest.raises(InputError, match="does not say the steps"):

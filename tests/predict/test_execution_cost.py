@@ -13,7 +13,6 @@ from predict_helpers import widths_of
 
 import plancc
 from plancc.cost.owners import traffic
-from plancc.cost.pairs import pair_volumes
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
@@ -23,7 +22,6 @@ from plancc.predict.schedules.row import traffic_of
 from plancc.predict.training import (
     added_passes,
     equation_4,
-    live_pairs,
     sampled_costs,
     training_vertices,
 )
@@ -130,7 +128,7 @@ def test_boundary_sampling_costs_what_draws_cost_on_average(rate):
     graph = plan_helpers.graph_of(array)
     parts = traffic(graph, Owners(owner), PARTS)
     dims = [6, 6, 7, 2]  # nothing in the first layer; 6, then 2, forward and back
-    live = live_pairs(graph, owner, PARTS, 3, wanted)
+    live = [each.expand.rows for each in live_tables(graph, owner, PARTS, 3, wanted).layers]
     (cost,) = sampled_costs(parts, live, dims, [rate])
     layers = messages_of_layers(array, owner, wanted, 3)[1:]
     rng = np.random.default_rng(3)
@@ -155,8 +153,7 @@ def test_equation_4():
     )
     assert equation_4(parts, [8, 4, 2]).tolist() == [4 * 60 * 12, 4 * 65 * 12]
     assert equation_4(parts, [8, 4, 2], 0.1).tolist() == [4 * 33 * 12, 4 * 60.5 * 12]
-    pairs = pair_volumes(plan_helpers.graph_of(np.eye(2)), np.array([0, 1], np.int32), 2)
-    (cost,) = sampled_costs(parts, [pairs] * 2, [8, 4, 2], [0.1])
+    (cost,) = sampled_costs(parts, [np.zeros(0, np.int64)] * 2, [8, 4, 2], [0.1])
     assert (cost.max_memory, cost.mean_memory) == (4 * 60.5 * 12, 4 * 46.75 * 12)
 
 

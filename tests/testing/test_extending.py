@@ -81,5 +81,5 @@ def test_the_checks_pass(told):
     ["model capped-hp", "model gp by ordered", "most pins of a net", "a SCALED of", "SCALED"],
 )
 def test_they_take_part(words, told):
-    """Model and partitioner in plans and listings; the layer is predicted and trains on 2."""
+    """Model and partitioner in plans and listings; the layer is predicted, and trains."""
     assert words in told

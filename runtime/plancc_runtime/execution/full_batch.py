@@ -157,11 +157,13 @@ class FullBatch(Execution):
         self.evaluates = False
         fixed = whole.fixed
         if fixed is not None and fixed_by is not None and blocks[0] is not block:
-            if fixed_by.fixed_is_gathered:
-                taken = np.concatenate([rows[0], live_halo(block, rows[1])])
-            else:  # then own outputs are all that it reads
+            if fixed_by.fixed_rows == "outputs":  # then own outputs are all that it reads
                 taken = rows[0] = rows[1]
                 blocks[0] = isolated(block, taken) if len(taken) < block.num_inputs else block
+            elif fixed_by.fixed_rows == "columns":
+                taken = np.concatenate([rows[0], live_halo(block, rows[1])])
+            else:
+                taken = rows[0]
             if len(taken) < len(fixed):
                 fixed = fixed[torch.from_numpy(taken).to(fixed.device)]
         device = data.labels.device

@@ -175,10 +175,12 @@ class Conv(nn.Module, ABC):
         return self.options.both_ways(widths, self.last, first, fixed, after)
 
     @property
-    def fixed_is_gathered(self) -> bool:
-        """Whether `fixed` has the rows of the columns of the matrix, not those of the outputs."""
+    def fixed_rows(self) -> str:
+        """Rows of `fixed`: "inputs" of the layer, its "outputs", or "columns" of the matrix."""
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
-        return bool(at_hand) and isinstance(at_hand[-1], Gather)
+        if not at_hand:
+            return "inputs"
+        return "columns" if isinstance(at_hand[-1], Gather) else "outputs"
 
     @property
     def reads_input(self) -> bool:
