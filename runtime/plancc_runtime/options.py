@@ -318,7 +318,7 @@ class TrainOptions:
 
     @property
     def product_order(self) -> str:
-        """How layers order the product A H W (`nn.conv.ORDERS`)."""
+        """How layers order the product A H W (`plancc.plan.convolutions.ORDERS`)."""
         if self.fold == "delayed":
             return "aggregate-first"
         return "auto" if "order" in self.passes else "paper"

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import ConvOptions, ProductOptions
-from plancc.plan.layers import BothWays, Gather, OwnLinear, Steps
+from plancc.plan.layers import BothWays, Gather, OwnLinear
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -169,10 +169,9 @@ class Conv(nn.Module, ABC):
         """
         raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
 
-    def both_ways(self, first: bool, fixed: bool = False, after: Steps = ()) -> BothWays:
+    def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
         """Return the layer's steps in an epoch; parameters as of `ConvOptions.both_ways`."""
-        widths = self.d_in, self.d_out
-        return self.options.both_ways(widths, self.last, first, fixed, after)
+        return self.options.both_ways((self.d_in, self.d_out), self.last, first, fixed)
 
     @property
     def fixed_rows(self) -> str:
