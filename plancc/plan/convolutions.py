@@ -273,7 +273,7 @@ class GATOptions(ConvOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.heads < 1:
-            raise InputError(f"heads {self.heads}: must be at least 1")
+            raise InputError(f"`heads` {self.heads}: must be at least 1")
         rate = self.attention_dropout
         if not 0 <= rate < 1:
             raise InputError(f"attention_dropout {rate}: must be at least 0 and below 1")

@@ -188,7 +188,7 @@ def test_with_boundary_sampling_and_edge_plans(plan):
 def test_wrong_networks(plan):
     with pytest.raises(InputError, match="most"):
         convolution_of("sage", {"aggregator": "most"})
-    with pytest.raises(InputError, match="heads 0"):
+    with pytest.raises(InputError, match="`heads` 0"):
         convolution_of("gat", {"heads": 0})
     with pytest.raises(InputError, match="`heads` 3: must divide the width 8"):
         predicted(plan, {"model": "gat", "heads": 3}, (12, 8, CLASSES), ())
