@@ -263,8 +263,7 @@ class Corpus:
             for name, array in trained.weights.items():
                 found["figures"][f"{number} weights {name}"] = described(array)
             for name in ("predictions", "probabilities"):
-                if (rows := getattr(trained, name)) is not None:
-                    found["figures"][f"{number} {name}"] = described(rows)
+                found["figures"][f"{number} {name}"] = described(getattr(trained, name))
         return found
 
     def _library(self, case: dict[str, Any]) -> Outcome:
