@@ -263,7 +263,8 @@ class Corpus:
             for name, array in trained.weights.items():
                 found["figures"][f"{number} weights {name}"] = described(array)
             for name in ("predictions", "probabilities"):
-                found["figures"][f"{number} {name}"] = described(getattr(trained, name))
+                array = getattr(trained, name)
+                found["figures"][f"{number} {name}"] = "none" if array is None else described(array)
         return found
 
     def _library(self, case: dict[str, Any]) -> Outcome:
