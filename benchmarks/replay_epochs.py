@@ -21,8 +21,8 @@ HOPS = {"topology": "1x2+1x4+1x2", "exchange": "nodes"}
 LAYOUTS: dict[str, tuple[str, str, int, Options]] = {
     "rows": ("one-way", "hp", 8, FAST | {"clusters": 12, "normalize": "row"}),
     "hops": ("one-way", "hp", 8, HOPS | FAST | {"clusters": 12}),
-    "edges": ("one-way", "hub-split", 8, FAST),
-    "edges-hops": ("sbm", "medium-grain", 8, HOPS | FAST),
+    "edges": ("one-way", "medium-grain", 8, FAST),
+    "edges-hops": ("sbm", "fine-grain", 8, HOPS | FAST),
     **{f"1d-{p}": ("sbm", "cagnet-1d", p, {}) for p in (1, 3, 8)},
     **{
         f"1d-needed-{p}": ("one-way", "cagnet-1d", p, {"sparse": True, "clusters": 12})
@@ -130,7 +130,8 @@ FEWER_PASSES: Axis = {
     "constant": {"passes": ["constant", "overlap"]},
 }
 """Without "order", which grids need."""
-LAYERS: Axis = {f"{number}-layers": {"layers": number} for number in (1, 2, 3)}
+LAYERS: Axis = {f"{number}-layers": {"layers": number} for number in (2, 3)}
+"""One layer sends nothing back: `FEW` has it."""
 NETWORKS: Axis = {
     "": {},
     "dropout": {"dropout": 0.3, "optimizer": "adam", "normalize_features": True},
@@ -174,12 +175,23 @@ LARGE: Axis = {
     "large/r8/full/gat": {"plan": "large"} | ROW_MODELS["gat"] | PASSES["no-overlap"],
     "large/r8/boundary-drop/int8": {"plan": "large"} | BATCHES["boundary-drop"] | WIRES["int8"],
     "large/r8/uniform/sage": {"plan": "large", "batch_size": 5000, "steps": 2} | MODELS["sage"],
-    "large-hops/r8/full/bf16": {"plan": "large-hops", "exchange": "nodes"} | WIRES["bf16"],
+    "large-hops/r8/full/gin": {"plan": "large-hops", "exchange": "nodes"} | MODELS["gin"],
     "large-edges/r8/full/gin": {"plan": "large-edges"} | MODELS["gin"],
     "large-edges/r8/full/no-overlap": {"plan": "large-edges"} | PASSES["no-overlap"],
     "large-edges/r8/delayed": {"plan": "large-edges"} | FOLDS["delayed"],
 }
 """So many rows and nonzeros that messages are packed, multiplied and added in several groups."""
+FEW: Axis = {
+    "rows/r3/1-layer": {"plan": "rows", "ranks": 3, "layers": 1},
+    "rows/r3/boundary/1-layer": {"plan": "rows", "ranks": 3, "layers": 1} | BATCHES["boundary"],
+    "rows/r3/uniform/1-layer": {"plan": "rows", "ranks": 3, "layers": 1} | BATCHES["uniform"],
+    "hops-nodes/r8/1-layer": {"plan": "hops", "ranks": 8, "exchange": "nodes", "layers": 1},
+    "edges/r3/1-layer": {"plan": "edges", "ranks": 3, "layers": 1},
+    "edges/r3/delayed/1-layer": {"plan": "edges", "ranks": 3, "layers": 1} | FOLDS["delayed"],
+    "1.5d-3-3/r3/1-layer": {"plan": "1.5d-3-3", "ranks": 3, "layers": 1},
+    "3d-1x1x3/r3/1-layer": {"plan": "3d-1x1x3", "ranks": 3, "layers": 1},
+    "feature-1x3/r3/1-layer": {"plan": "feature-1x3", "ranks": 3, "layers": 1},
+}
 FLAT: Axis = {
     "hops/r1": {"plan": "hops", "ranks": 1} | BATCHES["boundary"],
     "hops/r3": {"plan": "hops", "ranks": 3} | BATCHES["uniform"] | PASSES["order"],
@@ -289,6 +301,8 @@ def epoch_cases(quick: bool) -> Iterator[Case]:
         yield _epochs(f"{place}/resumed", kept, kept | {"epochs": 5, "resume": True})
     for name, options in LARGE.items():
         yield _epochs(name, WIDE | options)
+    for name, options in FEW.items():
+        yield _epochs(name, options)
     for place, options in FLAT.items():
         yield _epochs(f"{place}/without-hops", options)
     for place, options in REFUSED.items():
