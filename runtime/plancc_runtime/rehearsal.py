@@ -1,18 +1,13 @@
-"""A run of many ranks, rehearsed on this machine: executed rank by rank, with virtual clocks.
+"""A run of many ranks, rehearsed on this machine.
 
-The ranks are threads that take turns (`transport.virtual`), so that every product is made on the
-real slice by the real kernel. Every epoch is executed three times from the same weights:
+The ranks are threads, which execute every epoch for real. Then every rank alone executes it again,
+`REPEATS` times after one that does not count, from the same weights (`transport.recorded`): so it
+finds its own data in the caches, as it would on a processor of its own, and not those of another
+rank. Every step that it computes takes the median of these times. At last the steps of all ranks
+are replayed on the links of a machine (`transport.replay`).
 
-    1. once for real, with all messages kept
-    2. `REPEATS` times by every rank alone, with those messages: what every step of it computes
-       takes the median of these times, after one that does not count. So a rank finds its own data
-       in the caches, as it would on a processor of its own, and not those of the rank before it
-    3. once more for real: every step takes that long, messages take the time of a machine
-
-Where all epochs do the same, the last one is executed once more, with the medians over all epochs:
+Where all epochs do the same, the last one is replayed once more, with the medians over all epochs:
 what disturbed this computer for a moment then matters least.
-
-Knows runs and their clocks; must not know machines, nor how times are printed.
 """
 
 from __future__ import annotations
@@ -26,16 +21,20 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+import numpy.typing as npt
 
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.run import Run
-from plancc_runtime.timelines import EpochTimeline, Timeline, between, in_time
+from plancc_runtime.timelines import EpochTimeline, Spans, Timeline
 from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.links import Links
-from plancc_runtime.transport.virtual import VirtualTransport, run_virtual_ranks
+from plancc_runtime.transport.local import in_threads
+from plancc_runtime.transport.recorded import RecordingThreads, RecordingTransport
+from plancc_runtime.transport.replay import Replay
+
+Float64Array = npt.NDArray[np.float64]
 
 REPEATS = 5
 """Times that a rank executes an epoch alone, after one that does not count."""
@@ -48,7 +47,7 @@ class Rehearsal:
     Attributes
     ----------
     result : TrainResult
-        Of the run; losses and counts are those of the real one.
+        Of the run on threads, whose times say nothing.
     epochs : list of EpochTimeline
     typical : EpochTimeline
         The epoch with medians over all of them, or, where epochs differ, the one whose time is the
@@ -126,27 +125,26 @@ def rehearse(
     report : callable, optional
         Called after every epoch with rank 0's measure.
     cpu : callable
-        As `run_virtual_ranks` has it.
+        Seconds for which the calling thread has had the processor.
 
     Raises
     ------
-    As `train` and `run_virtual_ranks`.
+    As `train` and `transport.local.run_ranks`.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
+    group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
 
-    def work(transport: VirtualTransport) -> tuple[TrainResult, _RehearsedRun]:
+    def work(transport: RecordingTransport) -> tuple[TrainResult, _RehearsedRun]:
         run = prepared(plan, options, transport, _RehearsedRun)
         assert isinstance(run, _RehearsedRun)
         run.loop(report if transport.rank == 0 else None)
         return run.finish(), run
 
     with _no_collection():
-        done = run_virtual_ranks(links, work, cpu)
+        done = in_threads(group, lambda rank: RecordingTransport(group, rank), work)
     result, first = done[0]
-    found = [
-        EpochTimeline(begin, end, [run.timeline(begin, end) for _, run in done])
-        for begin, end in first.spans
-    ]
+    replay = Replay(links)
+    found = [_replayed(replay, ranks) for ranks in zip(*(run.taken for _, run in done), strict=True)]
     epochs = found[: options.epochs]
     if len(found) > len(epochs):
         typical = found[-1]
@@ -155,22 +153,57 @@ def rehearse(
     return Rehearsal(result, epochs, typical, first.measured_alone, first.content)
 
 
-class _RehearsedRun(Run):
-    """One rank's run, with epochs in virtual time.
+@dataclass(frozen=True)
+class Recording:
+    """What a rank did in an epoch: as `transport.replay` has it, with steps for times.
 
     Attributes
     ----------
-    spans : list of (float, float)
-        Begin and end of every epoch, in virtual seconds; the same on all ranks. The last is that of
-        the medians over all epochs, where these are alike.
+    seconds : float64[num_steps]
+    events : sequence of tuple
+    phases, stages : list of (name, begin, end)
+        Stretches from one step to another.
     """
 
-    transport: VirtualTransport
+    seconds: Float64Array
+    events: Sequence[tuple[Any, ...]]
+    phases: Spans
+    stages: Spans
+
+    def paced(self, every: Sequence[Float64Array]) -> Recording:
+        """The same with the median seconds of every step, over all that have as many steps."""
+        alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
+        return replace(self, seconds=np.median(alike, axis=0))
+
+
+def _replayed(replay: Replay, ranks: Sequence[Recording]) -> EpochTimeline:
+    """An epoch of all ranks, which follows what was replayed before."""
+    begin, timelines = replay.now, []
+    steps = [[*zip(rank.seconds.tolist(), rank.events, strict=True)] for rank in ranks]
+    for rank, (times, waits) in zip(ranks, replay.play(steps), strict=True):
+        phases, stages = (
+            [(name, times[int(first)], times[int(last)]) for name, first, last in spans]
+            for spans in (rank.phases, rank.stages)
+        )
+        timelines.append(Timeline(waits, phases, stages))
+    return EpochTimeline(begin, replay.now, timelines)
+
+
+class _RehearsedRun(Run):
+    """One rank's run, which records its epochs.
+
+    Attributes
+    ----------
+    taken : list of Recording
+        Every epoch, and, where these are alike, the last one with the medians over all of them.
+    """
+
+    transport: RecordingTransport
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.spans: list[tuple[float, float]] = []
-        self._taken: list[list[float]] = []  # seconds of every step, as far as they matter
+        self.taken: list[Recording] = []
+        self._seconds: list[Float64Array] = []  # of the repeats of all epochs
 
     @property
     def measured_alone(self) -> bool:
@@ -178,82 +211,38 @@ class _RehearsedRun(Run):
         return self._execution.repeats
 
     def epoch(self, epoch: int) -> Measure:
-        transport, learner, execution = self.transport, self._learner, self._execution
-        with transport.outside:
-            before = learner.state()
-            if execution.repeats:
-                self._measure_alone(epoch, before)
-        measure = self._paced(epoch, self._taken[-REPEATS:])
-        if execution.alike and execution.repeats and epoch + 1 == self.options.epochs:
-            with transport.outside:
-                after = learner.state()
-                learner.restore(before)
-            self._paced(epoch, self._taken)
-            with transport.outside:
-                learner.restore(after)
-        return measure
-
-    def _paced(self, epoch: int, taken: Sequence[Sequence[float]]) -> Measure:
-        """An epoch in virtual time; its steps take the medians of those `taken`. Collective."""
-        transport = self.transport
-        with transport.outside:
-            begin = self._together()
-            transport.pace(_medians(taken))
+        if not self.measured_alone:
+            measure, recording = self._recorded(epoch, moves=True)
+            self.taken.append(recording)
+            return measure
+        learner = self._learner
+        before = learner.state()
         measure = super().epoch(epoch)
-        with transport.outside:
-            self.spans.append((begin, self._together()))
+        after, num_steps = learner.state(), len(self._steps)
+        with self.transport.alone():
+            gc.collect(1)  # what an epoch left behind; older objects stay
+            for _ in range(1 + REPEATS):
+                learner.restore(before)
+                recording = self._recorded(epoch, moves=False)[1]
+                self._seconds.append(recording.seconds)
+        learner.restore(after)
+        del self._steps[num_steps:], self._seconds[-1 - REPEATS]
+        self.taken.append(recording.paced(self._seconds[-REPEATS:]))
+        if self._execution.alike and epoch + 1 == self.options.epochs:
+            self.taken.append(recording.paced(self._seconds))
         return measure
 
-    def timeline(self, begin: float, end: float) -> Timeline:
-        """What this rank did from one time to another."""
-        [clock], time, rank = self.transport.clocks, self.transport.time, self.transport.rank
-        spans = (in_time(each, time.marks[rank]) for each in (clock.events or [], clock.stages))
-        return Timeline(
-            between(time.waits[rank], begin, end, 0),
-            *(between(each, begin, end, 1) for each in spans),
-        )
-
-    def _measure_alone(self, epoch: int, before: list[Tensor]) -> None:
-        """Take the seconds of every step of an epoch that this rank computes. Collective.
-
-        The learner goes back to the state `before`.
-        """
-        transport, learner = self.transport, self._learner
-        with self._forgotten(), transport.on_tape():
-            super().epoch(epoch)
-        if not self._execution.alike:
-            self._taken.clear()
-        for repeat in range(1 + REPEATS):
-            learner.restore(before)
-            with self._forgotten(), transport.alone() as steps:
-                super().epoch(epoch)
-            if repeat:
-                self._taken.append(steps)
-        learner.restore(before)
-        transport.tape.clear()
-
-    @contextmanager
-    def _forgotten(self) -> Iterator[None]:
-        """A block of which nothing remains but its changes of the learner."""
-        [clock] = self.transport.clocks
-        kept = len(clock.events or []), len(clock.stages), len(self._steps)
-        yield
-        for found, size in zip((clock.events, clock.stages, self._steps), kept, strict=True):
-            del (found or [])[size:]
-
-    def _together(self) -> float:
-        """The time at which all ranks have come here, which none may leave before. Collective."""
-        self.transport.gather(None)
-        if self.transport.rank == 0:
-            gc.collect(1)  # what an epoch left behind; older objects stay
-        return self.transport.time.time_of(self.transport.rank)
-
-
-def _medians(taken: Sequence[Sequence[float]]) -> list[float]:
-    """The median of every step, over all that have as many steps as the last."""
-    alike = [steps for steps in taken if len(steps) == len(taken[-1])]
-    medians: list[float] = np.median(alike, axis=0).tolist() if alike else []
-    return medians
+    def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
+        """An epoch and its recording. Collective if messages move."""
+        clock = self._resources.clock
+        with clock.recording(), self.transport.recorded(moves) as steps:
+            measure = super().epoch(epoch)
+            phases, stages = clock.events or [], clock.stages
+        seconds = np.array([step[0] for step in steps])
+        for name, first, last in phases:
+            if name == "wait":  # the time of the network, not that of calls of Python
+                seconds[int(first) + 1 : int(last) + 1] = 0
+        return measure, Recording(seconds, [event for _, event in steps], phases, stages)
 
 
 @contextmanager

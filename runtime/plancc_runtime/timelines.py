@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc_runtime.transport.virtual_time import Wait
+from plancc_runtime.transport.replay import Wait
 
 Float64Array = npt.NDArray[np.float64]
 Spans = Sequence[tuple[str, float, float]]
 
 REST = "rest"
 """Stage or phase of what belongs to none."""
-IN_CALLS = "wait"
-"""Phase in which a rank computes only what keeping its time takes."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,7 @@ class EpochTimeline:
         for number, rank in enumerate(self.ranks):
             for begin, end in self._computing(number):
                 for name, seconds in _shares(rank.phases, begin, end):
-                    found[REST if name == IN_CALLS else name][number] += seconds
+                    found[name][number] += seconds
         return dict(found)
 
     def stages(self) -> dict[str, Float64Array]:
@@ -233,20 +231,3 @@ def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float
         at += 1
     if left > 1e-12 * (end - begin):
         yield REST, left
-
-
-def between(spans: Iterable[Any], begin: float, end: float, first: int) -> list[Any]:
-    """The spans, whose times stand at `first` and after it, that lie in a stretch of time."""
-    return [span for span in spans if span[first] >= begin and span[first + 1] <= end]
-
-
-def in_time(spans: Spans, marks: Sequence[tuple[float, float]]) -> Spans:
-    """Spans whose times are those of a rank's own clock, in the time of all.
-
-    `marks`: pairs of both times, ascending; without any they are the same.
-    """
-    if not marks or not spans:
-        return spans
-    own, real = np.array(marks).T
-    times = np.interp(np.array([span[1:] for span in spans]), own, real)
-    return [(name, *both) for (name, _, _), both in zip(spans, times.tolist(), strict=True)]

@@ -1,7 +1,6 @@
 """What messages and collectives take on a machine, in plain numbers. Knows no rank's work.
 
-`Links` is all that virtual time (`virtual_time`) needs to know of a machine; who knows machines
-makes it.
+`Links` is all that a `replay` needs to know of a machine; who knows machines makes it.
 """
 
 from __future__ import annotations
