@@ -238,7 +238,7 @@ def _with_node(basis: Basis, ranks: int) -> Basis:
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:
-    """What virtual time needs to know of a machine.
+    """What a replay needs to know of a machine.
 
     Raises
     ------
@@ -273,9 +273,7 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     from plancc_cli.tables import size
 
     ranks, there = prediction.schedule.num_ranks, available_memory()
-    # what arrives in an epoch is kept once more
-    needed = int(SLACK * prediction.memory_of_rank.sum()) + prediction.words * prediction.word_bytes
-    needed += ranks * PER_RANK + ONCE
+    needed = int(SLACK * prediction.memory_of_rank.sum()) + ranks * PER_RANK + ONCE
     if there is not None and needed > there:
         raise PlanccError(
             f"{plan}: to rehearse {ranks:,} ranks takes about {size(needed)}, and this computer "

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
@@ -78,30 +77,28 @@ class Rehearsal:
         OutputError
             If the file cannot be written.
         """
-        shown = {f"epoch {number}": epoch for number, epoch in enumerate(self.epochs)}
-        shown["typical epoch"] = self.typical
-        tracks: list[list[tuple[str, float, float]]] = [[] for _ in self.typical.ranks]
-        zero = 0.0
-        for title, epoch in shown.items():
-            for rank, track in zip(epoch.ranks, tracks, strict=True):
-                for name, begin, end in [
-                    (title, epoch.begin, epoch.end),
-                    *rank.stages,
-                    *rank.phases,
-                ]:
-                    track.append((name, zero + begin - epoch.begin, zero + end - epoch.begin))
-            zero += epoch.seconds
-        before = zero - self.typical.seconds - self.typical.begin
-        path_track = [
-            (f"rank {each.rank}: {each.what}", before + each.begin, before + each.end)
+        critical = [
+            (f"rank {each.rank}: {each.what}", each.begin, each.end)
             for each in self.typical.critical_path()
         ]
-        titles = [*(f"rank {rank}" for rank in range(len(tracks))), "critical path"]
+        shown = [
+            (f"epoch {number}", epoch, critical[:0]) for number, epoch in enumerate(self.epochs)
+        ]
+        tracks: list[list[tuple[str, float, float]]] = [[] for _ in (*self.typical.ranks, critical)]
+        zero = 0.0
+        for title, epoch, path_of in [*shown, ("typical epoch", self.typical, critical)]:
+            whole, shift = (title, epoch.begin, epoch.end), zero - epoch.begin
+            spans = [[whole, *rank.stages, *rank.phases] for rank in epoch.ranks]
+            for track, own in zip(tracks, [*spans, path_of], strict=True):
+                track += [(name, shift + begin, shift + end) for name, begin, end in own]
+            zero += epoch.seconds
+        titles = [*(f"rank {rank}" for rank in range(len(tracks) - 1)), "critical path"]
+        named = zip(titles, tracks, strict=True)
         write_tracks(
             path,
             [
-                Track(title, [name for name, _, _ in track], np.array([e[1:] for e in track]))
-                for title, track in zip(titles, [*tracks, path_track], strict=True)
+                Track(title, [e[0] for e in own], np.array([e[1:] for e in own]))
+                for title, own in named
             ],
             self.content,
         )
@@ -140,30 +137,26 @@ def rehearse(
         run.loop(report if transport.rank == 0 else None)
         return run.finish(), run
 
-    with _no_collection():
+    enabled = gc.isenabled()
+    gc.disable()  # ranks that are measured collect nothing
+    try:
         done = in_threads(group, lambda rank: RecordingTransport(group, rank), work)
+    finally:
+        if enabled:
+            gc.enable()
     result, first = done[0]
     replay = Replay(links)
-    found = [_replayed(replay, ranks) for ranks in zip(*(run.taken for _, run in done), strict=True)]
-    epochs = found[: options.epochs]
-    if len(found) > len(epochs):
-        typical = found[-1]
+    found = [_replayed(replay, each) for each in zip(*(run.taken for _, run in done), strict=True)]
+    if len(found) > options.epochs:
+        typical = found.pop()
     else:
-        typical = sorted(epochs, key=lambda epoch: epoch.seconds)[(len(epochs) - 1) // 2]
-    return Rehearsal(result, epochs, typical, first.measured_alone, first.content)
+        typical = sorted(found, key=lambda epoch: epoch.seconds)[(len(found) - 1) // 2]
+    return Rehearsal(result, found, typical, first.measured_alone, first.content)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What a rank did in an epoch: as `transport.replay` has it, with steps for times.
-
-    Attributes
-    ----------
-    seconds : float64[num_steps]
-    events : sequence of tuple
-    phases, stages : list of (name, begin, end)
-        Stretches from one step to another.
-    """
+    """A rank's epoch: its `replay.Step`s, and stretches (name, begin, end) from one to another."""
 
     seconds: Float64Array
     events: Sequence[tuple[Any, ...]]
@@ -176,14 +169,14 @@ class Recording:
         return replace(self, seconds=np.median(alike, axis=0))
 
 
-def _replayed(replay: Replay, ranks: Sequence[Recording]) -> EpochTimeline:
+def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
     """An epoch of all ranks, which follows what was replayed before."""
     begin, timelines = replay.now, []
-    steps = [[*zip(rank.seconds.tolist(), rank.events, strict=True)] for rank in ranks]
-    for rank, (times, waits) in zip(ranks, replay.play(steps), strict=True):
+    steps = [[*zip(own.seconds.tolist(), own.events, strict=True)] for own in recordings]
+    for own, (times, waits) in zip(recordings, replay.play(steps), strict=True):
         phases, stages = (
             [(name, times[int(first)], times[int(last)]) for name, first, last in spans]
-            for spans in (rank.phases, rank.stages)
+            for spans in (own.phases, own.stages)
         )
         timelines.append(Timeline(waits, phases, stages))
     return EpochTimeline(begin, replay.now, timelines)
@@ -243,15 +236,3 @@ class _RehearsedRun(Run):
             if name == "wait":  # the time of the network, not that of calls of Python
                 seconds[int(first) + 1 : int(last) + 1] = 0
         return measure, Recording(seconds, [event for _, event in steps], phases, stages)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A block in which Python looks for garbage only where it is told to."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -135,20 +135,18 @@ class EpochTimeline:
 
     def phases(self) -> dict[str, Float64Array]:
         """Seconds that every rank computed in each phase: float64[num_ranks] each."""
-        found: dict[str, Float64Array] = defaultdict(lambda: np.zeros(len(self.ranks)))
-        for number, rank in enumerate(self.ranks):
-            for begin, end in self._computing(number):
-                for name, seconds in _shares(rank.phases, begin, end):
-                    found[name][number] += seconds
-        return dict(found)
+        return self._computed_in([rank.phases for rank in self.ranks])
 
     def stages(self) -> dict[str, Float64Array]:
         """Seconds that every rank computed in each stage: float64[num_ranks] each, in order."""
+        return self._computed_in([rank.stages for rank in self.ranks])
+
+    def _computed_in(self, spans: Sequence[Spans]) -> dict[str, Float64Array]:
         found: dict[str, Float64Array] = defaultdict(lambda: np.zeros(len(self.ranks)))
-        for number, rank in enumerate(self.ranks):
-            for begin, end in self._computing(number):
-                for name, seconds in _shares(rank.stages, begin, end):
-                    found[name][number] += seconds
+        for rank, own in enumerate(spans):
+            for begin, end in self._computing(rank):
+                for name, seconds in _shares(own, begin, end):
+                    found[name][rank] += seconds
         return dict(found)
 
     def critical_path(self) -> list[Stretch]:

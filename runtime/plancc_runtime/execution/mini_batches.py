@@ -158,7 +158,7 @@ class MiniBatches(FullBatch):
         self._cache: FeatureCache | None = None
         self._next: tuple[int, Future[Share]] | None = None
         self._drawing = None
-        if resources.overlap and not self._transport.times_threads and self._has_spare_core():
+        if resources.overlap and self._has_spare_core():
             self._drawing = ThreadPoolExecutor(1, "mini-batches")
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
 

@@ -253,8 +253,6 @@ class Transport(ABC):
         This rank's number in its process; None if it is the only rank there.
     agreed_error : PlanccError or None
         The last error that `agree` raised, and with it every rank.
-    times_threads : bool
-        Whether a rank's seconds are those of its thread, which then does all of its work.
     far : sequence of bool, or None
         Whether every rank is on another node, where that is known: for `traffic`.
     """
@@ -268,7 +266,6 @@ class Transport(ABC):
     say: Callable[[str], None]
     thread: int | None = None
     agreed_error: PlanccError | None = None
-    times_threads: bool = False
     far: Sequence[bool] | None = None
 
     def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:

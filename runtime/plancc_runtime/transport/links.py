@@ -93,7 +93,3 @@ class Links:
     cores: int
     slowness: tuple[float, ...]
     collective: Callable[[Collective], float]
-
-    def are_near(self, a: int, b: int) -> bool:
-        """Whether two ranks are on one node."""
-        return a // self.ranks_per_node == b // self.ranks_per_node

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -91,8 +90,7 @@ def in_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) 
             # otherwise one thread per device runs the backward passes of all ranks, which wait for
             # each other
             torch.autograd.set_multithreading_enabled(False)
-            with group.taking_part(rank):
-                results[rank] = work(transport)
+            results[rank] = work(transport)
         except BaseException as error:
             group.fail(error, None if error is transport.agreed_error else rank)
         with group.lock:
@@ -209,14 +207,10 @@ class Threads:
         self.conditions = [threading.Condition(self.lock) for _ in range(size)]
         self.news = threading.Condition(self.lock)  # a rank has ended
         self.meeting: dict[int, Any] = {}  # rank -> what it brought to the next collective call
-        self.ends: dict[_Place, deque[End]] = defaultdict(deque)
+        self.ends: dict[_Place, deque[_End]] = defaultdict(deque)
         self.waiting: dict[int, Callable[[], str]] = {}
         self.error: BaseException | None = None
         self._failed: int | None = None
-
-    def taking_part(self, rank: int) -> AbstractContextManager[None]:
-        """The block in which a rank works."""
-        return nullcontext()
 
     def wait(self, rank: int, done: Callable[[], bool], timeout: float) -> None:
         """Let a rank wait until ``done()``; as `LocalTransport.wait`."""
@@ -275,19 +269,12 @@ class _Place(NamedTuple):
     tag: int
 
 
-class End(NamedTuple):
-    """The sender's or the receiver's end of one message of one round.
-
-    Attributes
-    ----------
-    note : object
-        What its exchange notes of it (`LocalChannel._note`).
-    """
+class _End(NamedTuple):
+    """The sender's or the receiver's end of one message of one round."""
 
     exchange: LocalChannel
     piece: Piece
     outgoing: bool
-    note: Any
 
 
 class LocalChannel(Channel):
@@ -315,7 +302,7 @@ class LocalChannel(Channel):
         self._sending = Counter()
         rank = self._transport.rank
         for piece in self._inward:
-            mine = End(self, piece, False, self._note())
+            mine = _End(self, piece, False)
             other = self._meet(mine, _Place(piece.peer, rank, piece.tag))
             if other is not None:
                 self._copy(other, mine)
@@ -324,7 +311,7 @@ class LocalChannel(Channel):
         rank = self._transport.rank
         for piece in self._outward[k]:
             self._sending[piece.peer] += 1
-            mine = End(self, piece, True, self._note())
+            mine = _End(self, piece, True)
             other = self._meet(mine, _Place(rank, piece.peer, piece.tag))
             if other is not None:
                 self._copy(mine, other)
@@ -342,7 +329,7 @@ class LocalChannel(Channel):
                 lambda: not (self._receiving.total() or self._sending.total()), self._unfinished
             )
 
-    def _meet(self, mine: End, place: _Place) -> End | None:
+    def _meet(self, mine: _End, place: _Place) -> _End | None:
         """The other end of the message, if it is there already."""
         with self._group.lock:
             ends = self._group.ends[place]
@@ -351,24 +338,17 @@ class LocalChannel(Channel):
             ends.append(mine)
             return None
 
-    def _copy(self, sent: End, received: End) -> None:
+    def _copy(self, sent: _End, received: _End) -> None:
+        """Move a message, and let both of its ends know."""
         received.piece.data.copy_(sent.piece.data)
-        with self._group.lock:
-            self._deliver(sent, received)
-
-    def _deliver(self, sent: End, received: End) -> None:
-        """Let both ends know that a message has arrived; the lock is held."""
         sender, receiver, k = sent.exchange, received.exchange, received.piece.number
-        receiver._missing[k] -= 1
-        if receiver._missing[k] == 0:
-            receiver._arrived.append(k)
-        receiver._receiving[received.piece.peer] -= 1
-        sender._sending[sent.piece.peer] -= 1
-        self._group.wake([sent.piece.peer, received.piece.peer])
-
-    def _note(self) -> Any:
-        """Note that one end of a message has been posted (a hook)."""
-        return None
+        with self._group.lock:
+            receiver._missing[k] -= 1
+            if receiver._missing[k] == 0:
+                receiver._arrived.append(k)
+            receiver._receiving[received.piece.peer] -= 1
+            sender._sending[sent.piece.peer] -= 1
+            self._group.wake([sent.piece.peer, received.piece.peer])
 
     def _unfinished(self) -> str:
         return unfinished(+self._receiving, +self._sending)

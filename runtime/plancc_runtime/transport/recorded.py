@@ -1,13 +1,12 @@
 """Ranks as threads of this process that can record what they do, step by step, for a `replay`.
 
-A rank alone (`RecordingTransport.alone`) does again what it has done with the others: nothing
-moves, and what would arrive is zeros. What is between two calls of the transport, or of its clock,
-counts as long as its thread needed the processor for it.
+What a rank does between two calls of its transport or its clock counts as long as its thread needs
+the processor. A rank alone repeats what it has done with the others: nothing moves, and zeros stand
+for what would arrive.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -31,7 +30,7 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the ranks share, of which one at a time is measured.
+    """State that the ranks share, of which one at a time computes while steps are recorded.
 
     Parameters
     ----------
@@ -40,9 +39,7 @@ class RecordingThreads(Threads):
         Seconds for which the calling thread has had the processor.
     """
 
-    def __init__(
-        self, size: int, ranks_per_node: int, cpu: Callable[[], float] = time.thread_time
-    ) -> None:
+    def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
         super().__init__(size)
         self.ranks_per_node, self.cpu, self.processor = ranks_per_node, cpu, Lock()
         self.cost = float(np.median(np.diff([cpu() for _ in range(SAMPLES)])))  # of a call of it
@@ -51,36 +48,32 @@ class RecordingThreads(Threads):
 class RecordingTransport(LocalTransport):
     """One rank's end, as of `local.run_ranks`."""
 
-    times_threads = True
-
     def __init__(self, group: RecordingThreads, rank: int) -> None:
         super().__init__(group, rank, None)
-        self._shared, self._numbers = group, count()
-        self._moves, self._since = True, 0.0
+        self._threads, self.count = group, count()
         self._steps: list[Step] | None = None
-        self._everyone = (tuple(range(self.size)),)
+        self._moves, self._since = True, 0.0
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A block in which this rank alone works. Collective."""
+        """A block in which no other rank works. Collective."""
         self._meet(None)
-        with self._shared.processor:
+        with self._threads.processor:
             yield
         self._meet(None)
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """A block whose steps are recorded; with a meeting of all at the end. Collective if `moves`.
+        """A block that is recorded, with a meeting of all at its end.
 
         Parameters
         ----------
         moves : bool
-            Whether messages move; then ranks compute in turns. If not, the block is in one of
-            `alone`.
+            Whether messages move: then the block is collective, and ranks compute in turns. If not,
+            it is within one of `alone`.
         """
-        with self._shared.processor if moves else nullcontext():
-            self._moves, self._steps = moves, []
-            self._since = self._shared.cpu()
+        with self._threads.processor if moves else nullcontext():
+            self._moves, self._steps, self._since = moves, [], self._threads.cpu()
             try:
                 yield self._steps
                 self._meet(None)
@@ -89,41 +82,39 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """A block that takes no time: an event, if steps are recorded.
+        """A block that takes no time, and is an event where steps are recorded.
 
         Yields
         ------
         bool
             Whether anything moves.
         """
-        steps, shared = self._steps, self._shared
+        steps, threads = self._steps, self._threads
         if steps is None:
             yield True
             return
-        spent = shared.cpu() - self._since - shared.cost
+        spent = threads.cpu() - self._since - threads.cost
         steps.append((max(0.0, spent), event))
-        self._steps = None  # what happens within belongs to it
+        self._steps = None  # what is within belongs to this event
         if self._moves:
-            shared.processor.release()
+            threads.processor.release()
         try:
             yield self._moves
         finally:
             if self._moves:
-                shared.processor.acquire()
-            self._steps, self._since = steps, shared.cpu()
+                threads.processor.acquire()
+            self._steps, self._since = steps, threads.cpu()
 
     def clock(self) -> Clock:
-        """A clock whose times are numbers of steps where these are recorded."""
+        """A clock whose times are numbers of steps, where these are recorded."""
         clock = Clock(self._now)
         clock.record()
         return clock
 
     def _now(self) -> float:
-        if self._steps is None:
-            return wall_seconds()
         with self.call("mark"):
             pass
-        return len(self._steps) - 1
+        return wall_seconds() if self._steps is None else len(self._steps) - 1
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         return _RecordedChannel(self, sends, receives)
@@ -132,63 +123,65 @@ class RecordingTransport(LocalTransport):
         groups = sorted(set(self.gather(tuple(ranks))))
         if len(set(map(len, groups))) > 1:  # then what they share of the network does not count
             groups = [tuple(ranks)]
-        return _RecordedGroup(self, ranks, groups)
+        return _RecordedGroup(self, ranks, tuple(groups))
 
     def begin(
-        self, what: Collective, start: Callable[[], Pending | None], filled: Sequence[Buffer] = ()
+        self,
+        kind: str,
+        move: Callable[[], Pending | None],
+        buffers: Sequence[Buffer] = (),
+        filled: Sequence[Buffer] = (),
+        groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Begin a collective by `start`.
+        """Begin a collective.
 
         Parameters
         ----------
-        what : Collective
-        start : callable
-        filled : sequence of buffer
-            Those that have another content afterwards, but for sums.
+        kind : str
+        move : callable
+            Begins it.
+        buffers, filled : sequence of buffer
+            Those whose sizes count, and those that get a new content, but for sums.
+        groups : tuple of tuple of int
+            As of `Collective`.  [default: all ranks]
         """
-        number, started = next(self._numbers), None
+        groups = groups or (tuple(range(self.size)),)
+        own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
+        what = Collective(kind, groups, own, tuple(buffer.nbytes for buffer in buffers))
+        number, moving = next(self.count), None
         with self.call("join", number, what) as moves:
             if moves:
-                started = start()
+                moving = move()
             else:
                 clear(filled)
 
         def finish() -> None:
-            with self.call("over", number):
-                if started is not None:
-                    started.wait()
+            with self.call("finish", number):
+                if moving is not None:
+                    moving.wait()
 
         return Pending(finish)
 
     def allreduce_sum(self, array: Buffer) -> None:
-        add = partial(super().allreduce_sum, array)
-        self.begin(self._of_all("allreduce", array.nbytes), add).wait()
+        self.begin("allreduce", partial(super().allreduce_sum, array), [array]).wait()
 
     def allreduce_max(self, array: Buffer) -> None:
-        self.begin(self._of_all(MEETING), partial(super().allreduce_max, array)).wait()
+        self.begin(MEETING, partial(super().allreduce_max, array)).wait()
 
     def _meet(self, value: Any) -> list[Any]:
         values, meet = [value] * self.size, super()._meet
-
-        def start() -> None:
-            values[:] = meet(value)
-
-        self.begin(self._of_all(MEETING), start).wait()
+        self.begin(MEETING, lambda: values.__setitem__(slice(None), meet(value))).wait()
         return values
 
-    def _of_all(self, kind: str, *sizes: int) -> Collective:
-        return Collective(kind, self._everyone, 0, sizes)
+    def cores_per_rank(self) -> int:
+        return 1  # a rank's thread does all of its work
 
     def nodes_of_ranks(self) -> list[str]:
-        return [str(rank // self._shared.ranks_per_node) for rank in range(self.size)]
-
-    def number(self) -> int:
-        """A number for a round, as no other of this rank has."""
-        return next(self._numbers)
+        return [str(rank // self._threads.ranks_per_node) for rank in range(self.size)]
 
 
 class _RecordedChannel(LocalChannel):
-    """Rounds that are recorded, with their receives in order."""
+    """Rounds that are recorded, with their receives in order: whoever sums, sums in that order."""
 
     _transport: RecordingTransport
 
@@ -196,21 +189,19 @@ class _RecordedChannel(LocalChannel):
         self, transport: RecordingTransport, sends: Addressed, receives: Addressed
     ) -> None:
         super().__init__(transport, sends, receives)
-        self._receives = [buffer for _, buffer in receives]
-        self._left: set[int] = set()  # receives of the round that are to be cleared
-        self._number = 0
+        self._number, self._receives = 0, [buffer for _, buffer in receives]
         self._posted = [(piece.peer, piece.tag, piece.number) for piece in self._inward]
         self._sent = [
-            [(piece.peer, piece.tag, piece.data.nbytes) for piece in parts]
-            for parts in self._outward
+            [(piece.peer, piece.tag, piece.data.nbytes) for piece in sent] for sent in self._outward
         ]
 
     def start(self) -> None:
-        self._number = self._transport.number()
+        self._number = next(self._transport.count)
         with self._transport.call("start", self._number, self._num_pieces, self._posted) as moves:
-            self._left = set() if moves else set(range(len(self._receives)))
             if moves:
                 super().start()
+            else:
+                clear(self._receives)
 
     def send(self, k: int) -> None:
         with self._transport.call("send", self._number, self._sent[k]) as moves:
@@ -218,67 +209,47 @@ class _RecordedChannel(LocalChannel):
                 super().send(k)
 
     def arrivals(self) -> Iterator[int]:
-        """Yield the receives in their order, which nobody may count on."""
         arrived = super().arrivals()
         for k in range(len(self._receives)):
             with self._transport.call("arrive", self._number, k) as moves:
                 if moves and k == 0:
                     list(arrived)
-                self._clear([k])
             yield k
 
     def finish(self) -> None:
         with self._transport.call("finish", self._number) as moves:
             if moves:
                 super().finish()
-            self._clear([*self._left])
-
-    def _clear(self, numbers: Sequence[int]) -> None:
-        """Let the receives be zeros, where nothing moves."""
-        clear([self._receives[k] for k in self._left.intersection(numbers)])
-        self._left.difference_update(numbers)
 
 
 class _RecordedGroup(MessageGroup):
     """Collectives that are recorded as such; an all-to-all is messages like others."""
 
-    transport: RecordingTransport
-
     def __init__(
         self,
         transport: RecordingTransport,
         ranks: Sequence[int],
-        groups: Sequence[tuple[int, ...]],
+        groups: tuple[tuple[int, ...], ...],
     ) -> None:
         super().__init__(transport, ranks)
-        self._groups, self._number = tuple(groups), groups.index(self.ranks)
-
-    def _begin(
-        self,
-        kind: str,
-        buffers: Sequence[Buffer],
-        start: Callable[[], Pending | None],
-        filled: Sequence[Buffer] = (),
-    ) -> Pending:
-        what = Collective(kind, self._groups, self._number, tuple(b.nbytes for b in buffers))
-        return self.transport.begin(what, start, filled)
+        self._begin = partial(transport.begin, groups=groups)
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
-        start = partial(super()._broadcast, data, root)
-        return self._begin("broadcast", [data], start, [] if self.rank == root else [data])
+        filled = [data] if self.rank != root else []
+        return self._begin("broadcast", partial(super()._broadcast, data, root), [data], filled)
 
     def _reduce_sum(self, data: Buffer, root: int) -> Pending:
-        return self._begin("broadcast", [data], partial(super()._reduce_sum, data, root))
+        return self._begin("broadcast", partial(super()._reduce_sum, data, root), [data])
 
     def _allreduce_sum(self, data: Buffer) -> None:
-        self._begin("allreduce", [data], partial(super()._allreduce_sum, data)).wait()
+        self._begin("allreduce", partial(super()._allreduce_sum, data), [data]).wait()
 
     def _allgather(self, pieces: Sequence[Buffer]) -> Pending:
         others = [pieces[k] for k in self._others()]
-        return self._begin("allgather", pieces, partial(super()._allgather, pieces), others)
+        return self._begin("allgather", partial(super()._allgather, pieces), pieces, others)
 
     def _reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
-        self._begin("allgather", pieces, partial(super()._reduce_scatter_sum, pieces)).wait()
+        self._begin("allgather", partial(super()._reduce_scatter_sum, pieces), pieces).wait()
 
 
 def clear(buffers: Sequence[Buffer]) -> None:

@@ -1,16 +1,14 @@
 """Recorded ranks, replayed on the links of a machine: a discrete-event simulation without threads.
 
-A rank is a list of *steps*: seconds that it computes, then an event (`transport.recorded`):
+A rank is a list of *steps*: seconds that it computes, then an event. Both ends of a message, and
+the members of a collective, find each other by their order.
 
     start(number, receives, pieces)     a round of messages begins: its receives are posted
-    send(number, messages)              messages of the round are sent
-    arrive(number, receive)             a receive of the round is waited for
-    finish(number)                      all that is left of the round is waited for
-    join(number, what)                  a collective, or a meeting, which takes no time
-    over(number)                        it is waited for
-    mark()                              nothing: the time is noted
-
-Both ends of a message, and the members of a collective, find each other by their order.
+    send(number, pieces)                messages of the round are sent
+    arrive(number, k)                   receive k of the round is waited for
+    join(number, what)                  a collective begins
+    finish(number)                      all that is left of a round or a collective is waited for
+    mark()                              the time is noted
 
     cores        the ranks of a node that compute at the same time share them evenly
     message      is under way once its sender has sent it and its receiver has posted it. It takes
@@ -18,13 +16,10 @@ Both ends of a message, and the members of a collective, find each other by thei
                  nodes bytes / injection of what the ranks of either node share. Each of these
                  serves one message after the other, in the order in which they got under way, and
                  lets none wait for the others' queues: a message has arrived once all of them are
-                 done with it. So ranks that exchange take as long as the busiest port or node.
+                 done with it. So ranks that exchange take as long as the busiest port or node, as
+                 `plancc.predict.simulation` says; what it does not know is who is late
     collective   is under way once all members are there, and takes its time of both ports of each
-    port         goes on while its rank waits, and while it computes at a share of that speed
-                 (`Links.overlap`)
-
-Messages that are sent at the same time therefore take what `plancc.predict.simulation` says of an
-exchange; what it does not know is who is late.
+    port         goes on while its rank waits, and while it computes at the speed `Links.overlap`
 """
 
 from __future__ import annotations
@@ -32,46 +27,34 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from plancc_runtime.transport.links import Collective, Links
 
 MEETING = "meeting"
-"""Kind of a collective that takes no time."""
+"""Kind of a collective that takes no time, once all members are there."""
 Step = tuple[float, tuple[Any, ...]]
 """Seconds of computing, and an event: its name and what it is of."""
 
 
 class Moment(NamedTuple):
-    """A moment of a rank's time, and what happened then.
-
-    Attributes
-    ----------
-    rank : int
-    time : float
-        Seconds.
-    what : str
-        What the rank began, or what was on its way: "message", a collective, "meeting".
-    """
+    """A moment of a rank's time in seconds, and what the rank began: "message", a collective."""
 
     rank: int
     time: float
     what: str = "message"
 
 
-class Wait(NamedTuple):
-    """A stretch of a rank's time in which it waited.
+BEGINNING = Moment(0, 0.0)
 
-    Attributes
-    ----------
-    begin, end : float
-        Seconds.
-    cause : Moment
-        What the end followed from: between that moment and the end only the network worked. It is
-        of this rank where that was waited for itself, such as messages that arrived earlier and
-        were taken only now.
+
+class Wait(NamedTuple):
+    """A stretch of a rank's time in which it waited, in seconds.
+
+    Its end followed from the cause: since then only the network worked. It is of this rank where
+    that was waited for itself, such as messages that arrived earlier and were taken only now.
     """
 
     begin: float
@@ -79,111 +62,86 @@ class Wait(NamedTuple):
     cause: Moment
 
 
-class Played(NamedTuple):
-    """What a rank did: when it was past each of its events, and what it waited for, in order."""
-
-    times: list[float]
-    waits: list[Wait]
-
-
 class Replay:
-    """The clocks of all ranks, and the messages between them.
-
-    Attributes
-    ----------
-    now : float
-        The present time in seconds.
-    """
+    """The clocks of all ranks, and the messages between them; `now` is the time in seconds."""
 
     def __init__(self, links: Links) -> None:
-        self._links, self.now = links, 0.0
-        size, per_node = len(links.slowness), links.ranks_per_node
-        nodes = [_Node(links.cores) for _ in range(-(-size // per_node))]
-        self._ranks = [_Rank(rank, nodes[rank // per_node], links) for rank in range(size)]
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._num_events = self._busy = 0
-        self._ready: deque[_Rank] = deque()  # ranks that have waited
+        self.now, self._links = 0.0, links
+        nodes: dict[int, _Node] = defaultdict(_Node)
+        self._ranks = [
+            _Rank(rank, nodes[rank // links.ranks_per_node], _Pace(links.overlap))
+            for rank in range(len(links.slowness))
+        ]
+        self._happens: list[tuple[float, int, _Node | _Port | None, int, Callable[[], None]]] = []
+        self._number = self._num_busy = 0
         self._ends: dict[tuple[int, int, int], deque[_End]] = defaultdict(deque)
-        self._calls: dict[tuple[int, ...], list[_Call]] = defaultdict(list)
+        self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
-    def play(self, steps: Sequence[Sequence[Step]]) -> list[Played]:
-        """Let all ranks go on with these steps, which end with a meeting of all."""
+    def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
+        """Let every rank go on with its steps, which end with a meeting of all.
+
+        Returns
+        -------
+        list
+            For every rank the times at which its steps ended, and what it waited for, in order.
+        """
+        self._num_busy = len(steps)
         for rank, own in zip(self._ranks, steps, strict=True):
-            rank.steps, rank.played = own, Played([], [])
-        self._ready += self._ranks
-        self._busy = len(self._ranks)
-        while self._busy:
-            if self._ready:
-                self._go_on(self._ready.popleft())
-            else:
-                self.now, _, call = heapq.heappop(self._events)
+            rank.steps, rank.times, rank.waits = own, [], []
+            self._at(self.now, partial(self._go_on, rank))
+        while self._num_busy:
+            time, _, of, version, call = heapq.heappop(self._happens)
+            if of is None or of.version == version:
+                self.now = time
                 call()
-        return [rank.played for rank in self._ranks]
+        return [(rank.times, rank.waits) for rank in self._ranks]
 
-    def _at(self, time: float, call: Callable[[], None]) -> None:
-        self._num_events += 1
-        heapq.heappush(self._events, (time, self._num_events, call))
+    def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
+        """Let something happen, in place of what was to happen of that port or those cores."""
+        self._number += 1
+        if of is not None:
+            of.version = self._number
+        heapq.heappush(self._happens, (time, self._number, of, self._number, call))
 
     # -- ranks ---------------------------------------------------------------------------------
 
     def _go_on(self, rank: _Rank, computed: bool = False) -> None:
         """Play a rank's steps up to its next computing or waiting."""
-        times = rank.played.times
-        while len(times) < len(rank.steps):
-            seconds, (name, *what) = rank.steps[len(times)]
-            if seconds > 0 and not computed and rank.done is None:
-                self._compute(rank, seconds * self._links.slowness[rank.number])
+        while len(rank.times) < len(rank.steps):
+            seconds, (name, *what) = rank.steps[len(rank.times)]
+            if seconds > 0 and not computed:
+                work = seconds * self._links.slowness[rank.number]
+                rank.node.computing[rank] = rank.node.pace.done(self.now) + work
+                self._share(rank.node)
                 return
-            rank.done = getattr(self, f"_{name}")(rank, *what)
-            if rank.done is not None:
-                self._turn(rank, True)
+            rank.goes_on = getattr(self, f"_{name}")(rank, *what)
+            if rank.goes_on is not None:
+                self._turn(rank, 1.0)
                 return
-            times.append(self.now)
+            rank.times.append(self.now)
             computed = False
-        self._busy -= 1
-
-    def _wake(self, rank: _Rank, cause: Moment) -> None:
-        """Let a rank look again at its event if what it waits for is done."""
-        if rank.waits and rank.done is not None and rank.done():
-            if self.now > rank.since:
-                rank.played.waits.append(Wait(rank.since, self.now, cause))
-            self._turn(rank, False)
-            self._ready.append(rank)
-
-    def _turn(self, rank: _Rank, waits: bool) -> None:
-        """Let a rank wait from now on, or compute."""
-        rank.turn(self.now, waits)
-        for port in rank.ports:
-            if port.item is None:
-                self._begin(port, fresh=True)
-            else:
-                self._plan(port)
-
-    def _compute(self, rank: _Rank, seconds: float) -> None:
-        node = rank.node
-        if node.cores >= self._links.ranks_per_node:
-            self._at(self.now + seconds, partial(self._go_on, rank, True))
-            return
-        node.pass_time(self.now)
-        node.left[rank] = seconds
-        self._share(node)
+        self._num_busy -= 1
 
     def _share(self, node: _Node) -> None:
-        """Set the time at which the next of the ranks that share cores has computed."""
-        node.version += 1
-        if node.left:
-            first, version = min(node.left, key=lambda rank: node.left[rank]), node.version
+        """Share the cores of a node among the ranks that compute."""
+        if node.computing:
+            node.pace.change(self.now, min(1.0, self._links.cores / len(node.computing)))
+            first = min(node.computing, key=node.computing.__getitem__)
+            end = node.pace.when(node.computing[first])
+            self._at(end, partial(self._computed, first), node)
 
-            def happen() -> None:
-                if node.version == version:
-                    node.pass_time(self.now)
-                    del node.left[first]
-                    self._share(node)
-                    self._go_on(first, True)
+    def _computed(self, rank: _Rank) -> None:
+        del rank.node.computing[rank]
+        self._share(rank.node)
+        self._go_on(rank, True)
 
-            self._at(self.now + node.left[first] / node.rate, happen)
+    def _turn(self, rank: _Rank, speed: float) -> None:
+        """Let a rank's ports have another speed: it waits from now on, or computes."""
+        rank.pace.change(self.now, speed)
+        for port in rank.ports:
+            self._serve(port)
 
-    # -- events: each returns what tells whether the rank may go on, None if it may ------------
+    # -- events: each returns what tells whether the rank may go on; None: it may --------------
 
     def _mark(self, rank: _Rank) -> None:
         pass
@@ -192,53 +150,57 @@ class Replay:
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
         """`receives`: their numbers of pieces; of every piece its sender, tag and receive."""
-        mine = rank.under_way[number] = _Round(rank, list(receives), len(pieces))
+        mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
             self._meet((peer, rank.number, tag), _End(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
         """Of every piece its receiver, tag and bytes."""
-        mine = rank.under_way[number]
+        mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
             self._meet((rank.number, peer, tag), _End(mine, self.now, True, num_bytes))
 
+    def _join(self, rank: _Rank, number: int, what: Collective) -> None:
+        mine = rank.rounds[number] = _Round(rank, 1)
+        calls = self._calls[what.ranks]
+        call = next((call for call in calls if rank.number not in call), None)
+        if call is None:
+            calls.append(call := {})
+        call[rank.number] = mine
+        if len(call) == len(what.ranks):
+            calls.remove(call)
+            cause = Moment(rank.number, self.now, what.kind)
+            seconds = 0.0 if what.kind == MEETING else self._links.collective(what)
+            for each in call.values():
+                if what.kind == MEETING:
+                    self._done(each, cause)
+                else:
+                    self._enter(
+                        _Item(seconds, 2, cause, partial(self._done, each)), *each.rank.ports
+                    )
+
     def _arrive(self, rank: _Rank, number: int, k: int) -> Callable[[], bool] | None:
-        mine = rank.under_way[number]
-        there = mine.missing.count(0)
-        # whatever comes wakes the rank, as it may have to wait for another sender's rank then
-        return (lambda: mine.missing.count(0) > there) if mine.missing[k] else None
+        missing = rank.rounds[number].missing
+        there = missing.count(0)
+        # whatever arrives ends the wait: what the rank waits for then may be another's fault
+        return (lambda: missing.count(0) > there) if missing[k] else None
 
     def _finish(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
-        mine = rank.under_way[number]
+        mine = rank.rounds[number]
         return (lambda: mine.open == 0) if mine.open else None
 
-    def _join(self, rank: _Rank, number: int, what: Collective) -> None:
-        calls = self._calls[what.ranks]
-        call = next((call for call in calls if rank.number not in call.joined), None)
-        if call is None:
-            call = _Call({}, set())
-            calls.append(call)
-        rank.under_way[number] = call
-        call.joined[rank.number] = cause = Moment(rank.number, self.now, what.kind)
-        if len(call.joined) < len(what.ranks):
-            return
-        calls.remove(call)
-        seconds = 0.0 if what.kind == MEETING else self._links.collective(what)
-        for member in map(self._ranks.__getitem__, call.joined):
-            done = partial(self._end, call, member)
-            if what.kind == MEETING:
-                done(cause)
-            else:
-                self._enter(_Item(seconds, 2, cause, done), *member.ports)
-
-    def _end(self, call: _Call, member: _Rank, cause: Moment) -> None:
-        call.over.add(member)
-        self._wake(member, cause)
-
-    def _over(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
-        over = rank.under_way[number].over
-        return None if rank in over else (lambda: rank in over)
+    def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
+        """A piece of a round is done."""
+        rank, mine.open = mine.rank, mine.open - 1
+        if receive is not None:
+            mine.missing[receive] -= 1
+        if rank.goes_on is not None and rank.goes_on():
+            rank.goes_on = None
+            if self.now > rank.pace.since:
+                rank.waits.append(Wait(rank.pace.since, self.now, cause))
+            self._turn(rank, self._links.overlap)
+            self._at(self.now, partial(self._go_on, rank, True))
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -249,168 +211,124 @@ class Replay:
             ends.append(mine)
             return
         posted, sent = sorted((ends.popleft(), mine), key=lambda end: end.is_sent)
-        links, a, b, size = self._links, sent.round.rank, posted.round.rank, sent.what
-        near = a.node is b.node
-        link = links.inside if near else links.between
-        later = posted if posted.time >= sent.time else sent
-        cause = Moment(later.round.rank.number, later.time)
-        item = _Item(link.seconds(size), 2 if near else 4, cause, partial(self._bring, sent, posted))
-        if not near:
-            item.crossing = _Crossing(link.latency, size / links.injection)
-        self._enter(item, a.ports[0], b.ports[1])
+        a, b, links = sent.round.rank, posted.round.rank, self._links
+        later = max(posted, sent, key=lambda end: end.time)
 
-    def _bring(self, sent: _End, posted: _End, cause: Moment) -> None:
-        """A message has arrived."""
-        posted.round.missing[posted.what] -= 1
-        for end in (posted, sent):
-            end.round.open -= 1
-        for end in (posted, sent):
-            self._wake(end.round.rank, cause)
+        def done(cause: Moment) -> None:
+            self._done(posted.round, cause, posted.what)
+            self._done(sent.round, cause)
+
+        cause = Moment(later.round.rank.number, later.time)
+        if a.node is b.node:
+            item = _Item(links.inside.seconds(sent.what), 2, cause, done)
+        else:
+            crossing = sent.what / links.injection
+            item = _Item(links.between.seconds(sent.what), 4, cause, done, crossing)
+        self._enter(item, a.ports[0], b.ports[1])
 
     def _enter(self, item: _Item, *ports: _Port) -> None:
         for port in ports:
             port.queue.append(item)
             if port.item is None:
-                self._begin(port, fresh=True)
+                self._serve(port)
 
-    def _begin(self, port: _Port, fresh: bool) -> None:
-        """Let a port that serves nothing serve the next of its queue; `fresh`: after a pause."""
-        if port.queue and port.rank.speed > 0:
+    def _serve(self, port: _Port, fresh: bool = True) -> None:
+        """Let a port go on with what it serves, or with the next; `fresh`: after a pause."""
+        pace = port.rank.pace
+        if port.item is None and port.queue and pace.speed > 0:
             item = port.item = port.queue.popleft()
-            port.end = port.rank.moved(self.now) + item.seconds
+            port.end = pace.done(self.now) + item.seconds
             if fresh:
                 port.cause = item.cause
             if item.crossing is not None:
-                self._cross(port.shared, item, item.crossing, port.followed_from(item))
-        self._plan(port)
+                shared = port.shared
+                if shared.free <= self.now:
+                    shared.free, shared.cause = self.now, self._cause(port)
+                shared.free += item.crossing
+                end = shared.free + self._links.between.latency
+                self._at(end, partial(item.over, shared.cause))
+        if port.item is not None and pace.speed > 0:
+            self._at(pace.when(port.end), partial(self._served, port, port.item), port)
+        else:
+            port.version = 0
 
-    def _cross(self, shared: _Shared, item: _Item, crossing: _Crossing, cause: Moment) -> None:
-        """Let a message pass what the ranks of a node share."""
-        shared.serve(self.now, crossing.seconds, cause)
-        followed = shared.cause._replace(what=item.cause.what)
-        self._at(shared.free + crossing.latency, lambda: item.over(followed))
+    def _served(self, port: _Port, item: _Item) -> None:
+        cause, port.item = self._cause(port), None
+        self._serve(port, fresh=False)
+        item.over(cause)
 
-    def _plan(self, port: _Port) -> None:
-        """Set the time at which a port is done with what it serves; that set before is void."""
-        port.version += 1
-        if port.item is not None and port.rank.speed > 0:
-            version = port.version
-
-            def happen() -> None:
-                if port.version == version:
-                    self._serve(port)
-
-            self._at(port.rank.when(port.end), happen)
-
-    def _serve(self, port: _Port) -> None:
-        """A port is done with what it serves."""
-        item, port.item = port.item, None
-        assert item is not None
-        followed = port.followed_from(item)
-        self._begin(port, fresh=False)
-        item.over(followed)
+    def _cause(self, port: _Port) -> Moment:
+        """What it follows from that a port is where it is."""
+        pace = port.rank.pace
+        if pace.speed > self._links.overlap and port.cause.time < pace.since:
+            return Moment(port.rank.number, pace.since)  # before, the rank computed
+        return port.cause
 
 
-class _Rank:
-    """A rank's steps, and how much time its ports have had.
+@dataclass(eq=False)
+class _Pace:
+    """Work that is done at a speed which changes."""
 
-    Attributes
-    ----------
-    done : callable or None
-        Whether what it waits for is done; None: it does not wait.
-    under_way : dict of int to _Round or _Call
-        Its rounds and collectives, by number.
-    ports : tuple of _Port
-        For what it sends, and for what it receives.
-    waits : bool
-    since : float
-        When it began to wait, or to compute.
-    """
+    speed: float
+    since: float = 0.0
+    before: float = 0.0  # work done until then
 
-    def __init__(self, number: int, node: _Node, links: Links) -> None:
-        self.number, self.node, self.overlap = number, node, links.overlap
-        self.steps: Sequence[Step] = ()
-        self.played = Played([], [])
-        self.done: Callable[[], bool] | None = None
-        self.under_way: dict[int, Any] = {}
-        self.ports = tuple(_Port(self, shared) for shared in node.shared)
-        self.waits, self.since = False, 0.0
-        self._had = 0.0  # seconds that its ports had had by `since`
+    def done(self, time: float) -> float:
+        return self.before + self.speed * (time - self.since)
 
-    @property
-    def speed(self) -> float:
-        """Speed of its ports."""
-        return 1.0 if self.waits else self.overlap
+    def when(self, work: float) -> float:
+        return self.since + (work - self.before) / self.speed
 
-    def moved(self, time: float) -> float:
-        """Seconds that its ports have had."""
-        return self._had + self.speed * (time - self.since)
-
-    def when(self, moved: float) -> float:
-        """Return the time at which this much work is done, at the current rates."""
-        return self.since + (moved - self._had) / self.speed
-
-    def turn(self, time: float, waits: bool) -> None:
-        """Wait, or compute, from this time on."""
-        self._had, self.since, self.waits = self.moved(time), time, waits
+    def change(self, time: float, speed: float) -> None:
+        self.before, self.since, self.speed = self.done(time), time, speed
 
 
+@dataclass
+class _Shared:
+    """One direction of what a node's ranks share: serves one message after the other."""
+
+    free: float = 0.0  # from then on
+    cause: Moment = BEGINNING
+
+
+@dataclass(eq=False)
 class _Node:
-    """What the ranks of a node share.
+    """What the ranks of a node share; those that compute are done with so much work of its pace."""
 
-    Attributes
-    ----------
-    cores : int
-    left : dict of _Rank to float
-        Seconds that each rank that computes would take yet with a core of its own.
-    shared : tuple of _Shared
-        For what they send to other nodes, and for what they receive.
-    """
+    shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
+    pace: _Pace = field(default_factory=lambda: _Pace(1.0))
+    computing: dict[_Rank, float] = field(default_factory=dict)
+    version: int = 0
 
-    def __init__(self, cores: int) -> None:
-        self.cores, self.version = cores, 0
-        self.left: dict[_Rank, float] = {}
-        self.shared = _Shared(), _Shared()
-        self._since = 0.0
 
-    @property
-    def rate(self) -> float:
-        """Share of a core that each of them has."""
-        return min(1.0, self.cores / len(self.left)) if self.left else 1.0
+@dataclass(eq=False)
+class _Rank:
+    """A rank's steps and what of them is done; `pace` is that of its ports, out and in."""
 
-    def pass_time(self, time: float) -> None:
-        """Let them compute until this time."""
-        done = (time - self._since) * self.rate
-        for rank in self.left:
-            self.left[rank] -= done
-        self._since = time
+    number: int
+    node: _Node
+    pace: _Pace
+    steps: Sequence[Step] = ()
+    times: list[float] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    rounds: dict[int, _Round] = field(default_factory=dict)  # and collectives, by number
+    goes_on: Callable[[], bool] | None = None  # whether it need not wait any more; None: it works
+
+    def __post_init__(self) -> None:
+        self.ports = [_Port(self, shared) for shared in self.node.shared]
 
 
 @dataclass(eq=False)
 class _Round:
-    """A round of messages at one rank.
-
-    Attributes
-    ----------
-    missing : list of int
-        Pieces of every receive that are not here.
-    open : int
-        Pieces, received or sent, that are not done.
-    """
+    """Messages or a collective of a rank: pieces that are not done, and of every receive."""
 
     rank: _Rank
-    missing: list[int]
     open: int
+    missing: list[int] = field(default_factory=list)
 
 
 class _End(NamedTuple):
-    """One end of a message, and when its rank came there.
-
-    Attributes
-    ----------
-    what : int
-        Bytes of what is sent, number of the receive that it belongs to.
-    """
+    """One end of a message; `what`: the bytes that are sent, or the receive that it is of."""
 
     round: _Round
     time: float
@@ -418,69 +336,31 @@ class _End(NamedTuple):
     what: int
 
 
-class _Call(NamedTuple):
-    """A collective: when its members joined it, and those for which it is over."""
-
-    joined: dict[int, Moment]
-    over: set[_Rank]
-
-
-class _Crossing(NamedTuple):
-    """What a message needs of either node: a latency, and seconds of what its ranks share."""
-
-    latency: float
-    seconds: float
-
-
+@dataclass(eq=False)
 class _Item:
-    """A message, or a collective at one rank."""
+    """A message, or a collective at one rank, and how many have it to serve yet."""
 
-    def __init__(
-        self, seconds: float, left: int, cause: Moment, done: Callable[[Moment], None]
-    ) -> None:
-        self.seconds, self.left, self.cause, self._done = seconds, left, cause, done
-        self.crossing: _Crossing | None = None
+    seconds: float
+    left: int
+    cause: Moment
+    done: Callable[[Moment], None]
+    crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
         """One of those that serve it is done."""
         self.left -= 1
         if not self.left:
-            self._done(cause)
+            self.done(cause._replace(what=self.cause.what))
 
 
+@dataclass(eq=False)
 class _Port:
-    """Serves one item after the other, in the time that its rank gives it.
+    """Serves one item after the other, in the time that its rank gives it."""
 
-    Attributes
-    ----------
-    shared : _Shared
-        What the ports of all ranks of its node share.
-    """
-
-    def __init__(self, rank: _Rank, shared: _Shared) -> None:
-        self.rank, self.shared = rank, shared
-        self.queue: deque[_Item] = deque()
-        self.item: _Item | None = None  # being served, until its rank's ports have had `end`
-        self.end = 0.0
-        self.cause = Moment(rank.number, 0.0)  # began the stretch in which it has always had work
-        self.version = 0
-
-    def followed_from(self, item: _Item) -> Moment:
-        """What it follows from that the port is here now."""
-        rank, cause = self.rank, self.cause
-        if rank.overlap < 1 and rank.waits and cause.time < rank.since:
-            cause = Moment(rank.number, rank.since)  # before, the rank computed
-        return cause._replace(what=item.cause.what)
-
-
-class _Shared:
-    """One direction of what a node's ranks share: serves one message after the other."""
-
-    def __init__(self) -> None:
-        self.free = 0.0
-        self.cause = Moment(0, 0.0)
-
-    def serve(self, time: float, seconds: float, cause: Moment) -> None:
-        if self.free <= time:
-            self.free, self.cause = time, cause
-        self.free += seconds
+    rank: _Rank
+    shared: _Shared
+    queue: deque[_Item] = field(default_factory=deque)
+    item: _Item | None = None  # being served, until the rank's pace has done `end`
+    end: float = 0.0
+    cause: Moment = BEGINNING  # began the stretch in which it has always had work
+    version: int = 0
