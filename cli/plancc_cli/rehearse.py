@@ -273,7 +273,9 @@ def check_memory(plan: str, prediction: Prediction) -> None:
     from plancc_cli.tables import size
 
     ranks, there = prediction.schedule.num_ranks, available_memory()
-    needed = int(SLACK * prediction.memory_of_rank.sum()) + ranks * PER_RANK + ONCE
+    # what arrives in an epoch is kept once more
+    needed = int(SLACK * prediction.memory_of_rank.sum()) + prediction.words * prediction.word_bytes
+    needed += ranks * PER_RANK + ONCE
     if there is not None and needed > there:
         raise PlanccError(
             f"{plan}: to rehearse {ranks:,} ranks takes about {size(needed)}, and this computer "

@@ -210,6 +210,7 @@ class _RehearsedRun(Run):
             return measure
         learner = self._learner
         before = learner.state()
+        self.transport.kept.clear()
         measure = super().epoch(epoch)
         after, num_steps = learner.state(), len(self._steps)
         with self.transport.alone():

@@ -58,7 +58,7 @@ def played(machine: Links, steps: Sequence[Sequence[Step]]) -> tuple[list[float]
 def together(kind: str, ranks: Sequence[int], before: float, between: float = 0.0) -> list[Step]:
     """Compute, begin a collective, compute, finish it."""
     what = Collective(kind, (tuple(ranks),), 0, ())
-    return [(before, ("join", kind, what)), (between, ("finish", kind))]
+    return [(before, ("join", kind, what)), (between, ("over", kind))]
 
 
 def exchanging(messages, before=(0,) * 9, between=(0,) * 9, rounds=1) -> list[list[Step]]:
@@ -276,7 +276,7 @@ def test_steps_of_a_rank_with_others_and_alone(moves):
         return steps
 
     for rank, steps in enumerate(in_recording(4, work)):
-        names = ["start", "send", "mark", "mark", "arrive", "finish", *["join", "finish"] * 5]
+        names = ["start", "send", "mark", "mark", "arrive", "finish", *["join", "over"] * 5]
         assert [event[0] for _, event in steps] == names
         seconds = {0: 1.0 + rank, 3: 10.0, 10: 100.0}
         assert [step[0] for step in steps] == [seconds.get(k, 0.0) for k in range(len(steps))]

@@ -2,7 +2,7 @@
 
 What a rank does between two calls of its transport or its clock counts as long as its thread needs
 the processor. A rank alone repeats what it has done with the others: nothing moves, and zeros stand
-for what would arrive.
+for rows that would arrive.
 """
 
 from __future__ import annotations
@@ -46,13 +46,22 @@ class RecordingThreads(Threads):
 
 
 class RecordingTransport(LocalTransport):
-    """One rank's end, as of `local.run_ranks`."""
+    """One rank's end, as of `local.run_ranks`.
+
+    Attributes
+    ----------
+    kept : list of buffer
+        Whole numbers that collectives have brought, in order: they say what is computed, so that a
+        rank alone finds them again.
+    """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
         super().__init__(group, rank, None)
         self._threads, self.count = group, count()
         self._steps: list[Step] | None = None
         self._moves, self._since = True, 0.0
+        self.kept: list[Buffer] = []
+        self._again: Iterator[Buffer] = iter(())
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -73,6 +82,7 @@ class RecordingTransport(LocalTransport):
             it is within one of `alone`.
         """
         with self._threads.processor if moves else nullcontext():
+            self._again = iter(self.kept)
             self._moves, self._steps, self._since = moves, [], self._threads.cpu()
             try:
                 yield self._steps
@@ -156,9 +166,14 @@ class RecordingTransport(LocalTransport):
                 clear(filled)
 
         def finish() -> None:
-            with self.call("finish", number):
+            with self.call("over", number) as moves:
                 if moving is not None:
                     moving.wait()
+                for buffer in (each for each in filled if "int" in str(each.dtype)):
+                    if moves:
+                        self.kept.append(buffer + 0)
+                    else:
+                        buffer[...] = next(self._again)
 
         return Pending(finish)
 

@@ -6,8 +6,9 @@ the members of a collective, find each other by their order.
     start(number, receives, pieces)     a round of messages begins: its receives are posted
     send(number, pieces)                messages of the round are sent
     arrive(number, k)                   receive k of the round is waited for
+    finish(number)                      all that is left of the round is waited for
     join(number, what)                  a collective begins
-    finish(number)                      all that is left of a round or a collective is waited for
+    over(number)                        its end is waited for
     mark()                              the time is noted
 
     cores        the ranks of a node that compute at the same time share them evenly
@@ -149,20 +150,21 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """`receives`: their numbers of pieces; of every piece its sender, tag and receive."""
+        """`receives`: their numbers of pieces; `pieces`: of every one its sender, tag and receive."""
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
             self._meet((peer, rank.number, tag), _End(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """Of every piece its receiver, tag and bytes."""
+        """`pieces`: of every one its receiver, tag and bytes."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
             self._meet((rank.number, peer, tag), _End(mine, self.now, True, num_bytes))
 
     def _join(self, rank: _Rank, number: int, what: Collective) -> None:
-        mine = rank.rounds[number] = _Round(rank, 1)
+        steps = 1 if what.kind == MEETING else 2  # all are there, it is over
+        mine = rank.rounds[number] = _Round(rank, steps)
         calls = self._calls[what.ranks]
         call = next((call for call in calls if rank.number not in call), None)
         if call is None:
@@ -171,19 +173,23 @@ class Replay:
         if len(call) == len(what.ranks):
             calls.remove(call)
             cause = Moment(rank.number, self.now, what.kind)
-            seconds = 0.0 if what.kind == MEETING else self._links.collective(what)
             for each in call.values():
-                if what.kind == MEETING:
-                    self._done(each, cause)
-                else:
-                    self._enter(
-                        _Item(seconds, 2, cause, partial(self._done, each)), *each.rank.ports
-                    )
+                self._done(each, cause)
+            if what.kind != MEETING:
+                seconds = self._links.collective(what)
+                for each in call.values():
+                    done = partial(self._done, each)
+                    self._enter(_Item(seconds, 2, cause, done), *each.rank.ports)
+
+    def _over(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
+        mine = rank.rounds[number]
+        left = mine.open
+        return (lambda: mine.open < left) if left else None
 
     def _arrive(self, rank: _Rank, number: int, k: int) -> Callable[[], bool] | None:
         missing = rank.rounds[number].missing
         there = missing.count(0)
-        # whatever arrives ends the wait: what the rank waits for then may be another's fault
+        # whatever arrives ends a wait: what the rank waits for then may be another's fault
         return (lambda: missing.count(0) > there) if missing[k] else None
 
     def _finish(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
