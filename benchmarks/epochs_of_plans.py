@@ -8,7 +8,7 @@ Of every graph and number of parts the plans of `PLANS`, each compiled as a user
 thread and seed 1, for the default machine and widths. An epoch is
 
     predicted   as `plancc simulate` does it
-    rehearsed   as `plancc rehearse` does it, with as many virtual ranks as there are parts
+    rehearsed   as `plancc rehearse` does it, with as many ranks as there are parts
     measured    of few ranks: processes over MPI on this machine, one thread each. All plans of a
                 graph train in turns in the same processes, round by round; the median of all epochs
 

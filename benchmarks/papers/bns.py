@@ -432,7 +432,7 @@ FIGURE_6 = Item(
 
 
 def _rehearsed(plan: Plan, epochs: int, **options: Any) -> float:
-    """Seconds of an epoch in virtual time: every rank has a core of its own and a card."""
+    """Seconds of a rehearsed epoch: every rank has a core of its own and a card."""
     machine = replace(NETWORK.machine(plan.num_parts), speed=())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "plan.h5"

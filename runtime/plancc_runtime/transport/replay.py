@@ -150,13 +150,13 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """`receives`: their numbers of pieces; `pieces`: of every one its sender, tag and receive."""
+        """`receives`: their numbers of pieces; `pieces`: their senders, tags and receives."""
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
             self._meet((peer, rank.number, tag), _End(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
-        """`pieces`: of every one its receiver, tag and bytes."""
+        """`pieces`: their receivers, tags and bytes."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
