@@ -9,10 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-COLLECTIVES = ("broadcast", "allreduce", "allgather")
-"""Kinds of collectives; a reduction to a root counts as a broadcast, a reduce-scatter as an
-all-gather: the same backward."""
-
 
 @dataclass(frozen=True)
 class Link:
@@ -40,7 +36,8 @@ class Collective(NamedTuple):
     Attributes
     ----------
     kind : str
-        One of `COLLECTIVES`.
+        "broadcast", "allreduce" or "allgather"; a reduction to a root counts as a broadcast, a
+        reduce-scatter as an all-gather: the same backward.
     groups : tuple of tuple of int
         The ranks of this group, and of the others that do the same at about the same time: disjoint
         and of the same size.

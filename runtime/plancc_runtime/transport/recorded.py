@@ -103,8 +103,7 @@ class RecordingTransport(LocalTransport):
         if steps is None:
             yield True
             return
-        spent = threads.cpu() - self._since - threads.cost
-        steps.append((max(0.0, spent), event))
+        self._end_step(steps, event)
         self._steps = None  # what is within belongs to this event
         if self._moves:
             threads.processor.release()
@@ -115,6 +114,11 @@ class RecordingTransport(LocalTransport):
                 threads.processor.acquire()
             self._steps, self._since = steps, threads.cpu()
 
+    def _end_step(self, steps: list[Step], event: tuple[Any, ...]) -> None:
+        now = self._threads.cpu()
+        steps.append((max(0.0, now - self._since - self._threads.cost), event))
+        self._since = now
+
     def clock(self) -> Clock:
         """A clock whose times are numbers of steps, where these are recorded."""
         clock = Clock(self._now)
@@ -122,9 +126,10 @@ class RecordingTransport(LocalTransport):
         return clock
 
     def _now(self) -> float:
-        with self.call("mark"):
-            pass
-        return wall_seconds() if self._steps is None else len(self._steps) - 1
+        if self._steps is None:
+            return wall_seconds()
+        self._end_step(self._steps, ("mark",))
+        return len(self._steps) - 1
 
     def exchange(self, sends: Addressed, receives: Addressed) -> Channel:
         return _RecordedChannel(self, sends, receives)
@@ -184,8 +189,12 @@ class RecordingTransport(LocalTransport):
         self.begin(MEETING, partial(super().allreduce_max, array)).wait()
 
     def _meet(self, value: Any) -> list[Any]:
-        values, meet = [value] * self.size, super()._meet
-        self.begin(MEETING, lambda: values.__setitem__(slice(None), meet(value))).wait()
+        values = [value] * self.size
+
+        def meet() -> None:
+            values[:] = LocalTransport._meet(self, value)
+
+        self.begin(MEETING, meet).wait()
         return values
 
     def cores_per_rank(self) -> int:
