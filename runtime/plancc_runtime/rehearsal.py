@@ -81,27 +81,22 @@ class Rehearsal:
             (f"rank {each.rank}: {each.what}", each.begin, each.end)
             for each in self.typical.critical_path()
         ]
-        shown = [
-            (f"epoch {number}", epoch, critical[:0]) for number, epoch in enumerate(self.epochs)
-        ]
-        tracks: list[list[tuple[str, float, float]]] = [[] for _ in (*self.typical.ranks, critical)]
+        titles = [*(f"rank {rank}" for rank in range(len(self.typical.ranks))), "critical path"]
+        names: list[list[str]] = [[] for _ in titles]
+        times: list[list[tuple[float, float]]] = [[] for _ in titles]
         zero = 0.0
-        for title, epoch, path_of in [*shown, ("typical epoch", self.typical, critical)]:
-            whole, shift = (title, epoch.begin, epoch.end), zero - epoch.begin
+        for number, epoch in enumerate([*self.epochs, self.typical]):
+            last = number == len(self.epochs)
+            whole = "typical epoch" if last else f"epoch {number}", epoch.begin, epoch.end
             spans = [[whole, *rank.stages, *rank.phases] for rank in epoch.ranks]
-            for track, own in zip(tracks, [*spans, path_of], strict=True):
-                track += [(name, shift + begin, shift + end) for name, begin, end in own]
+            for track, own in enumerate([*spans, critical if last else []]):
+                names[track] += [name for name, _, _ in own]
+                times[track] += [
+                    (zero + a - epoch.begin, zero + b - epoch.begin) for _, a, b in own
+                ]
             zero += epoch.seconds
-        titles = [*(f"rank {rank}" for rank in range(len(tracks) - 1)), "critical path"]
-        named = zip(titles, tracks, strict=True)
-        write_tracks(
-            path,
-            [
-                Track(title, [e[0] for e in own], np.array([e[1:] for e in own]))
-                for title, own in named
-            ],
-            self.content,
-        )
+        each = zip(titles, names, map(np.array, times), strict=True)
+        write_tracks(path, [Track(*track) for track in each], self.content)
 
 
 def rehearse(

@@ -175,10 +175,15 @@ class LocalTransport(Transport):
         TransportError
             If the timeout is over, or another rank has failed.
         """
-        group = self._group
+        group, deadline = self._group, time.monotonic() + self.timeout
         group.waiting[self.rank] = what
         try:
-            group.wait(self.rank, done, self.timeout)
+            while not done():
+                group.check()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    group.end_all(self.timeout)
+                group.conditions[self.rank].wait(min(left, threading.TIMEOUT_MAX))
         finally:
             del group.waiting[self.rank]
 
@@ -212,16 +217,6 @@ class Threads:
         self.error: BaseException | None = None
         self._failed: int | None = None
 
-    def wait(self, rank: int, done: Callable[[], bool], timeout: float) -> None:
-        """Let a rank wait until ``done()``; as `LocalTransport.wait`."""
-        deadline = time.monotonic() + timeout
-        while not done():
-            self.check()
-            left = deadline - time.monotonic()
-            if left <= 0:
-                self.end_all(lambda what: overdue(what, timeout))
-            self.conditions[rank].wait(min(left, threading.TIMEOUT_MAX))
-
     def wake(self, ranks: Iterable[int]) -> None:
         """Let these ranks look again at what they wait for; the lock is held."""
         for rank in ranks:
@@ -242,9 +237,10 @@ class Threads:
                     error.add_note(f"in rank {rank}")
             self._spread()
 
-    def end_all(self, sentence: Callable[[str], str]) -> NoReturn:
-        """End all ranks: every one that waits says what for; the lock is held."""
-        parts = [f"rank {r}: {sentence(self.waiting[r]())}" for r in sorted(self.waiting)]
+    def end_all(self, timeout: float) -> NoReturn:
+        """End all ranks after a timeout: every one that waits says what for; the lock is held."""
+        waiting = sorted(self.waiting.items())
+        parts = [f"rank {rank}: {overdue(what(), timeout)}" for rank, what in waiting]
         self.error = TransportError("; ".join(parts))
         self._spread()
         raise self.error

@@ -32,11 +32,7 @@ SAMPLES = 1001
 class RecordingThreads(Threads):
     """State that the ranks share, of which one at a time computes while steps are recorded.
 
-    Parameters
-    ----------
-    size, ranks_per_node : int
-    cpu : callable
-        Seconds for which the calling thread has had the processor.
+    ``cpu()`` are the seconds for which the calling thread has had the processor.
     """
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
@@ -48,11 +44,8 @@ class RecordingThreads(Threads):
 class RecordingTransport(LocalTransport):
     """One rank's end, as of `local.run_ranks`.
 
-    Attributes
-    ----------
-    kept : list of buffer
-        Whole numbers that collectives have brought, in order: they say what is computed, so that a
-        rank alone finds them again.
+    `kept` are the whole numbers that collectives have brought, in order. They say what is computed:
+    a rank alone finds them again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -75,11 +68,7 @@ class RecordingTransport(LocalTransport):
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
         """A block that is recorded, with a meeting of all at its end.
 
-        Parameters
-        ----------
-        moves : bool
-            Whether messages move: then the block is collective, and ranks compute in turns. If not,
-            it is within one of `alone`.
+        If messages move, it is collective, and ranks compute in turns; if not, `alone` is around.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -92,13 +81,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """A block that takes no time, and is an event where steps are recorded.
-
-        Yields
-        ------
-        bool
-            Whether anything moves.
-        """
+        """A block that takes no time, an event where steps are recorded; whether anything moves."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
@@ -138,7 +121,7 @@ class RecordingTransport(LocalTransport):
         groups = sorted(set(self.gather(tuple(ranks))))
         if len(set(map(len, groups))) > 1:  # then what they share of the network does not count
             groups = [tuple(ranks)]
-        return _RecordedGroup(self, ranks, tuple(groups))
+        return _RecordedGroup(self, ranks, *groups)
 
     def begin(
         self,
@@ -148,17 +131,9 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Begin a collective.
+        """Begin a collective by `move`, of all ranks or of one of the `groups` of a `Collective`.
 
-        Parameters
-        ----------
-        kind : str
-        move : callable
-            Begins it.
-        buffers, filled : sequence of buffer
-            Those whose sizes count, and those that get a new content, but for sums.
-        groups : tuple of tuple of int
-            As of `Collective`.  [default: all ranks]
+        `buffers` are those whose sizes count, `filled` those that it overwrites but for sums.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -174,10 +149,11 @@ class RecordingTransport(LocalTransport):
             with self.call("over", number) as moves:
                 if moving is not None:
                     moving.wait()
-                for buffer in (each for each in filled if "int" in str(each.dtype)):
-                    if moves:
-                        self.kept.append(buffer + 0)
-                    else:
+                whole = [buffer for buffer in filled if "int" in str(buffer.dtype)]
+                if moves:
+                    self.kept += [buffer + 0 for buffer in whole]
+                else:
+                    for buffer in whole:
                         buffer[...] = next(self._again)
 
         return Pending(finish)
@@ -250,10 +226,7 @@ class _RecordedGroup(MessageGroup):
     """Collectives that are recorded as such; an all-to-all is messages like others."""
 
     def __init__(
-        self,
-        transport: RecordingTransport,
-        ranks: Sequence[int],
-        groups: tuple[tuple[int, ...], ...],
+        self, transport: RecordingTransport, ranks: Sequence[int], *groups: tuple[int, ...]
     ) -> None:
         super().__init__(transport, ranks)
         self._begin = partial(transport.begin, groups=groups)
