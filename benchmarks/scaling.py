@@ -26,7 +26,7 @@ from plancc.plan.words import Collective
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.scaling import Sweep
-from plancc.predict.schedule import AllReduce, Broadcast, Operation
+from plancc.predict.schedule import AllReduceOperation, BroadcastOperation, Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Sizes, tables_of_sizes
@@ -152,12 +152,12 @@ def summit_parts(
 
 def _kind(operation: Operation, assigner: Assigner) -> str:
     """The name of an operation in the figures."""
-    if isinstance(operation, AllReduce):
+    if isinstance(operation, AllReduceOperation):
         return "reduce" if operation.place.layer else "weights"
-    if isinstance(operation, Broadcast) and operation.of_matrix:
+    if isinstance(operation, BroadcastOperation) and operation.of_matrix:
         return "sbcast"
     assert assigner.grid is not None
-    if isinstance(operation, Broadcast) and assigner.grid.scheme == "1.5d":
+    if isinstance(operation, BroadcastOperation) and assigner.grid.scheme == "1.5d":
         # between copies: the counterpart of the all-reduce
         return "dbcast" if operation.members == assigner.grid.rows else "reduce"
     return "dbcast" if isinstance(operation, Collective) else "local"

@@ -44,6 +44,8 @@ NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8
 # The front door of the compiler: all that a caller may say stands in one signature.
 FRONT_DOOR = ("plancc.pipeline", "compile")
+SEVERAL_MEANINGS = {"Batch", "Graph", "Traffic", "Transport"}
+"""Names of classes of the compiler and of the runtime alike. This list only shrinks."""
 # Names that are values of other options too: they count where the code speaks of a model.
 AMBIGUOUS = {"auto", "block", "file", "gcn", "rcm"}
 SPEAKS_OF_ONE = re.compile(r"(?i)\b(model|convolution)s?\b(?!\.)")
@@ -67,6 +69,7 @@ class Source:
     """Strings that the module gives a name to."""
     choices: list[ast.expr] = field(default_factory=list)
     """Comparisons, and displays of several elements."""
+    classes: set[str] = field(default_factory=set)
     flags: list[str] = field(default_factory=list)
     """Strings that name a flag, which are no docstrings."""
 
@@ -87,6 +90,8 @@ def read(path: Path, modules: set[str]) -> Source:
             found.imports |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
         elif isinstance(node, ast.Expr):
             texts.add(id(node.value))
+        if isinstance(node, ast.ClassDef):
+            found.classes.add(node.name)
         if isinstance(node, ast.ImportFrom) and node.module == "numba":
             found.compiles |= not NUMBA.isdisjoint(alias.name for alias in node.names)
         elif isinstance(node, ast.Attribute) and name_of(node.value) == "numba":
@@ -272,6 +277,15 @@ def test_no_function_takes_many_parameters(sources):
     }
     del wrong[FRONT_DOOR]
     assert not wrong, "\n".join(map(str, wrong.items()))
+
+
+def test_a_class_name_has_one_meaning(sources):
+    where: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        for name in source.classes:
+            where.setdefault(name, set()).add(module)
+    several = {name for name, modules in where.items() if len(modules) > 1}
+    assert several == SEVERAL_MEANINGS, {name: where[name] for name in several}
 
 
 def test_nobody_asks_for_the_name_of_a_model_or_partitioner(sources):

@@ -13,7 +13,7 @@ from plancc.graph.canonical import to_scipy
 from plancc.graph.csr import write_csr
 from plancc.graph.mapped import is_mapped
 from plancc.plan.verify import verify
-from plancc.search.footprint import Sizes, ways
+from plancc.search.footprint import ProblemSizes, ways
 from plancc_datasets import load_dataset
 
 
@@ -63,7 +63,7 @@ def test_a_plan_made_on_the_disk_is_the_one_made_in_memory(model, weighted, tmp_
     graph = plancc.read_graph(tmp_path)
     effort = None if model == "rp" else "fast"
     constraints = 2 if effort else 1
-    sizes = Sizes(
+    sizes = ProblemSizes(
         2048, graph.num_nonzeros + 2048, 1.0, weighted, constraints, uneven=False, mapped=True
     )
     peaks = [way.peak for way in ways(sizes, effort or "", False)]
@@ -84,7 +84,7 @@ def test_a_plan_made_on_the_disk_is_the_one_made_in_memory(model, weighted, tmp_
 def test_the_disk_is_looked_at_before_anything_starts(monkeypatch, tmp_path):
     write_csr(load_dataset("sbm", num_features=1).graph, tmp_path)
     graph = plancc.read_graph(tmp_path)
-    sizes = Sizes(2048, graph.num_nonzeros + 2048, constraints=1, mapped=True)
+    sizes = ProblemSizes(2048, graph.num_nonzeros + 2048, constraints=1, mapped=True)
     peaks = [way.peak for way in ways(sizes, "")]
     usage = type("usage", (), {"free": 10})
     monkeypatch.setattr(scratch.shutil, "disk_usage", lambda path: usage)

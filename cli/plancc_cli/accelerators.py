@@ -15,9 +15,9 @@ from plancc_cli import options
 if TYPE_CHECKING:
     from plancc.accelerators import Accelerator
     from plancc.accelerators.published import Comparison
-    from plancc.accelerators.study import Row, Subject
+    from plancc.accelerators.study import AcceleratorRow, Subject
 
-    Shown = list[tuple[Subject, list[Row]]]
+    Shown = list[tuple[Subject, list[AcceleratorRow]]]
 
 KEEP = 0.5
 """Share of outputs that are kept unless told otherwise."""

@@ -18,7 +18,7 @@ from plancc.options import SearchOptions
 from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
-from plancc_cli.ranks import Job
+from plancc_cli.ranks import RankJob
 from plancc_cli.render import moved_words, origin, sizes_of
 from plancc_cli.tables import print_data
 from plancc_cli.words import say
@@ -54,7 +54,7 @@ def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
         Options of models that are given.
     """
     context = click.get_current_context()
-    job, work = Job("plancc", context.command), partial(_work, context, of_models)
+    job, work = RankJob("plancc", context.command), partial(_work, context, of_models)
     code = job.run(None, "auto", context.params["timeout"], work)
     if code:
         sys.exit(code)

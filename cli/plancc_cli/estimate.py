@@ -53,7 +53,7 @@ def command(
     files on the disk. With --ranks it is the memory of one rank, whatever the effort.
     """
     from plancc.owners.memory import allowed_memory
-    from plancc.search.footprint import Sizes, shown, ways, work_of_rank
+    from plancc.search.footprint import ProblemSizes, shown, ways, work_of_rank
 
     for name, value, least in (("vertices", vertices, 1), ("nonzeros", nonzeros, 0)):
         if value < least:
@@ -69,7 +69,7 @@ def command(
     allowed = allowed_memory(memory)
     mirrored = 0.0 if directed else 1.0
     data = 0 if folder or ranks else 4 * features * vertices
-    sizes = Sizes(
+    sizes = ProblemSizes(
         vertices, nonzeros + vertices, mirrored, uneven=not even, data=data, mapped=folder
     )
     found = [work_of_rank(sizes, ranks)] if ranks else list(ways(sizes, effort))

@@ -270,7 +270,7 @@ TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkah
 """Names of partitioners as their authors write them."""
 
 
-class Memory(click.ParamType):
+class MemorySize(click.ParamType):
     """Bytes, with K, M, G or T for powers of 1024."""
 
     name = "memory"
@@ -290,7 +290,7 @@ class Memory(click.ParamType):
         return size
 
 
-MEMORY = Memory()
+MEMORY = MemorySize()
 
 
 class NameIn(click.ParamType):

@@ -10,7 +10,7 @@ import click
 from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.generated import with_options
-from plancc_cli.ranks import Job, check_threads_of
+from plancc_cli.ranks import RankJob, check_threads_of
 from plancc_cli.run_options import HELP, run_option
 from plancc_cli.simulate import is_graph
 from plancc_cli.words import predictions_line, say
@@ -86,7 +86,7 @@ def command(
             say(predictions_line(output, header.num_vertices, counts))
 
     check_threads_of(plan, ranks)
-    job = Job("plancc predict", command)
+    job = RankJob("plancc predict", command)
     sys.exit(job.run(None if ranks == 1 else ranks, "auto", timeout, work))
 
 

@@ -29,7 +29,7 @@ FEW = 64
 """Threads that are started at once; each finds out by itself whether the plan has its part."""
 
 
-class Job:
+class RankJob:
     """The ranks of a command.
 
     Parameters

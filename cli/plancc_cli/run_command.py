@@ -33,7 +33,7 @@ from plancc_cli.progress import (
     verbosity_level,
     warnings_on_stderr,
 )
-from plancc_cli.ranks import Job, check_threads_of
+from plancc_cli.ranks import RankJob, check_threads_of
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
 from plancc_cli.run_options import HELP, run_option
@@ -96,7 +96,7 @@ def command(
     if signals and settings["checkpoint"] is None:
         raise InputError(f"--signal {signals[0]}: give --checkpoint, the folder, too")
     check_threads_of(plan, ranks)
-    job = Job(PROGRAM, command)
+    job = RankJob(PROGRAM, command)
 
     def end() -> None:
         os._exit(job.say_alone("interrupted", 1))
@@ -129,7 +129,7 @@ def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 def run() -> None:
     """Do what the command line says; SystemExit carries the exit code."""
-    job = Job(PROGRAM, command)
+    job = RankJob(PROGRAM, command)
     rank, size = launch.announced()
     if rank > 0:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  results and --help come from rank 0

@@ -21,7 +21,7 @@ DATASETS = Registry(
         "digits": "plancc_datasets.digits:Digits",
         "karate": "plancc_datasets.karate:Karate",
         "rmat": "plancc_datasets.rmat:Rmat",
-        "grid": "plancc_datasets.grid:Grid",
+        "grid": "plancc_datasets.grid:GridMesh",
         "sbm": "plancc_datasets.sbm:Sbm",
         "web": "plancc_datasets.web:Web",
         "geometric": "plancc_datasets.geometric:Geometric",

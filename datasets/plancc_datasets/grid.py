@@ -14,7 +14,7 @@ from plancc_datasets.dataset import Dataset, check_options, describe
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridMesh:
     """rows x cols vertices, numbered row by row, each joined to its 4 (or 8) neighbours.
 
     ``points=5`` is the 5-point stencil, ``points=9`` adds the diagonals; neither has self loops.

@@ -16,14 +16,14 @@ from plancc.accelerators.design import (
     accelerator,
     read_accelerator,
 )
-from plancc.accelerators.model import Aggregations, Estimate, estimate, gcn_aggregations
+from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
 
 __all__ = [
     "SHIPPED",
     "Accelerator",
+    "AcceleratorEstimate",
     "Aggregations",
     "Cache",
-    "Estimate",
     "OutputTiles",
     "accelerator",
     "estimate",

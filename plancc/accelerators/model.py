@@ -108,7 +108,7 @@ class MemoryTraffic:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
     Attributes
@@ -138,7 +138,7 @@ class Estimate:
         return self.features + self.adjacency + self.outputs
 
 
-def estimate(machine: Accelerator, work: Aggregations) -> Estimate:
+def estimate(machine: Accelerator, work: Aggregations) -> AcceleratorEstimate:
     """Time and energy of `work` on `machine`, one aggregation after the other."""
     additions = features = adjacency = outputs = compute = memory = seconds = 0.0
     kept = work.keep if machine.memory.masked else 1.0
@@ -156,7 +156,9 @@ def estimate(machine: Accelerator, work: Aggregations) -> Estimate:
         seconds += times * (max(adding, moving) if machine.overlaps else adding + moving)
     joules = machine.power * seconds
     joules += machine.memory_energy * 8 * (features + adjacency + outputs)
-    return Estimate(additions, features, adjacency, outputs, compute, memory, seconds, joules)
+    return AcceleratorEstimate(
+        additions, features, adjacency, outputs, compute, memory, seconds, joules
+    )
 
 
 def memory_traffic(memory: OutputTiles | Cache, work: Aggregations, width: int) -> MemoryTraffic:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from plancc.accelerators.design import CPU, SHIPPED, accelerator
-from plancc.accelerators.model import Aggregations, Estimate, estimate, gcn_aggregations
+from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
 
 SPU = "mixgcn-spu"
 HIDDEN = 128
@@ -22,7 +22,7 @@ HIDDEN = 128
 
 
 @dataclass(frozen=True)
-class Dataset:
+class PublishedDataset:
     """A row of Table 2, with the row of Table 3.
 
     Attributes
@@ -52,9 +52,9 @@ class Dataset:
 
 def _dataset(
     name: str, vertices: float, nonzeros: float, widths: tuple[int, int], joules: list[float]
-) -> Dataset:
+) -> PublishedDataset:
     by_name = dict(zip((CPU, "hygcn", "awb-gcn", SPU), joules, strict=True))
-    return Dataset(name, vertices, nonzeros, *widths, by_name)
+    return PublishedDataset(name, vertices, nonzeros, *widths, by_name)
 
 
 DATASETS = {
@@ -131,7 +131,9 @@ def comparisons() -> list[Comparison]:
     found = []
     for dataset in DATASETS.values():
         work = dataset.aggregations()
-        costs: dict[str, Estimate] = {name: estimate(m, work) for name, m in machines.items()}
+        costs: dict[str, AcceleratorEstimate] = {
+            name: estimate(m, work) for name, m in machines.items()
+        }
         for name, (low, high) in SPEEDUPS.items():
             if name == CPU:
                 low = high = over_cpu[dataset.name]

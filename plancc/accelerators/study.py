@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from plancc.accelerators.design import CPU, Accelerator, accelerator
-from plancc.accelerators.model import Aggregations, Estimate, estimate, gcn_aggregations
+from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
 from plancc.accelerators.published import DATASETS, Comparison, comparisons
 from plancc.registry import check_choice
 
@@ -42,11 +42,11 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Row:
+class AcceleratorRow:
     """One accelerator on one subject; `published_joules` is None where nothing is published."""
 
     machine: str
-    estimate: Estimate
+    estimate: AcceleratorEstimate
     speedup_over_cpu: float
     published_joules: float | None
 
@@ -56,7 +56,7 @@ class Row:
         return {"machine": values.pop("machine"), **values.pop("estimate"), **values}
 
 
-def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Row]:
+def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[AcceleratorRow]:
     """Time and energy of every machine, by its name, on a subject."""
     base = estimate(accelerator(CPU), subject.work).seconds
     published = DATASETS[subject.dataset].joules if subject.dataset else {}
@@ -64,7 +64,7 @@ def study(subject: Subject, machines: Mapping[str, Accelerator]) -> list[Row]:
     for name, machine in machines.items():
         cost = estimate(machine, subject.work)
         speedup = base / cost.seconds if cost.seconds else 1.0
-        rows.append(Row(name, cost, speedup, published.get(name)))
+        rows.append(AcceleratorRow(name, cost, speedup, published.get(name)))
     return rows
 
 

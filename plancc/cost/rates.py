@@ -30,7 +30,7 @@ class EpochRates(NamedTuple):
     own_row: float
 
 
-class Links(NamedTuple):
+class LinkRates(NamedTuple):
     """Seconds that messages of an epoch take inside nodes and between them; a kernel may take it.
 
     Attributes

@@ -27,7 +27,7 @@ from plancc.passes.clusters import (
     weights_of,
 )
 from plancc.passes.kernels.label_propagation import (
-    Links,
+    ClusterLinks,
     count_between,
     links_between,
     members_of,
@@ -46,12 +46,12 @@ the graph between those that are left."""
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class ClusterLevel:
     """A graph, this rank's share of its links.
 
     Attributes
     ----------
-    links : Links
+    links : ClusterLinks
         Of the vertices from `first` on.
     first : int
     weight : int64[n, c]
@@ -60,7 +60,7 @@ class Level:
         Links of all ranks.
     """
 
-    links: Links
+    links: ClusterLinks
     first: int
     weight: npt.NDArray[np.int64]
     total: int
@@ -75,13 +75,13 @@ class Level:
         return label[self.first : self.first + self.count]
 
 
-def find_clusters(ranks: Ranks, level: Level, limits: Limits, seed: int) -> Clusters | None:
+def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
     """Clusters that leave room for a balanced partition. Collective.
 
     Parameters
     ----------
     ranks : Ranks
-    level : Level
+    level : ClusterLevel
         The graph.
     limits : Limits
         Of the parts.
@@ -120,7 +120,7 @@ def find_clusters(ranks: Ranks, level: Level, limits: Limits, seed: int) -> Clus
 
 
 def _propagated(
-    ranks: Ranks, level: Level, heaviest: Int64Array, key: int
+    ranks: Ranks, level: ClusterLevel, heaviest: Int64Array, key: int
 ) -> tuple[Int32Array, int]:
     """Clusters 0..m-1 of the vertices, and m."""
     n = len(level.weight)
@@ -147,7 +147,7 @@ def _propagated(
 class _Between:
     """The graph between clusters, made on demand; every rank has some of the links already."""
 
-    def __init__(self, ranks: Ranks, level: Level, label: Int32Array, num: int) -> None:
+    def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
         self.start, self.members = members_of(num, level.own(label))
         self.ptr = count_between(self.start, self.members, level.links, label)
@@ -161,7 +161,7 @@ class _Between:
         made = self._gathered(np.split(sample, cuts))
         return self.ranks.total(made.nnz) * SAMPLE / max(1, self.level.total)
 
-    def made(self) -> Level:
+    def made(self) -> ClusterLevel:
         """The graph: every rank has the links of consecutive clusters, about as many as others."""
         size, steps = self.ranks.size, np.arange(self.ranks.size * STEPS + 1)
         load = np.concatenate([[0], np.cumsum(self.ranks.sums(np.diff(self.ptr)))])
@@ -175,10 +175,12 @@ class _Between:
         offsets = np.concatenate([[0], *(np.diff(each.indptr) for each in pieces)]).cumsum()
         ends, cost = (np.concatenate([getattr(m, n) for m in pieces]) for n in ("indices", "data"))
         none = np.empty(0, np.int32)
-        links = Links(offsets.astype(np.int64), ends, cost, np.zeros(1, np.int64), none, none)
+        links = ClusterLinks(
+            offsets.astype(np.int64), ends, cost, np.zeros(1, np.int64), none, none
+        )
         weight = weights_of(self.label, self.level.weight, self.num)
         first = int(bounds[self.ranks.rank * STEPS])
-        return Level(links, first, weight, self.ranks.total(len(ends)))
+        return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
         """All links of the clusters ``chosen[this rank]``, as a matrix with a row for each."""

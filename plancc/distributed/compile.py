@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.figures import metrics_of, random_metrics
-from plancc.distributed.lowering import Parts, lower_share
+from plancc.distributed.lowering import OwnParts, lower_share
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Ranks, Transport
 from plancc.distributed.share import read_share
@@ -49,15 +49,15 @@ from plancc.plan.format import (
 )
 from plancc.plan.metrics import Metrics
 from plancc.plan.piece_writer import (
-    Kind,
-    Pieces,
+    ArrayKind,
+    PieceTable,
     write_piece,
     write_plan_head,
 )
 from plancc.plan.pieces import folder_name, new_folder
 from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
-from plancc.search.footprint import Sizes, shown, work_of_rank
+from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.text import shown as shortened
 from plancc.version import __version__
 
@@ -301,7 +301,7 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
     """Bytes that a rank is going to take; InputError if they are more than allowed (0: any)."""
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
-    sizes = Sizes(rows, nonzeros + rows, mirrored, constraints=constraints, mapped=True)
+    sizes = ProblemSizes(rows, nonzeros + rows, mirrored, constraints=constraints, mapped=True)
     peak = work_of_rank(sizes, num_ranks).peak
     if allowed and peak > allowed:
         raise InputError(
@@ -372,7 +372,7 @@ def _write(
     ranks: Ranks,
     output: str | PathLike[str],
     header: Header,
-    parts: Parts,
+    parts: OwnParts,
     data: VertexData,
     ids: Int64Array | None,
     attributes: Mapping[str, Mapping[str, Any]],
@@ -398,7 +398,7 @@ def _write(
     for name, array in whole.items():
         leaves[name] = digests_of(array, np.array([0, len(array)]), shared=False)
     kinds = {
-        name: Kind(a.dtype, (int(starts[name][-1]) + NODES[name].shared, *a.shape[1:]))
+        name: ArrayKind(a.dtype, (int(starts[name][-1]) + NODES[name].shared, *a.shape[1:]))
         for name, a in slices.items()
     }
     content = root_of(header_attributes(header), leaves, {**whole, **kinds})
@@ -413,12 +413,12 @@ def _write(
             write_piece(temporary, ranks.rank, slices, content, compress=compress)
         with ranks.agreement():
             if ranks.rank == 0:
-                pieces = Pieces(folder, parts.bounds, starts, kinds)
+                pieces = PieceTable(folder, parts.bounds, starts, kinds)
                 write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
     return content
 
 
-def _points(parts: Parts, rank: int) -> dict[str, Int64Array]:
+def _points(parts: OwnParts, rank: int) -> dict[str, Int64Array]:
     """Where the slices of this rank's parts begin, and where the last ends, by `Node.cut`."""
     first, last = (int(each) for each in parts.bounds[rank : rank + 2])
     rows = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
@@ -429,7 +429,7 @@ def _points(parts: Parts, rank: int) -> dict[str, Int64Array]:
     return found
 
 
-def _tables(parts: Parts) -> Iterator[tuple[str, Side]]:
+def _tables(parts: OwnParts) -> Iterator[tuple[str, Side]]:
     """The tables of messages by their names in the file."""
     yield "expand/send", parts.expand.send
     yield "expand/recv", parts.expand.receive
@@ -441,7 +441,7 @@ def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
 
 
 def _slices(
-    parts: Parts,
+    parts: OwnParts,
     rank: int,
     starts: Mapping[str, Int64Array],
     data: VertexData,

@@ -6,7 +6,7 @@ import numpy as np
 
 from plancc.cost.owners import BASELINE_SEED
 from plancc.distributed.kernels import count_traffic, pairs, parts_of_nets
-from plancc.distributed.lowering import Parts
+from plancc.distributed.lowering import OwnParts
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int64Array, Share
 from plancc.models.random import random_owner
@@ -17,7 +17,7 @@ NETS_AT_ONCE = 1 << 20
 """Nets whose messages are looked at together."""
 
 
-def metrics_of(ranks: Ranks, parts: Parts) -> Metrics:
+def metrics_of(ranks: Ranks, parts: OwnParts) -> Metrics:
     """The figures of the plan, on every rank. Collective."""
     first, last = (int(each) for each in parts.bounds[ranks.rank : ranks.rank + 2])
     ends = parts.row_ptr[parts.part_ptr[first : last + 1] - parts.part_ptr[first]]

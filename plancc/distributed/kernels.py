@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plancc.jit import njit
-from plancc.passes.kernels.label_propagation import Links, best_label
+from plancc.passes.kernels.label_propagation import ClusterLinks, best_label
 from plancc.passes.kernels.volume import Bounds, penalty
 
 SAMPLED = 24
@@ -31,7 +31,7 @@ def turns(first: int, last: int, key: int, num_turns: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def wanted_labels(
-    rows: Any, base: int, links: Links, weight: Any, load: Any, heaviest: Any, label: Any,
+    rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
     """The label that most of a vertex' links lead to, if that has room; -1: its own.
@@ -41,7 +41,7 @@ def wanted_labels(
     rows : int64[k]
         Of this rank's links; row r is vertex `base` + r.
     base : int
-    links : Links
+    links : ClusterLinks
         Of this rank's vertices.
     weight, load : int64[n, c]
         Of all vertices, and of all labels.

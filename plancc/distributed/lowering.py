@@ -21,7 +21,7 @@ from plancc.plan.slices import block_of_parts
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class OwnParts:
     """Consecutive parts of a plan, which are one rank's.
 
     Attributes
@@ -50,7 +50,7 @@ class Parts:
     expand: Exchange
 
 
-def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> Parts:
+def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> OwnParts:
     """Tables of this rank's parts. Collective.
 
     Parameters
@@ -72,7 +72,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -
     row_ptr, column, value = _own_rows(ranks, share, position, part_ptr[bounds], rows)
     expand = _expand(ranks, bounds, part_ptr, row_ptr, column, value)
     begin, end = int(part_ptr[first]), int(part_ptr[last])
-    return Parts(
+    return OwnParts(
         bounds,
         part_ptr,
         num_interior,

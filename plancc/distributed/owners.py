@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from plancc.clock import wall_seconds
-from plancc.distributed.clusters import Level, find_clusters
+from plancc.distributed.clusters import ClusterLevel, find_clusters
 from plancc.distributed.kernels import mark_boundary
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
@@ -26,7 +26,7 @@ from plancc.search.starts import beginnings, kind_of
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SharedOwnership:
     """Owners, the same on every rank.
 
     Attributes
@@ -45,7 +45,9 @@ class Found:
     warnings: list[str] = field(default_factory=list)
 
 
-def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source: Source) -> Found:
+def find_owners(
+    ranks: Ranks, share: Share, task: Task, balance: Balance, source: Source
+) -> SharedOwnership:
     """Owners of all rows. Collective.
 
     A search makes clusters until few links are left, partitions the graph between these on rank 0,
@@ -71,13 +73,13 @@ def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source
                 task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
             )
     if made is not None:
-        return Found(made.rows, loads.imbalances(made.rows, num_parts), dict(made.notes))
+        return SharedOwnership(made.rows, loads.imbalances(made.rows, num_parts), dict(made.notes))
     limits, none = loads.limits(num_parts), np.empty(0, np.int64)
     weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
     loads = replace(loads, by_name=dict.fromkeys(loads.names, none))  # weights once are enough
     links = share.links
     total = ranks.total(len(links.ends) + (len(links.other_ends) if len(links.other) else 0))
-    level = Level(links, share.first, weight, total)
+    level = ClusterLevel(links, share.first, weight, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
     warnings: list[str] = []
     degree = share.degree.astype(np.int64)
@@ -103,7 +105,7 @@ def find_owners(ranks: Ranks, share: Share, task: Task, balance: Balance, source
         "threads": ranks.size,
         "started_from": who,
     }
-    return Found(owner, loads.imbalances(owner, num_parts), how, [*warnings, *notes])
+    return SharedOwnership(owner, loads.imbalances(owner, num_parts), how, [*warnings, *notes])
 
 
 def _boundary(ranks: Ranks, share: Share, owner: Int32Array) -> float:

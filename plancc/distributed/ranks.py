@@ -12,7 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """Collectives of all ranks."""
 
     def allgather(self, pieces: Sequence[Array]) -> None: ...
@@ -53,7 +53,7 @@ class Ranks:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self.rank, self.size = transport.rank, transport.size
-        self._group: Group = transport.subgroup(range(self.size))
+        self._group: RankGroup = transport.subgroup(range(self.size))
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:

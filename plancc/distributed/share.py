@@ -15,7 +15,7 @@ from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
 from plancc.graph.normalize import Rows
 from plancc.graph.symmetry import mirror_sum
-from plancc.passes.kernels.label_propagation import Links
+from plancc.passes.kernels.label_propagation import ClusterLinks
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -66,13 +66,13 @@ class Share:
         return Graph(offsets, nobody, source=source)
 
     @property
-    def links(self) -> Links:
+    def links(self) -> ClusterLinks:
         """The links of its vertices: columns of their rows and, if directed, rows of their nets."""
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
         if self.pins is not self.indices:
             other = np.arange(len(self.indptr) - 1, dtype=np.int32)
-        return Links(self.indptr, self.indices, none, self.net_ptr, self.pins, other)
+        return ClusterLinks(self.indptr, self.indices, none, self.net_ptr, self.pins, other)
 
 
 def read_share(

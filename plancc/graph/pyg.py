@@ -21,7 +21,7 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
-from plancc.graph.torchfile import Stored, StoredHetero, load_torch
+from plancc.graph.torchfile import StoredHetero, StoredObject, load_torch
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
 Record = dict[str, Any]
@@ -46,12 +46,12 @@ def record_of(obj: Any, where: str) -> Record:
     InputError
         For a heterogeneous graph, several graphs, and what is no graph.
     """
-    if isinstance(obj, Stored):
+    if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
         held = held.get("_store", held)
         if isinstance(obj, StoredHetero):
             raise InputError(f"{where}: {HETERO}")
-        if isinstance(held, Stored) and isinstance(held.state, dict):
+        if isinstance(held, StoredObject) and isinstance(held.state, dict):
             held = held.state.get("_mapping", held.state)
         obj = held
     elif isinstance(obj, tuple | list):
@@ -82,7 +82,7 @@ def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
 
 
 def _is_record(obj: Any) -> bool:
-    return isinstance(obj, Stored | Mapping) or hasattr(obj, "edge_index")
+    return isinstance(obj, StoredObject | Mapping) or hasattr(obj, "edge_index")
 
 
 def graph_of_record(

@@ -1,6 +1,6 @@
 """Files of torch.save, read by torch.load with ``weights_only``: tensors, numpy arrays and plain
-containers, no code of the file's choice. Objects of PyTorch Geometric become `Stored`, which holds
-their state, so that neither that library nor its code is needed.
+containers, no code of the file's choice. Objects of PyTorch Geometric become `StoredObject`, which
+holds their state, so that neither that library nor its code is needed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from plancc.graph.textfile import StrPath, check_readable
 from plancc.text import shown
 
 
-class Stored:
+class StoredObject:
     """An object of PyTorch Geometric in a file: its `state`, and nothing of its code."""
 
     state: Any = None
 
-    def __new__(cls, *_: Any) -> Stored:
+    def __new__(cls, *_: Any) -> StoredObject:
         return super().__new__(cls)
 
     def __init__(self, *_: Any) -> None:
@@ -39,7 +39,7 @@ class Stored:
         self.state = state
 
 
-class StoredHetero(Stored):
+class StoredHetero(StoredObject):
     """A HeteroData in a file."""
 
 
@@ -66,7 +66,7 @@ def load_torch(path: StrPath) -> Any:
     name = os.fspath(path)
     torch = library("torch", name, "plancc[run]")
     _check_sums(name)
-    known: list[Any] = [(Stored, f"{_HOME}.{each}") for each in _STORED]
+    known: list[Any] = [(StoredObject, f"{_HOME}.{each}") for each in _STORED]
     known.append((StoredHetero, f"{_HOME}.hetero_data.HeteroData"))
     known += [(_no_default, "collections.defaultdict"), (set, "__builtin__.set"), set]
     known += [(_member, f"{module}.getattr") for module in ("__builtin__", "builtins")]
@@ -143,7 +143,7 @@ def _check_stored(held: Any, name: str) -> None:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, Stored):
+        if isinstance(each, StoredObject):
             found.append(each.state)
         elif isinstance(each, dict):
             found += each.values()
@@ -178,11 +178,11 @@ def _no_default(*_: Any) -> dict[Any, Any]:
     return OrderedDict()
 
 
-def _member(kind: Any, name: Any) -> Stored:
+def _member(kind: Any, name: Any) -> StoredObject:
     """What stands in for getattr, by which Python 3.11.0 to 3.11.3 name a member of an enum."""
-    if kind is not Stored or not isinstance(name, str):
+    if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # in torch's words for what it refuses
-    return Stored()
+    return StoredObject()
 
 
 @contextlib.contextmanager

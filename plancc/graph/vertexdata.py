@@ -548,7 +548,7 @@ def _read_table(
         raise InputError(f"{name}: {len(words)} column names for {len(second)} columns")
     wanted = [*_wanted(words, keys)]
     of_masks = {name for name, key in _names_of(keys).items() if key in MASKS}
-    reading = Reading(
+    reading = TableReading(
         columns=tuple(words.index(word) for word in wanted),
         booleans=tuple(words.index(word) for word in wanted if word in of_masks),
         names=tuple(words),
@@ -657,7 +657,7 @@ def _of_columns(
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableReading:
     """What of a table is read.
 
     Attributes
@@ -686,7 +686,7 @@ def read_numbers(
     mark: str | None = ",",
     skipped: int = 0,
     dtype: npt.DTypeLike = np.float64,
-    reading: Reading | None = None,
+    reading: TableReading | None = None,
 ) -> npt.NDArray[Any]:
     """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
 

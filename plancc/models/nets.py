@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plancc.jit import njit
-from plancc.sampling.batch import Block
+from plancc.sampling.batch import BatchLayer
 
 
 @njit(cache=True)
@@ -183,7 +183,7 @@ class NetUnion:
         self.num_nets = 0
         self.num_pins = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: BatchLayer) -> None:
         """Add the nets of a block; merges whenever as many pins are new as were left last time."""
         found = _block_nets(
             block.rows,

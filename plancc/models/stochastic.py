@@ -219,7 +219,7 @@ def batches_of(nets: int, nets_per_batch: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class NetSample:
     """The merged nets of some batches.
 
     Attributes
@@ -278,7 +278,7 @@ class BatchSource:
         net_ptr, pins, column = column_nets(indptr, indices)
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
-    def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> Sample:
+    def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """The nets of batches 0..num_batches - 1, in at most `PINS_PER_NONZERO` pins a nonzero."""
         return GrowingSample(self, seed, stream).grown(num_batches)
 
@@ -325,7 +325,7 @@ class GrowingSample:
         self._union: NetUnion | None = None
         self._number = 0
 
-    def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> Sample:
+    def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
         """The sample with batches up to `num_batches`, if memory allows and `stop` does not say so.
 
         It has one batch at least.
@@ -350,7 +350,7 @@ class GrowingSample:
         if "train_mask" in self._source.sampler.needs:
             available = len(population.training)
         weights = np.ones(population.num_vertices, dtype=np.int64)
-        return Sample(
+        return NetSample(
             Hypergraph(net_ptr, pins, weights, net_costs=cost, net_sources=source),
             self._number,
             union.num_nets,

@@ -29,7 +29,7 @@ from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
 from plancc.owners.rows import find_row_owners
-from plancc.owners.task import Found, Observer, Report, Task
+from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.metrics import summarize
 from plancc.registry import check_choice
 
@@ -79,7 +79,7 @@ def choose(
     balance: Balance,
     observer: Observer,
     report: Report | None = None,
-) -> Found:
+) -> Ownership:
     """The owners of the candidate that is best by the objective.
 
     Parameters
@@ -121,7 +121,7 @@ def choose(
     epoch = predictor.time(matrix, task.num_parts)
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
-    answers: list[Found | None] = []
+    answers: list[Ownership | None] = []
     unfits = _unfits(matrix, task, names, known)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))

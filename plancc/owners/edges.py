@@ -31,7 +31,7 @@ from plancc.models.weights import Balance
 from plancc.owners.nodes import pays, search_edges_on_nodes
 from plancc.owners.provenance import empty_parts
 from plancc.owners.rows import found_by_search, mapped_to_nodes, on_nodes, partitioned
-from plancc.owners.task import REFINED, Found, Observer, Report, Task
+from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
 from plancc.search.record import Record
 
@@ -42,7 +42,7 @@ def find_edge_owners(
     balance: Balance,
     observer: Observer,
     report: Report | None = None,
-) -> Found:
+) -> Ownership:
     """Owners of the rows and nonzeros of `matrix`; see `plancc.owners.find.find_owners`.
 
     The balance is that of the nonzeros; there is no other here.
@@ -66,7 +66,7 @@ def _found(
     balance: Balance,
     observer: Observer,
     report: Report | None,
-) -> Found:
+) -> Ownership:
     """The same, under whatever numbers the parts have."""
     if task.searches:
         with observer("partition"):
@@ -94,7 +94,7 @@ def _found(
     return found
 
 
-def _searched(matrix: Graph, task: Task, report: Report | None) -> Found:
+def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     """What `plancc.search` finds."""
     model, options = task.model, task.search_options
     if isinstance(model, CheckerboardModel):
@@ -115,7 +115,7 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Found:
     return found_by_search(result, task)
 
 
-def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Found:
+def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     """A model's own nonzeros, and the owners of rows that suit them."""
     from plancc.passes.vector_owners import VectorOwners
 
@@ -129,10 +129,10 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Found:
         *empty_parts(owners.rows, num_parts),
         *_balance_notes(owners.of_nonzeros(matrix), task, who),
     ]
-    return Found(owners, dict(problem.notes), about_owners=notes)
+    return Ownership(owners, dict(problem.notes), about_owners=notes)
 
 
-def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> Found:
+def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have."""
     from plancc.passes.edges import RefineEdges
 
@@ -160,7 +160,7 @@ def _refined(matrix: Graph, found: Found, task: Task, report: Report | None) -> 
     note(partitioner, spent, found.owners, result.before.overload)
     note(f"refined for {goal}", seconds, result.owners, result.after.overload)
     best = record.result(found.about_run)
-    return Found(
+    return Ownership(
         best.owners,
         found.how | {"tried": best.tried_json()},
         found.about_run,

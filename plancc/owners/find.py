@@ -9,7 +9,7 @@ from plancc.models.weights import Balance
 from plancc.owners.choice import choose
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.rows import find_row_owners
-from plancc.owners.task import Found, Observer, Report, Task
+from plancc.owners.task import Observer, Ownership, Report, Task
 
 STOPPED = "the search was stopped before its end; these are the best owners so far"
 
@@ -20,7 +20,7 @@ def find_owners(
     balance: Balance,
     observer: Observer,
     report: Report | None = None,
-) -> Found:
+) -> Ownership:
     """Owners of the rows of `matrix`, and of its nonzeros for an edge plan.
 
     Parameters

@@ -21,7 +21,7 @@ from plancc.owners.task import Task
 from plancc.scratch import check_room, folder
 from plancc.search.footprint import (
     MARGIN,
-    Sizes,
+    ProblemSizes,
     Work,
     fitting,
     of_clusters,
@@ -120,7 +120,7 @@ def within_memory(
     held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
     mapped = is_mapped(graph.indices)
     degree = degrees(graph)
-    sizes = Sizes(
+    sizes = ProblemSizes(
         rows,
         graph.num_nonzeros + rows,
         mirrored_share(graph),

@@ -9,7 +9,7 @@ from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
-from plancc.owners.task import Found, Report, Task
+from plancc.owners.task import Ownership, Report, Task
 from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
@@ -17,7 +17,9 @@ MAX_PARTS = 4096
 """Parts from which on numbers stay: a table of all pairs is made."""
 
 
-def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = None) -> Found:
+def numbered(
+    matrix: Graph, found: Ownership, task: Task, report: Report | None = None
+) -> Ownership:
     """The same parts, numbered so that the predicted epoch takes less time.
 
     Owners of a model that is not searched, those of a named partitioner (but for objective "time")
@@ -26,7 +28,7 @@ def numbered(matrix: Graph, found: Found, task: Task, report: Report | None = No
     Parameters
     ----------
     matrix : Graph
-    found : Found
+    found : Ownership
     task : Task
         It says the machine and the widths of the layers.
     report : callable, optional

@@ -34,7 +34,7 @@ from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance, check_num_parts
 from plancc.owners.nodes import pays, search_rows_on_nodes
 from plancc.owners.provenance import Steps, empty_parts
-from plancc.owners.task import REBALANCED, REFINED, Found, Observer, Report, Task
+from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
@@ -68,7 +68,7 @@ def find_row_owners(
     balance: Balance,
     observer: Observer,
     report: Report | None = None,
-) -> Found:
+) -> Ownership:
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts
     balance = replace(balance, capacities=options.capacities)
@@ -86,7 +86,7 @@ def find_row_owners(
             who = f"model '{task.name}'"
             rows = checked_owner(who, problem.rows, matrix.num_vertices, num_parts)
             notes = empty_parts(rows, num_parts)
-            found = Found(Owners(rows), dict(problem.notes), about_owners=notes)
+            found = Ownership(Owners(rows), dict(problem.notes), about_owners=notes)
         else:
             found = partitioned(problem, task, loads)
     if isinstance(problem, Hypergraph | WeightedGraph) and model.searched:
@@ -106,8 +106,8 @@ def find_row_owners(
 
 
 def mapped_to_nodes(
-    found: Found, matrix: Graph, topology: Topology, capacities: Capacities = None
-) -> Found:
+    found: Ownership, matrix: Graph, topology: Topology, capacities: Capacities = None
+) -> Ownership:
     """The same parts under numbers that keep what they exchange inside nodes.
 
     Only parts of equal capacity change places.
@@ -139,7 +139,7 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
         )
 
 
-def _searched(job: _Rows) -> Found:
+def _searched(job: _Rows) -> Ownership:
     """What `plancc.search` finds: for nodes first, where there are some."""
     task, nodes = job.task, job.task.options.nodes
     if job.expectation is None and nodes is not None and pays(job.matrix, nodes):
@@ -160,7 +160,7 @@ def _searched(job: _Rows) -> Found:
     return found_by_search(result, job.task)
 
 
-def found_by_search(result: SearchResult, task: Task) -> Found:
+def found_by_search(result: SearchResult, task: Task) -> Ownership:
     """What a search found, with how it did."""
     how = {
         "partitioner": "plancc",
@@ -172,10 +172,10 @@ def found_by_search(result: SearchResult, task: Task) -> Found:
         "partition_seconds": result.seconds,
         "tried": result.tried_json(),
     }
-    return Found(result.owners, how, result.warnings)
+    return Ownership(result.owners, how, result.warnings)
 
 
-def on_nodes(found: Found, topology: Topology) -> Found:
+def on_nodes(found: Ownership, topology: Topology) -> Ownership:
     """Owners that are numbered for a topology already."""
     return replace(found, how=found.how | {"topology": str(topology)})
 
@@ -187,7 +187,7 @@ def _versions(tried: Sequence[Trial]) -> str:
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
-def partitioned(problem: Hypergraph | WeightedGraph, task: Task, loads: Loads) -> Found:
+def partitioned(problem: Hypergraph | WeightedGraph, task: Task, loads: Loads) -> Ownership:
     """What one partitioner answers; the owners are those of the problem's vertices."""
     result = partition(problem, task.num_parts, task.options, loads=loads)
     how = {
@@ -198,10 +198,10 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, loads: Loads) -
         "partition_seconds": result.seconds,
         **task.wishes(),
     }
-    return Found(Owners(result.owner), how, result.about_run, result.about_owners)
+    return Ownership(Owners(result.owner), how, result.about_run, result.about_owners)
 
 
-def _left_to_do(found: Found, job: _Rows) -> str:
+def _left_to_do(found: Ownership, job: _Rows) -> str:
     """What a partitioner's answer still needs, in a word; "" for nothing.
 
     The nets of a given number of batches are the paper's model, and so is their partition; those
@@ -218,7 +218,7 @@ def _left_to_do(found: Found, job: _Rows) -> str:
     return "rebalance" if over > 0 else ""
 
 
-def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> Found:
+def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
     from plancc.passes.rebalance import Rebalance
     from plancc.passes.refine import refiner
@@ -278,7 +278,7 @@ def _improved(found: Found, problem: Hypergraph | WeightedGraph, job: _Rows) -> 
     result = steps.record.result(about_run)
     notes = balance_notes(result.owners.rows, loads, num_parts, who)
     how = found.how | {"tried": result.tried_json()}
-    return Found(result.owners, how, about_run, notes)
+    return Ownership(result.owners, how, about_run, notes)
 
 
 def mapped(

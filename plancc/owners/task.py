@@ -189,7 +189,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Found:
+class Ownership:
     """Owners and how they were found.
 
     Attributes

@@ -22,7 +22,7 @@ from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 
 if TYPE_CHECKING:
-    from plancc.passes.kernels.label_propagation import Links
+    from plancc.passes.kernels.label_propagation import ClusterLinks
     from plancc.passes.kernels.nets import Nets
 
 ROUNDS = 6
@@ -58,7 +58,7 @@ class Clusters:
     graph: WeightedGraph
 
 
-def links_of(matrix: Graph, nets: Nets) -> Links:
+def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
     """The links of a matrix: columns of every row and, if it is directed, rows of every column.
 
     Parameters
@@ -67,7 +67,7 @@ def links_of(matrix: Graph, nets: Nets) -> Links:
     nets : Nets
         Its column nets, with their sources.
     """
-    from plancc.passes.kernels.label_propagation import Links
+    from plancc.passes.kernels.label_propagation import ClusterLinks
 
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
@@ -75,7 +75,7 @@ def links_of(matrix: Graph, nets: Nets) -> Links:
         other = np.full(n, -1, dtype=np.int32)
         other[nets.source] = np.arange(len(nets.source), dtype=np.int32)
     none = np.empty(0, dtype=np.int64)
-    return Links(matrix.indptr, matrix.indices, none, nets.net_ptr, nets.pins, other)
+    return ClusterLinks(matrix.indptr, matrix.indices, none, nets.net_ptr, nets.pins, other)
 
 
 def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
@@ -88,7 +88,7 @@ def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
 
 
 def find_clusters(
-    links: Links,
+    links: ClusterLinks,
     weight: npt.NDArray[np.int64],
     limits: Limits,
     rng: np.random.Generator,
@@ -99,7 +99,7 @@ def find_clusters(
 
     Parameters
     ----------
-    links : Links
+    links : ClusterLinks
     weight : int64[n, num_constraints]
     limits : Limits
         Of the parts.
@@ -114,7 +114,7 @@ def find_clusters(
     Clusters, or None
         None where clusters save few links, as in graphs without communities, or are too few.
     """
-    from plancc.passes.kernels.label_propagation import Links, between
+    from plancc.passes.kernels.label_propagation import ClusterLinks, between
 
     share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
@@ -131,16 +131,16 @@ def find_clusters(
         # METIS and KaMinPar need no order, but every edge from both of its ends.
         graph = WeightedGraph(ptr, ends, weight, cost)
         found = Clusters(label if found is None else label[found.label], graph)
-        links = Links(ptr, ends, cost, np.zeros(1, np.int64), ends[:0], ends[:0])
+        links = ClusterLinks(ptr, ends, cost, np.zeros(1, np.int64), ends[:0], ends[:0])
     return found
 
 
-def _number_of(links: Links) -> int:
+def _number_of(links: ClusterLinks) -> int:
     return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 
 def _propagated(
-    links: Links,
+    links: ClusterLinks,
     weight: npt.NDArray[np.int64],
     heaviest: npt.NDArray[np.int64],
     rng: np.random.Generator,

@@ -27,8 +27,7 @@ from plancc.plan.metrics import Traffic
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.edge_moves import Prices
-    from plancc.passes.kernels.edges import Owners as State
-    from plancc.passes.kernels.edges import Pattern
+    from plancc.passes.kernels.edges import EdgeState, MatrixPattern
 
 RESTORING_PRICES = (30.0, 100.0, 300.0, 1e3, 1e4, 1e6, 1e9, 1e12)
 """Prices until no part is above the limit."""
@@ -172,7 +171,7 @@ class _Search:
         self.rng = np.random.default_rng(options.seed)
         self.deadline = deadline or Deadline.after(options.budget)
         self.matrix, self.num_parts = matrix, num_parts
-        self.pattern: Pattern = pattern_of(matrix.indptr, matrix.indices, movable)
+        self.pattern: MatrixPattern = pattern_of(matrix.indptr, matrix.indices, movable)
         self.limits = Limits.of_nonzeros(
             matrix.num_nonzeros, num_parts, options.epsilon, options.capacities
         )
@@ -191,7 +190,7 @@ class _Search:
 
         nonzeros = self.owners.of_nonzeros(self.matrix)
         rows = self.owners.rows
-        self.state: State = owners_of(self.pattern, rows, nonzeros, self.num_parts, self.pairs)
+        self.state: EdgeState = owners_of(self.pattern, rows, nonzeros, self.num_parts, self.pairs)
 
     def _merit(self) -> Merit:
         from plancc.passes.kernels.edges import volume

@@ -29,7 +29,7 @@ LEAST_RELIEF = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Exchanges:
+class Trades:
     """Exchanges of vertices between two parts that lower the overload for the fewest rows.
 
     Attributes

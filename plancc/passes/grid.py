@@ -27,7 +27,7 @@ from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.refine import MAX_FEE_SIZE, SMALL
 
 if TYPE_CHECKING:
-    from plancc.passes.kernels.grid import Bounds, Side
+    from plancc.passes.kernels.grid import CellBounds, CellSide
     from plancc.passes.kernels.nets import Nets
 
 SWEEPS = 20
@@ -83,7 +83,7 @@ class Level:
         return int(self.weight.shape[0])
 
     @cached_property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[CellSide, CellSide]:
         """The vertices as rows and as columns."""
         fold = _side(self.fold, self.weight.T.tocsr(), self.rows)
         return _side(self.expand, self.weight, self.rows), fold
@@ -121,13 +121,13 @@ def _pattern(matrix: sp.csr_array) -> sp.csr_array:
     return matrix
 
 
-def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64]) -> Side:
-    from plancc.passes.kernels.grid import Side
+def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64]) -> CellSide:
+    from plancc.passes.kernels.grid import CellSide
 
     index = [
         (each.indptr.astype(np.int64), each.indices.astype(np.int32)) for each in (pins, weight)
     ]
-    return Side(*index[0], *index[1], weight.data, pins.shape[1], rows)
+    return CellSide(*index[0], *index[1], weight.data, pins.shape[1], rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,13 +210,15 @@ class Board:
         unit = per_nonzero / np.maximum(PRICED_OVERWEIGHT * self.limits.nonzeros.even, 1)
         return np.asarray(unit)
 
-    def _bounds(self, limits: Limits | None, price: npt.NDArray[np.float64], way: str) -> Bounds:
+    def _bounds(
+        self, limits: Limits | None, price: npt.NDArray[np.float64], way: str
+    ) -> CellBounds:
         """Bounds of nonzeros or rows for a sweep; `price` and `way` as there."""
-        from plancc.passes.kernels.grid import Bounds
+        from plancc.passes.kernels.grid import CellBounds
 
         free = np.full(self.shape, np.inf)
         if limits is None:
-            return Bounds(free, np.zeros(self.shape), free)
+            return CellBounds(free, np.zeros(self.shape), free)
         if limits is not self.limits.nonzeros:  # the same share costs the same
             price = price * (self.limits.nonzeros.even / np.maximum(limits.even, 1)) ** 2
         limit, target = (
@@ -224,7 +226,7 @@ class Board:
             for each in (limits.limit, limits.target)
         )
         cap = limit if way == "within" else free
-        return Bounds(limit if way == "steep" else target, price.reshape(self.shape), cap)
+        return CellBounds(limit if way == "steep" else target, price.reshape(self.shape), cap)
 
     def sweep(
         self, price: npt.NDArray[np.float64], *, way: str = "beyond", temperature: float = 0.0
@@ -239,9 +241,9 @@ class Board:
             "beyond": cells may grow, at the price of what is above the target. "steep": at the
             price of what is above the limit. "within": no cell grows above the limit.
         temperature : float
-            See `plancc.passes.kernels.grid.Rules`.
+            See `plancc.passes.kernels.grid.CellRules`.
         """
-        from plancc.passes.kernels.grid import Messages, Rules, flows, sweep
+        from plancc.passes.kernels.grid import CellRules, Messages, flows, sweep
 
         nonzeros = self._bounds(self.limits.nonzeros, price, way)
         owned = self._bounds(self.limits.rows, price, way)
@@ -256,7 +258,7 @@ class Board:
             load = np.ascontiguousarray(self.load.T if k else self.load)
             size = np.ascontiguousarray(self.size.T if k else self.size)
             of_load, of_size = (_turned(each) if k else each for each in (nonzeros, owned))
-            rules = Rules(of_load, of_size, temperature, self.least_size)
+            rules = CellRules(of_load, of_size, temperature, self.least_size)
             sweep(
                 self.rng.permutation(self.level.num_vertices),
                 self.level.sides[k],
@@ -300,7 +302,7 @@ class Board:
             self.sweep(0 * unit, way="within")
 
 
-def _turned(bounds: Bounds) -> Bounds:
+def _turned(bounds: CellBounds) -> CellBounds:
     """The bounds of the transposed cells."""
     return type(bounds)(*(np.ascontiguousarray(each.T) for each in bounds))
 

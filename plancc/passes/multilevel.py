@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.exchange import Exchanges
+from plancc.passes.exchange import Trades
 from plancc.passes.flows import REACH, Flows
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ class Sweeps:
         """
         from plancc.passes.kernels.volume import relief_costs, relieve
 
-        limit, exchanges = self.limits.limit, Exchanges(self.limits, self.rng, self.deadline)
+        limit, exchanges = self.limits.limit, Trades(self.limits, self.rng, self.deadline)
         for price in RESTORING_PRICES:
             overload, num_parts = self.limits.overload(state.sums), len(state.sums)
             little = overload <= LITTLE_OVERLOAD * num_parts and state.sums.shape[1] > 1

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.cost.rates import Links
+from plancc.cost.rates import LinkRates
 from plancc.jit import njit
 
 TRIES = 60
@@ -28,13 +28,13 @@ class MapToMachine:
     """Renumber parts so that exchanges take less time at the busiest rank.
 
     A rank's messages inside its node and between nodes cost their latencies and rows, and all rows
-    that leave or enter a node share its way into the network (`Links`). Swaps of two parts on
+    that leave or enter a node share its way into the network (`LinkRates`). Swaps of two parts on
     different nodes are tried in a random order and kept if they gain. `MapToTopology` counts rows
     between nodes only.
 
     Attributes
     ----------
-    links : Links
+    links : LinkRates
         Prices, and the node of every rank.
     speeds : float64[num_parts], optional
         Only parts of equal speed change places; None: all are alike.
@@ -42,7 +42,7 @@ class MapToMachine:
         The same seed gives the same numbers.
     """
 
-    links: Links
+    links: LinkRates
     speeds: npt.NDArray[np.float64] | None = None
     seed: int = 1
 

@@ -29,7 +29,7 @@ from plancc.registry import check_choice
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
-    from plancc.passes.kernels.traffic import Flow, Tariff
+    from plancc.passes.kernels.traffic import PairTraffic, Tariff
 
 MAX_DRIFT = 0.01
 """Share by which owners may be worse than the best ones for the next V-cycle to start from them."""
@@ -348,11 +348,11 @@ class _RefineTraffic(RefineVolume):
 
     schedule: ClassVar[_Schedule]
 
-    def _value(self, run: _Run, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: PairTraffic) -> float:
         """Value of the objective in the state of the run."""
         raise NotImplementedError
 
-    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
         """Prices of traffic; `best`: smallest value so far."""
         raise NotImplementedError
 
@@ -365,7 +365,7 @@ class _RefineTraffic(RefineVolume):
             raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
         return VOLUME
 
-    def _flow(self, nets: Nets, state: State) -> Flow:
+    def _flow(self, nets: Nets, state: State) -> PairTraffic:
         from plancc.passes.kernels.traffic import flow_of
 
         return flow_of(nets, state, OBJECTIVES[self.objective].counts_messages)
@@ -460,7 +460,7 @@ class _Rounds:
         run = self.run
         run.state = state_of(run.nets, run.owner, self.sweeps.limits.num_parts)
 
-    def _tariff(self, price: float, flow: Flow) -> Tariff:
+    def _tariff(self, price: float, flow: PairTraffic) -> Tariff:
         return self.options._tariff(self.strength * price, self.run.best.value, flow)
 
     def _refine_level(self, level: Nets, state: State) -> int:
@@ -506,7 +506,9 @@ class _Rounds:
         run.evaluations += self._sweep(run.nets, run.state, flow, ladder, self.sweeps.limits.limit)
         return run.merit(self.options._value(run, flow))
 
-    def _sweep(self, level: Nets, state: State, flow: Flow, ladder: Any, cap: Any = None) -> int:
+    def _sweep(
+        self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
+    ) -> int:
         """One sweep for every (price of overweight, tariff); returns the gains evaluated."""
         from plancc.passes.kernels.state import boundary
         from plancc.passes.kernels.traffic import sweep_traffic
@@ -523,7 +525,7 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """`share` of the rows of an average message, at least one. `traffic`: by part, as `Flow`."""
+    """`share` of an average message's rows, at least one; `traffic` by part, as `PairTraffic`."""
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 
@@ -549,10 +551,10 @@ class RefineMaxVolume(_RefineTraffic):
 
     max_extra_volume: float = 0.03
 
-    def _value(self, run: _Run, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: PairTraffic) -> float:
         return int(max(flow.sent.max(), flow.received.max()))
 
-    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         mean = flow.sent.mean()
@@ -580,10 +582,10 @@ class RefineMessages(_RefineTraffic):
 
     max_extra_volume: float = 0.08
 
-    def _value(self, run: _Run, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: PairTraffic) -> float:
         return int(flow.messages_sent.sum())
 
-    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         fees = strength * np.array([1.0, SECOND_ROW, 0.0])
@@ -621,11 +623,11 @@ class RefineTime(_RefineTraffic):
             raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
         return super()._goal(problem)
 
-    def _value(self, run: _Run, flow: Flow) -> float:
+    def _value(self, run: _Run, flow: PairTraffic) -> float:
         assert self.time is not None
         return self.time.seconds(Owners(run.state.owner))
 
-    def _tariff(self, strength: float, best: float, flow: Flow) -> Tariff:
+    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         assert self.time is not None

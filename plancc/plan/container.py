@@ -15,7 +15,7 @@ import h5py
 
 from plancc.errors import InputError, PlanccError, PlanError
 from plancc.files import check_input
-from plancc.plan.format import Node
+from plancc.plan.format import FileNode
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
@@ -113,7 +113,7 @@ class Container:
             raise self.error(f"/{name} is missing")
         return self.file[name]
 
-    def checked(self, name: str, node: Node) -> h5py.Dataset:
+    def checked(self, name: str, node: FileNode) -> h5py.Dataset:
         """A dataset of a node's type, whose data are in the file; of any size."""
         dataset = self.dataset(name)
         if dataset.is_virtual or dataset.external:

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Self
 from plancc.errors import InputError
 from plancc.plan.layers import (
     Activation,
+    Aggregate,
     Attention,
     Bias,
     BothWays,
-    Gather,
+    GatherNeighbours,
     Linear,
     Maximum,
-    Multiply,
     OwnLinear,
     Steps,
     adjoint,
@@ -179,7 +179,7 @@ class ProductOptions(ConvOptions):
 
     def in_order(self, d_in: int, d_out: int, coefficients: str) -> Steps:
         """Return the steps of A H W in the order of the options."""
-        steps = [Multiply(d_in, coefficients), Linear(d_in, d_out)]
+        steps = [Aggregate(d_in, coefficients), Linear(d_in, d_out)]
         narrower = self.order == "auto" and d_out < d_in
         return project_first(steps) if narrower or self.order == "project-first" else steps
 
@@ -217,7 +217,7 @@ class SAGEOptions(ProductOptions):
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         steps = self.in_order(d_in, d_out, self.coefficients)
         if self.aggregator == "max":
-            steps = [Gather(d_in), Maximum(d_in), Linear(d_in, d_out)]
+            steps = [GatherNeighbours(d_in), Maximum(d_in), Linear(d_in, d_out)]
         own = [] if self.aggregator == "gcn" else [OwnLinear(d_in, d_out)]
         return [*steps, *own, *self._with_bias(d_out)]
 
@@ -290,7 +290,12 @@ class GATOptions(ConvOptions):
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         columns = self.heads * self.head_width(d_out, last)
         attention = Attention(columns, self.heads)
-        return [Linear(d_in, columns), Gather(columns), attention, *self._with_bias(d_out)]
+        return [
+            Linear(d_in, columns),
+            GatherNeighbours(columns),
+            attention,
+            *self._with_bias(d_out),
+        ]
 
     def title(self, name: str) -> str:
         return f"GAT ({self.heads} head{'s' * (self.heads > 1)})"

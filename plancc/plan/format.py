@@ -56,7 +56,7 @@ ROOT_ATTRIBUTES = (*STORAGE_ATTRIBUTES, *HEADER_TYPES, GRID_ATTRIBUTE, TOPOLOGY_
 
 
 @dataclass(frozen=True)
-class Node:
+class FileNode:
     """One dataset of the format.
 
     Attributes
@@ -98,14 +98,14 @@ STEPS = {"expand": "", "fold": "edge"}
 """The steps of a product, and the layout that has them; "": every layout."""
 
 
-def _step_nodes(step: str, layout: str = "", routed: bool = False) -> dict[str, Node]:
+def _step_nodes(step: str, layout: str = "", routed: bool = False) -> dict[str, FileNode]:
     """Both tables of one step, once grouped by sender, once by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found = {}
     for prefix in ("send", "recv"):
         table = f"{step}/{prefix}"
         of_messages, of_rows = f"{table} messages", f"{table} rows"
-        node = partial(Node, layout=layout, routed=routed)
+        node = partial(FileNode, layout=layout, routed=routed)
         found[f"{table}_ptr"] = node(("<i8",), ("p+1",))
         found[f"{table}_peer"] = node(("<i4",), (messages,), cut=of_messages)
         found[f"{table}_row_ptr"] = node(("<i8",), (f"{messages}+1",), cut=of_messages, shared=True)
@@ -113,14 +113,14 @@ def _step_nodes(step: str, layout: str = "", routed: bool = False) -> dict[str, 
     return found
 
 
-NODES: dict[str, Node] = {
-    "rows/part_ptr": Node(("<i8",), ("p+1",)),
-    "rows/global_id": Node(("<i4",), ("n",), cut="rows"),
-    "rows/num_interior": Node(("<i8",), ("p",)),
-    "rows/original_id": Node(("<i8",), ("n",), optional=True, cut="rows"),
-    "matrix/row_ptr": Node(("<i8",), ("rows+1",), cut="local rows", shared=True),
-    "matrix/column": Node(("<i4",), ("nnz",), cut="nonzeros"),
-    "matrix/value": Node(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
+NODES: dict[str, FileNode] = {
+    "rows/part_ptr": FileNode(("<i8",), ("p+1",)),
+    "rows/global_id": FileNode(("<i4",), ("n",), cut="rows"),
+    "rows/num_interior": FileNode(("<i8",), ("p",)),
+    "rows/original_id": FileNode(("<i8",), ("n",), optional=True, cut="rows"),
+    "matrix/row_ptr": FileNode(("<i8",), ("rows+1",), cut="local rows", shared=True),
+    "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
+    "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
     **_step_nodes("expand"),
     **_step_nodes("fold", layout="edge"),
     **{
@@ -129,15 +129,15 @@ NODES: dict[str, Node] = {
         for hop in HOPS
         for name, node in _step_nodes(f"{step}_{hop}", layout, routed=True).items()
     },
-    "vertex_data/features": Node(
+    "vertex_data/features": FileNode(
         ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
     ),
-    "vertex_data/labels": Node(("<i4",), ("n",), optional=True, cut="rows"),
-    "vertex_data/train_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/val_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/test_mask": Node(("|u1",), ("n",), optional=True, cut="rows"),
-    "vertex_data/clusters": Node(("<i4",), ("n",), optional=True, cut="rows"),
-    "vertex_data/targets": Node(("|u1",), ("n", "classes"), optional=True, cut="rows"),
+    "vertex_data/labels": FileNode(("<i4",), ("n",), optional=True, cut="rows"),
+    "vertex_data/train_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/val_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/test_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
+    "vertex_data/clusters": FileNode(("<i4",), ("n",), optional=True, cut="rows"),
+    "vertex_data/targets": FileNode(("|u1",), ("n", "classes"), optional=True, cut="rows"),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
 ROUTE_GROUPS = tuple(f"{step}_{hop}" for step in STEPS for hop in HOPS)

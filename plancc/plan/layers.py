@@ -50,7 +50,7 @@ class RowStep(LayerStep):
 
 
 @dataclass(frozen=True)
-class Multiply(RowStep):
+class Aggregate(RowStep):
     """The product A x: needed rows of x travel, and in an edge plan partial sums.
 
     Attributes
@@ -63,7 +63,7 @@ class Multiply(RowStep):
 
 
 @dataclass(frozen=True)
-class Gather(RowStep):
+class GatherNeighbours(RowStep):
     """Needed rows travel, and stand behind own ones: the columns of A."""
 
 
@@ -172,7 +172,7 @@ def project_first(steps: Steps) -> Steps:
     """Return the steps of A (x W) for those of (A x) W."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
-        if type(product) is Multiply and type(linear) is Linear and not product.at_hand:
+        if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
             found[k : k + 2] = linear, replace(product, columns=linear.columns)
     return found
 
@@ -184,7 +184,7 @@ def input_at_hand(steps: Steps) -> Steps:
     """
     found = list(steps)
     match steps[:2]:
-        case [Linear(inner=inner) as linear, (Multiply() | Gather()) as moving]:
+        case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving]:
             found[:2] = replace(moving, columns=inner), linear
     for k, step in enumerate(found):
         if step.weights:
@@ -198,9 +198,9 @@ def placed(steps: Steps) -> Steps:
     found: list[LayerStep] = []
     rows = "inputs"
     for step in steps:
-        if isinstance(step, Gather):
+        if isinstance(step, GatherNeighbours):
             rows = "columns"
-        elif isinstance(step, Multiply | Maximum | Attention):
+        elif isinstance(step, Aggregate | Maximum | Attention):
             rows = "outputs"
         elif isinstance(step, Linear) and not step.rows:
             step = replace(step, rows=rows)
@@ -210,5 +210,9 @@ def placed(steps: Steps) -> Steps:
 
 def moved_columns(steps: Steps) -> int:
     """Return the columns of all rows that travel."""
-    moving = (step for step in steps if isinstance(step, Multiply | Gather) and not step.at_hand)
+    moving = (
+        step
+        for step in steps
+        if isinstance(step, Aggregate | GatherNeighbours) and not step.at_hand
+    )
     return sum(step.columns for step in moving)

@@ -35,7 +35,7 @@ from plancc.plan.values import Header
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
 
 
-class Kind(NamedTuple):
+class ArrayKind(NamedTuple):
     """Type and size of a whole dataset."""
 
     dtype: np.dtype[Any]
@@ -93,7 +93,7 @@ def _write_piece(path: str, index: int, arrays: Arrays, content: str, compress: 
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
+class PieceTable:
     """What the head of a plan says of its pieces.
 
     Attributes
@@ -111,14 +111,14 @@ class Pieces:
     folder: str
     first_part: Int64Array
     starts: Mapping[str, Int64Array]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ArrayKind]
 
 
 def write_plan_head(
     path: str | PathLike[str],
     header: Header,
     whole: Arrays,
-    pieces: Pieces,
+    pieces: PieceTable,
     digests: Mapping[str, Digests],
     attributes: Mapping[str, Mapping[str, Any]],
     first: Callable[[], None],
@@ -131,7 +131,7 @@ def write_plan_head(
     header : Header
     whole : mapping
         Datasets that are not cut into parts.
-    pieces : Pieces
+    pieces : PieceTable
     digests : mapping
         Of all datasets.
     attributes : mapping
@@ -197,7 +197,7 @@ def save_in_pieces(
     digests = digests_of_plan(arrays)
     content = root_of(header_attributes(plan.header), digests, arrays)
     folder = folder_name(path, content)
-    kinds = {name: Kind(arrays[name].dtype, arrays[name].shape) for name in cut}
+    kinds = {name: ArrayKind(arrays[name].dtype, arrays[name].shape) for name in cut}
     with ExitStack() as stack:
         temporary = stack.enter_context(new_folder(path, folder))
         for i in range(len(parts) - 1):
@@ -211,7 +211,7 @@ def save_in_pieces(
             path,
             plan.header,
             {name: arrays[name] for name in arrays if name not in cut},
-            Pieces(folder, parts, starts, kinds),
+            PieceTable(folder, parts, starts, kinds),
             digests,
             plan.attributes(),
             stack.close,

@@ -24,7 +24,7 @@ from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import PIECE_FORMAT, PIECES, Node
+from plancc.plan.format import PIECE_FORMAT, PIECES, FileNode
 from plancc.plan.guard import needs_guard
 
 MOST_OPEN = 64
@@ -171,7 +171,7 @@ class Pieces:
 
     def _offsets(self, name: str, length: int | None, total: int | None) -> Int64Array:
         """A table of the head that rises from 0, to `total` if that is known."""
-        dataset = self._head.checked(name, Node(("<i8",), ()))
+        dataset = self._head.checked(name, FileNode(("<i8",), ()))
         if len(dataset.shape) != 1 or len(dataset) < 2 or length not in (None, len(dataset)):
             raise self._head.error(f"/{name} is damaged: not one number for each piece")
         self._head.check_stored(name, dataset)
@@ -187,7 +187,7 @@ class Pieces:
             self._starts[name] = self._offsets(f"{PIECES}/{name}", self.count + 1, None)
         return self._starts[name]
 
-    def dataset(self, name: str, node: Node, like: h5py.Dataset) -> Pieced:
+    def dataset(self, name: str, node: FileNode, like: h5py.Dataset) -> Pieced:
         """What stands for a dataset that is cut into parts; `like` is the head's, which is empty.
 
         Raises
@@ -284,7 +284,7 @@ class Pieced:
     ----------
     pieces : Pieces
     name : str
-    node : Node
+    node : FileNode
     shape : tuple of int
         Of the whole.
     dtype : dtype
@@ -292,7 +292,7 @@ class Pieced:
 
     pieces: Pieces
     name: str
-    node: Node
+    node: FileNode
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 

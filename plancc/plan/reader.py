@@ -57,7 +57,7 @@ from plancc.plan.format import (
     WITH_PIECES,
     WITH_ROUTES,
     WITH_UNEVEN_CHUNKS,
-    Node,
+    FileNode,
 )
 from plancc.plan.grid import Grid
 from plancc.plan.guard import WITH_CHECKSUMS, Attributes, needs_guard, read_guarded
@@ -402,7 +402,7 @@ class PlanFile:
                 self._opened[name] = self._node(name, NODES[name])
         return self._opened[name]
 
-    def _node(self, name: str, node: Node) -> h5py.Dataset | Pieced:
+    def _node(self, name: str, node: FileNode) -> h5py.Dataset | Pieced:
         dataset: h5py.Dataset | Pieced = self._container.checked(name, node)
         if self._pieces is not None and node.cut:
             dataset = self._pieces.dataset(name, node, dataset)
@@ -540,7 +540,7 @@ class PlanFile:
     def _leaves(self, name: str, count: str) -> Digests:
         path = f"{DIGESTS}/{name}"
         with self._container.reading(f"/{path}"):
-            leaves: Digests = self._node(path, Node(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
+            leaves: Digests = self._node(path, FileNode(("|u1",), (count, f"{DIGEST_BYTES}")))[...]
         return leaves
 
     def _digest_names(self) -> set[str]:

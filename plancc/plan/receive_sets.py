@@ -40,7 +40,7 @@ def grouped(key, num_groups):  # type: ignore[no-untyped-def]
     return rows, position, ptr
 
 
-class Nonzeros(NamedTuple):
+class NonzerosByPart(NamedTuple):
     """The nonzeros of a matrix part by part, in each by row, then by column.
 
     Attributes
@@ -61,7 +61,7 @@ class Nonzeros(NamedTuple):
 
 def by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
-) -> Nonzeros:
+) -> NonzerosByPart:
     """Group nonzeros by their owner.
 
     Parameters
@@ -73,7 +73,7 @@ def by_part(
         All rows in the order that they are to be in, and the place of every row there: rows and
         columns of the result are such places, ascending by row in every part.
     """
-    return Nonzeros(
+    return NonzerosByPart(
         *_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
 

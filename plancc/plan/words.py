@@ -60,7 +60,7 @@ def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Transfer):
+class RowMessages(Transfer):
     """Rows in point-to-point messages.
 
     Attributes

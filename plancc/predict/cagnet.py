@@ -50,14 +50,14 @@ class Term(NamedTuple):
     words: float
 
 
-class Cost(NamedTuple):
+class CagnetCost(NamedTuple):
     """Factors of alpha and beta."""
 
     messages: float
     words: float
 
     @classmethod
-    def of(cls, terms: Iterable[Term]) -> Cost:
+    def of(cls, terms: Iterable[Term]) -> CagnetCost:
         found = list(terms)
         return cls(sum(t.messages for t in found), sum(t.words for t in found))
 
@@ -168,17 +168,17 @@ def total(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> Term:
     layers, p = len(dims) - 1, grid.num_ranks
     match grid.scheme:
         case "1d":
-            cost, name = Cost.of(terms), "IV-A5"
+            cost, name = CagnetCost.of(terms), "IV-A5"
         case "1.5d":
-            cost, name = Cost.of(t for t in terms if t.equation != "IV-B4"), "IV-B5"
+            cost, name = CagnetCost.of(t for t in terms if t.equation != "IV-B4"), "IV-B5"
         case "2d":
             q = grid.rows
             words = sum(8 * n * f / q + 2 * nnz / q + f**2 for f in dims[1:])
-            cost, name = Cost(layers * (5 * q + 3 * math.log2(p)), words), "IV-C5"
+            cost, name = CagnetCost(layers * (5 * q + 3 * math.log2(p)), words), "IV-C5"
         case _:
             q = grid.rows
             words = sum(2 * nnz / q**2 + 12 * n * f / q**2 for f in dims[1:])
-            cost, name = Cost(layers * 4 * q, words), "IV-D5"
+            cost, name = CagnetCost(layers * 4 * q, words), "IV-D5"
     return Term(name, 0, "an epoch", cost.messages, cost.words)
 
 

@@ -11,7 +11,12 @@ from functools import cache
 import numpy as np
 
 from plancc.predict.machine import Machine
-from plancc.predict.schedule import AllGather, AllReduce, Broadcast, Place
+from plancc.predict.schedule import (
+    AllGatherOperation,
+    AllReduceOperation,
+    BroadcastOperation,
+    Place,
+)
 from plancc.predict.simulation import collective_seconds
 
 KINDS = ("broadcast", "allreduce", "allgather")
@@ -60,13 +65,15 @@ class CollectiveTimes:
 
 def _operation(
     kind: str, ranks: np.ndarray, sizes: Sequence[int]
-) -> Broadcast | AllReduce | AllGather:
+) -> BroadcastOperation | AllReduceOperation | AllGatherOperation:
     """What all groups do at once, in words of one byte."""
     if kind == "allgather":
-        return AllGather(
+        return AllGatherOperation(
             PLACE, ranks=ranks, words=np.tile(np.array(sizes, np.int64), (len(ranks), 1))
         )
     words = np.full(len(ranks), sizes[0], np.int64)
     if kind == "allreduce":
-        return AllReduce(PLACE, ranks=ranks, words=words)
-    return Broadcast(PLACE, ranks=ranks, words=words[None], root=np.zeros_like(words)[None])
+        return AllReduceOperation(PLACE, ranks=ranks, words=words)
+    return BroadcastOperation(
+        PLACE, ranks=ranks, words=words[None], root=np.zeros_like(words)[None]
+    )

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.plan.words import Transfer
-from plancc.predict.schedule import AllGather, AllReduce, AllToAll, Broadcast
+from plancc.predict.schedule import (
+    AllGatherOperation,
+    AllReduceOperation,
+    AllToAllOperation,
+    BroadcastOperation,
+)
 from plancc.predict.schedules import Tables, scheduler_of
 
 
@@ -54,12 +59,12 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
         Columns of H.
     """
     words: dict[str, int] = {}
-    for each in scheduler_of(tables).product(1, Multiply(width)):
+    for each in scheduler_of(tables).product(1, Aggregate(width)):
         if not isinstance(each, Transfer):
             continue
         counts, kind = each.counts(tables.num_ranks), _kind(each)
         moved = int(counts.words_sent.sum())
-        if isinstance(each, AllReduce):  # with oneself nothing is
+        if isinstance(each, AllReduceOperation):  # with oneself nothing is
             moved = int(counts.words_reduced.sum()) * (each.members > 1)
         words[kind] = words.get(kind, 0) + moved
     return ProductTraffic(width, **words)
@@ -67,8 +72,10 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
 
 def _kind(transfer: Transfer) -> str:
     """The attribute of `ProductTraffic` that has its words."""
-    if isinstance(transfer, Broadcast) and transfer.of_matrix:
+    if isinstance(transfer, BroadcastOperation) and transfer.of_matrix:
         return "matrix"
-    return {AllGather: "sums", AllToAll: "swapped", AllReduce: "reduced"}.get(
-        type(transfer), "rows"
-    )
+    return {
+        AllGatherOperation: "sums",
+        AllToAllOperation: "swapped",
+        AllReduceOperation: "reduced",
+    }.get(type(transfer), "rows")

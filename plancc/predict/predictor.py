@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from plancc.cost.owners import BASELINE_SEED
-from plancc.cost.rates import EpochRates, EpochTime, Links
+from plancc.cost.rates import EpochRates, EpochTime, LinkRates
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
@@ -159,7 +159,7 @@ class Predictor:
             self.rates(matrix.num_vertices, matrix.num_nonzeros, num_ranks),
         )
 
-    def links(self, num_parts: int) -> Links:
+    def links(self, num_parts: int) -> LinkRates:
         """What messages of an epoch take inside nodes and between them, to number parts for it.
 
         As `plancc.predict.simulation` has them, of all exchanges of an epoch together.
@@ -168,7 +168,7 @@ class Predictor:
         widths = np.array(moved_widths(self.dims, self.passes))
         exchanges, row = int((widths > 0).sum()), WORD_BYTES * int(widths.sum())
         forward, back = WORD_BYTES * widths.sum(axis=0) / (machine.compute.stream or np.inf)
-        return Links(
+        return LinkRates(
             node=np.arange(num_parts) // machine.node.ranks,
             message_inside=exchanges * machine.inside_latency,
             message_between=exchanges * machine.latency,

@@ -107,7 +107,7 @@ class PointToPoint(Operation, words.Transfer):
     ----------
     pairs : Pairs
     width, reverse
-        As of `plancc.plan.words.Rows`.
+        As of `plancc.plan.words.RowMessages`.
     is_late : bool
         Whether no rank waits for them in this epoch: only what takes longer than all the rest of
         the epoch is waited for.
@@ -129,11 +129,11 @@ class PointToPoint(Operation, words.Transfer):
         )
 
     def counts(self, num_ranks: int) -> Counts:
-        return words.Rows(self.pairs.step, self.width, self.reverse).counts(num_ranks)
+        return words.RowMessages(self.pairs.step, self.width, self.reverse).counts(num_ranks)
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast(words.Broadcast, Operation):
+class BroadcastOperation(words.Broadcast, Operation):
     """`plancc.plan.words.Broadcast`, as an operation.
 
     Attributes
@@ -146,17 +146,17 @@ class Broadcast(words.Broadcast, Operation):
 
 
 @dataclass(frozen=True, eq=False)
-class AllReduce(words.AllReduce, Operation):
+class AllReduceOperation(words.AllReduce, Operation):
     """`plancc.plan.words.AllReduce`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllGather(words.AllGather, Operation):
+class AllGatherOperation(words.AllGather, Operation):
     """`plancc.plan.words.AllGather`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllToAll(words.AllToAll, Operation):
+class AllToAllOperation(words.AllToAll, Operation):
     """`plancc.plan.words.AllToAll`, as an operation."""
 
 

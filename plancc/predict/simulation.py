@@ -39,10 +39,10 @@ from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
     DIRECTIONS,
     STEPS,
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Broadcast,
+    AllGatherOperation,
+    AllReduceOperation,
+    AllToAllOperation,
+    BroadcastOperation,
     DenseProduct,
     Elementwise,
     Operation,
@@ -239,7 +239,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
             late += spent
             continue
         times[place] = times[place] + spent if place in times else spent
-        if isinstance(operation, AllToAll):
+        if isinstance(operation, AllToAllOperation):
             moved[place] = moved[place] + spent if place in moved else spent
         if isinstance(operation, SparseProduct):
             own = operation.nonzeros if operation.own is None else operation.own
@@ -281,7 +281,9 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
 
 
 def collective_seconds(
-    collective: Broadcast | AllReduce | AllGather, machine: Machine, word_bytes: int
+    collective: BroadcastOperation | AllReduceOperation | AllGatherOperation,
+    machine: Machine,
+    word_bytes: int,
 ) -> Float64Array:
     """Seconds of a broadcast, all-reduce or all-gather for every group: float64[groups].
 
@@ -289,7 +291,7 @@ def collective_seconds(
 
     Parameters
     ----------
-    collective : Broadcast, AllReduce or AllGather
+    collective : BroadcastOperation, AllReduce or AllGather
     machine : Machine
     word_bytes : int
         Bytes of a word.
@@ -356,10 +358,10 @@ class _Clock:
         self._call = machine.compute.overhead * slow
         self._of: dict[type, Callable[[Any], Float64Array]] = {
             PointToPoint: self._messages,
-            Broadcast: self._broadcast,
-            AllReduce: self._allreduce,
-            AllGather: self._allgather,
-            AllToAll: self._alltoall,
+            BroadcastOperation: self._broadcast,
+            AllReduceOperation: self._allreduce,
+            AllGatherOperation: self._allgather,
+            AllToAllOperation: self._alltoall,
             SparseProduct: self._sparse,
             DenseProduct: self._dense,
             Elementwise: self._elementwise,
@@ -412,7 +414,7 @@ class _Clock:
         messages = (each.messages_sent + each.messages_received for each in (inside, between))
         return near + far + self._call * (sum(messages) > 0)
 
-    def _alltoall(self, of: AllToAll) -> Float64Array:
+    def _alltoall(self, of: AllToAllOperation) -> Float64Array:
         node = self._node[of.ranks]
         group = np.arange(len(of.ranks))[:, None] * (int(self._node[-1]) + 1) + node
         full = (of.rows > 0).astype(np.int64), (of.columns > 0).astype(np.int64)
@@ -428,7 +430,7 @@ class _Clock:
                     moved.append(amount)
         return self._exchange(StepTraffic(*inside), StepTraffic(*between))
 
-    def _broadcast(self, of: Broadcast) -> Float64Array:
+    def _broadcast(self, of: BroadcastOperation) -> Float64Array:
         buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)
         rounds = buffers.sum(axis=0)
         once = self._bytes * of.words.sum(axis=0)
@@ -441,7 +443,7 @@ class _Clock:
         spent = _shaped(shape, as_ring, lambda: self._tree(of, rounds, once))
         return self._of_groups(of, spent) + self._call * self._of_groups(of, rounds)
 
-    def _allreduce(self, of: AllReduce) -> Float64Array:
+    def _allreduce(self, of: AllReduceOperation) -> Float64Array:
         once, members = self._bytes * of.words, of.members
 
         def as_ring() -> Float64Array:
@@ -452,7 +454,7 @@ class _Clock:
         spent = _shaped(shape, as_ring, lambda: 2 * self._tree(of, np.ones(len(once)), once))
         return self._of_groups(of, spent) + self._call
 
-    def _allgather(self, of: AllGather) -> Float64Array:
+    def _allgather(self, of: AllGatherOperation) -> Float64Array:
         ring = self._rings(of)
         arriving = of.words.sum(axis=1) - of.words.min(axis=1)
         return (

@@ -12,7 +12,7 @@ plan, no torch.
 
 from __future__ import annotations
 
-from plancc.sampling.batch import Batch, Block, Inclusion, Population
+from plancc.sampling.batch import Batch, BatchLayer, Inclusion, Population
 from plancc.sampling.sampler import (
     FITTED,
     HELD_OUT,
@@ -33,7 +33,7 @@ __all__ = [
     "SAMPLERS",
     "SHOWN",
     "Batch",
-    "Block",
+    "BatchLayer",
     "Inclusion",
     "Population",
     "Sampler",

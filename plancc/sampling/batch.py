@@ -63,7 +63,7 @@ class Population:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class BatchLayer:
     """The nonzeros that one layer of a batch keeps; vertices by their number in the population.
 
     Attributes
@@ -121,7 +121,7 @@ class Batch(ABC):
         """
 
     @abstractmethod
-    def block(self, block: int) -> Block:
+    def block(self, block: int) -> BatchLayer:
         """All nonzeros of one block; needs the pattern of the population."""
 
 
@@ -143,12 +143,12 @@ class VertexBatch(Batch):
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         return np.ones(len(rows), dtype=np.float64)
 
-    def block(self, block: int) -> Block:
+    def block(self, block: int) -> BatchLayer:
         from plancc.sampling.kernels import induced
 
         indptr, indices = self.population.pattern
         rows = self.vertices()
-        return Block(rows, *induced(indptr, indices, rows))
+        return BatchLayer(rows, *induced(indptr, indices, rows))
 
 
 @dataclass(frozen=True, eq=False)

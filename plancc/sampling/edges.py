@@ -10,7 +10,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.jit import njit
-from plancc.sampling.batch import Batch, Block, Bools, Floats, Inclusion, Ints, Population
+from plancc.sampling.batch import Batch, BatchLayer, Bools, Floats, Inclusion, Ints, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler
 
@@ -60,9 +60,9 @@ class EdgeBatch(Batch):
         found: Floats = _factors(vertices, rows, columns, self._keep, self._key)
         return found
 
-    def block(self, block: int) -> Block:
+    def block(self, block: int) -> BatchLayer:
         rows = np.arange(self.population.num_vertices, dtype=np.int32)
-        return Block(rows, *_kept(*self.population.pattern, self._keep, self._key))
+        return BatchLayer(rows, *_kept(*self.population.pattern, self._keep, self._key))
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.jit import njit
-from plancc.sampling.batch import Batch, Block, Bools, Floats, Ints, Population
+from plancc.sampling.batch import Batch, BatchLayer, Bools, Floats, Ints, Population
 from plancc.sampling.counter import below, bits, first_of, key_of, marked
 from plancc.sampling.kernels import diagonal, place_in
 from plancc.sampling.sampler import SHOWN, SizedSampler
@@ -104,20 +104,20 @@ class NeighbourBatch(Batch):
         found: Floats = _factors(vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale)
         return found
 
-    def block(self, block: int) -> Block:
+    def block(self, block: int) -> BatchLayer:
         return self._blocks[block][0]
 
     @cached_property
-    def _blocks(self) -> list[tuple[Block, npt.NDArray[np.float64]]]:
+    def _blocks(self) -> list[tuple[BatchLayer, npt.NDArray[np.float64]]]:
         """Every block, and the factor of every row's nonzeros off the diagonal."""
         n = self.population.num_vertices
         indptr, indices = self.population.pattern
-        blocks: list[tuple[Block, npt.NDArray[np.float64]]] = []
+        blocks: list[tuple[BatchLayer, npt.NDArray[np.float64]]] = []
         rows = self._seeds
         for hop, fanout in enumerate(self._fanouts):
             key = np.uint64(bits(self._key, hop))
             ptr, columns, scale = _sampled(indptr, indices, rows, min(fanout, n), key)
-            blocks.append((Block(rows, ptr, columns), scale))
+            blocks.append((BatchLayer(rows, ptr, columns), scale))
             rows = marked(columns, n)
         return blocks[::-1]
 

@@ -23,7 +23,7 @@ from plancc.models.stochastic import (
     MAX_BATCHES,
     BatchSource,
     GrowingSample,
-    Sample,
+    NetSample,
     StochasticModel,
     batches_of,
     fitted_cut,
@@ -208,7 +208,7 @@ class SampledExpectation:
             self._wanted = min(max(recipe["hoeffding_batches"], MIN_BATCHES), MAX_BATCHES)
 
     @cached_property
-    def _sample(self) -> Sample:
+    def _sample(self) -> NetSample:
         return self._growing.grown(self._wanted, self.deadline.passed)
 
     @cached_property

@@ -37,7 +37,7 @@ UNEVEN_CLUSTER_LINK = 5
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ProblemSizes:
     """What is known of a graph before it is partitioned.
 
     Attributes
@@ -102,40 +102,40 @@ class Work:
         return max(self.stages.values())
 
 
-def reading(sizes: Sizes) -> int:
+def reading(sizes: ProblemSizes) -> int:
     """The graph while it is read: entries as pairs, sorted into rows."""
     if sizes.mapped:
         return 24 * sizes.rows
     return 33 * sizes.nonzeros + 24 * sizes.rows
 
 
-def own(sizes: Sizes) -> int:
+def own(sizes: ProblemSizes) -> int:
     """The graph's own arrays."""
     if sizes.mapped:
         return 0
     return (12 if sizes.weighted else 4) * sizes.nonzeros + 8 * sizes.rows
 
 
-def matrix(sizes: Sizes) -> int:
+def matrix(sizes: ProblemSizes) -> int:
     """Graph and normalised matrix."""
     return own(sizes) + 8 * sizes.nonzeros + 8 * sizes.rows
 
 
-def normalising(sizes: Sizes) -> int:
+def normalising(sizes: ProblemSizes) -> int:
     return matrix(sizes) + 6 * sizes.nonzeros + 40 * sizes.rows
 
 
-def vertices(sizes: Sizes) -> int:
+def vertices(sizes: ProblemSizes) -> int:
     """Nets and their weights without pins: offsets, costs, sources, degrees."""
     return (36 + 16 * sizes.constraints) * sizes.rows
 
 
-def nets(sizes: Sizes) -> int:
+def nets(sizes: ProblemSizes) -> int:
     """Column nets, the nets of every row, weights."""
     return 8 * sizes.nonzeros + vertices(sizes)
 
 
-def state(sizes: Sizes) -> int:
+def state(sizes: ProblemSizes) -> int:
     """Pins of every net in every part, owners, orders of rows, minimum cuts."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
@@ -147,39 +147,39 @@ def metis(rows: int, links: int, uneven: bool) -> int:
     return METIS_LINK * links + METIS_ROW * rows
 
 
-def clustering(sizes: Sizes) -> int:
+def clustering(sizes: ProblemSizes) -> int:
     """Labels, weights of clusters, and the graph between them with METIS at work on it."""
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     return labels + of_clusters(sizes)
 
 
-def of_clusters(sizes: Sizes) -> int:
+def of_clusters(sizes: ProblemSizes) -> int:
     """The graph between clusters with METIS at work on it."""
     most = FEW_LINKS * MANY_LINKS  # with more, clusters are joined
     return (UNEVEN_CLUSTER_LINK if sizes.uneven else CLUSTER_LINK) * min(sizes.links, most)
 
 
-def scratch(sizes: Sizes) -> int:
+def scratch(sizes: ProblemSizes) -> int:
     """Bytes on the disk: matrix and nets, or matrix and plan."""
     return 16 * sizes.nonzeros
 
 
-def starting(sizes: Sizes) -> int:
+def starting(sizes: ProblemSizes) -> int:
     """METIS on all rows, and the undirected graph in this process."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
-def cycling(sizes: Sizes) -> int:
+def cycling(sizes: ProblemSizes) -> int:
     """The levels of a V-cycle, beside the state on the finest."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
-def lowering(sizes: Sizes) -> int:
+def lowering(sizes: ProblemSizes) -> int:
     """Matrix and plan side by side, with tables of messages, and the baseline."""
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
-def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
+def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
     """What an effort takes; "" for owners that are not searched for."""
     held = matrix(sizes) + sizes.data
     found = {
@@ -196,7 +196,7 @@ def work(sizes: Sizes, effort: str, clustered: bool) -> Work:
     return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
 
 
-def work_on_disk(sizes: Sizes, effort: str) -> Work:
+def work_on_disk(sizes: ProblemSizes, effort: str) -> Work:
     """What effort fast takes, or owners that are not searched for, with large arrays in files."""
     given = own(sizes) + 8 * sizes.rows + sizes.data
     found = {"read": reading(sizes) + sizes.data, "normalise": given + 40 * sizes.rows}
@@ -212,7 +212,7 @@ def work_on_disk(sizes: Sizes, effort: str) -> Work:
     return Work(effort, bool(effort), stages, on_disk=True)
 
 
-def work_of_rank(sizes: Sizes, num_ranks: int) -> Work:
+def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
     """What each of several ranks takes that compile together (`plancc.distributed`).
 
     Nonzeros are divided among them; arrays of the length of the rows are on every rank.
@@ -231,7 +231,7 @@ def work_of_rank(sizes: Sizes, num_ranks: int) -> Work:
     return Work("fast", True, stages)
 
 
-def ways(sizes: Sizes, effort: str, clustered: bool = False) -> Iterator[Work]:
+def ways(sizes: ProblemSizes, effort: str, clustered: bool = False) -> Iterator[Work]:
     """What an effort takes, then what less of a search does.
 
     `clustered`: whether the first way starts from clusters already.
@@ -245,7 +245,7 @@ def ways(sizes: Sizes, effort: str, clustered: bool = False) -> Iterator[Work]:
 
 
 def fitting(
-    sizes: Sizes, effort: str, limit: int | None, clustered: bool = False, only: bool = False
+    sizes: ProblemSizes, effort: str, limit: int | None, clustered: bool = False, only: bool = False
 ) -> Work:
     """The first way that fits into `limit` bytes; the first of all without a limit.
 

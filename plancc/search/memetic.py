@@ -65,7 +65,7 @@ PATIENCE = 3
 
 
 @dataclass
-class Population:
+class Members:
     """Members that differ.
 
     Attributes
@@ -157,7 +157,7 @@ def evolve(job: Job, founders: list[Member]) -> list[Member]:
         return []
     timed = job.deadline.at < np.inf
     first_seconds = job.record.trials[0].seconds
-    population = Population(job.nets.cost)
+    population = Members(job.nets.cost)
     starts = _starts(job)
     for member in [*founders, *_grown(job, founders, starts, first_seconds)]:
         population.add(member)
@@ -179,7 +179,7 @@ def evolve(job: Job, founders: list[Member]) -> list[Member]:
             found = _again(job, starts, seed, first_seconds)
             again = len(found) > 0
             if again:
-                population = Population(job.nets.cost, members=[population.best])
+                population = Members(job.nets.cost, members=[population.best])
             for member in found:
                 population.add(member)
             continue
@@ -304,7 +304,7 @@ def _member(job: Job, start: _Start, seed: int) -> Member | None:
     return member
 
 
-def _parents(population: Population, rng: np.random.Generator) -> tuple[Member, Member | None]:
+def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
     """Two members to be combined, the better one first, or one to be mutated."""
     members = population.members
     if len(members) == 1 or rng.random() < MUTATIONS:

@@ -118,7 +118,7 @@ FULL = Effort(
 
 
 @dataclass(frozen=True, eq=False)
-class SparseRates:
+class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes
@@ -142,7 +142,7 @@ class SparseRates:
 
 
 @dataclass(frozen=True)
-class EpochTimes:
+class MeasuredEpochs:
     """Epochs of a GCN on one rank, with all passes: means over ranks of medians over epochs.
 
     Where ranks share cores, the mean over epochs replaces the median.
@@ -178,8 +178,8 @@ class Calibration:
         Cores per node.
     memory : int
         Bytes per rank.
-    sparse : SparseRates
-    epochs : list of EpochTimes
+    sparse : MeasuredRates
+    epochs : list of MeasuredEpochs
     inside, between : Link or None
         Links between ranks of one node, and of different ones; None where there are none.
     broadcast, allreduce : str or None
@@ -197,8 +197,8 @@ class Calibration:
     threads: int
     cores: int
     memory: int
-    sparse: SparseRates
-    epochs: list[EpochTimes]
+    sparse: MeasuredRates
+    epochs: list[MeasuredEpochs]
     inside: Link | None
     between: Link | None
     broadcast: str | None
@@ -322,7 +322,7 @@ class _Watch:
         return mean
 
 
-def _sparse_rates(watch: _Watch) -> SparseRates:
+def _sparse_rates(watch: _Watch) -> MeasuredRates:
     """Rates of the products that the effort names. Collective."""
     effort = watch.effort
     rates = np.empty((len(effort.rows), len(effort.nonzeros_per_row), len(effort.widths)))
@@ -337,7 +337,9 @@ def _sparse_rates(watch: _Watch) -> SparseRates:
                 cycle = [_product(pattern, columns, width) for pattern in patterns]
                 [seconds] = watch.seconds(cycle)
                 rates[i, j, k] = patterns[0].nnz * width / seconds
-    return SparseRates(list(effort.rows), list(effort.nonzeros_per_row), list(effort.widths), rates)
+    return MeasuredRates(
+        list(effort.rows), list(effort.nonzeros_per_row), list(effort.widths), rates
+    )
 
 
 def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int) -> csr_matrix:
@@ -366,7 +368,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
     return lambda: matrix.multiply(x, out)
 
 
-def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> EpochTimes:
+def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
     """Epochs of a network that every rank trains by itself, all at once. Collective."""
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
@@ -390,7 +392,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> EpochTim
     sparse = typical([each["spmm"] for each in seconds])
     rest = typical([each["total"] - each["spmm"] for each in seconds])
     mean = np.mean(transport.gather([float(sparse), float(rest)]), axis=0)
-    return EpochTimes(rows, pattern.nnz, result.dims, float(mean[0]), float(mean[1]))
+    return MeasuredEpochs(rows, pattern.nnz, result.dims, float(mean[0]), float(mean[1]))
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:

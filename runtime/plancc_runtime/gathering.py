@@ -38,7 +38,7 @@ class Ids:
     original: npt.NDArray[np.int64]
 
 
-class Source:
+class RowSource:
     """Arrays whose rows are of these vertices, each of which is in one place on all ranks."""
 
     def __init__(self, vertices: npt.NDArray[np.integer], arrays: Mapping[str, np.ndarray]) -> None:
@@ -113,7 +113,7 @@ def columns_of(arrays: Mapping[str, np.ndarray], transport: Transport) -> dict[s
 
 
 def blocks(
-    sources: Sequence[Source],
+    sources: Sequence[RowSource],
     num_vertices: int,
     transport: Transport,
     everywhere: bool = False,
@@ -123,7 +123,7 @@ def blocks(
 
     Parameters
     ----------
-    sources : sequence of Source
+    sources : sequence of RowSource
         Each with all vertices on all ranks together, under names of its own; of the same types and
         row shapes everywhere.
     num_vertices : int
@@ -216,11 +216,11 @@ class RowsOfRank:
     num_vertices: int
     part: int | None
 
-    def source(self, arrays: Mapping[str, np.ndarray]) -> Source:
+    def source(self, arrays: Mapping[str, np.ndarray]) -> RowSource:
         """The rows of these arrays that this rank contributes."""
         if self.part is None:
-            return Source(self.vertices[:0], {name: a[:0] for name, a in arrays.items()})
-        return Source(self.vertices, arrays)
+            return RowSource(self.vertices[:0], {name: a[:0] for name, a in arrays.items()})
+        return RowSource(self.vertices, arrays)
 
 
 def gather_rows(
@@ -300,7 +300,7 @@ def _save_whole(
         for names in transport.gather(file.passes if file is not None else None)[0]:
             sources = [rows.source({name: arrays[name] for name in names if name != "id"})]
             if "id" in names and ids is not None:
-                sources.append(Source(ids.vertex, {"id": ids.original}))
+                sources.append(RowSource(ids.vertex, {"id": ids.original}))
             for start, stop, block in blocks(sources, rows.num_vertices, transport):
                 with transport.agreement():
                     if file is not None and block is not None:
@@ -346,8 +346,8 @@ def _own_ids(rows: RowsOfRank, ids: Ids | None, transport: Transport) -> npt.NDA
     if ids is None:
         return rows.vertices.astype(np.int64)
     found = np.empty(len(rows.vertices), np.int64)
-    own = Source(rows.vertices, {"row": np.arange(len(rows.vertices))})
-    shares = [Source(ids.vertex, {"id": ids.original})]
+    own = RowSource(rows.vertices, {"row": np.arange(len(rows.vertices))})
+    shares = [RowSource(ids.vertex, {"id": ids.original})]
     for start, stop, block in blocks(shares, rows.num_vertices, transport, everywhere=True):
         assert block is not None
         vertices, mine = own.rows(start, stop)

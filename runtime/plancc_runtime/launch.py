@@ -16,7 +16,7 @@ from typing import NamedTuple
 from plancc.errors import BackendUnavailable, InputError
 from plancc.registry import check_choice
 from plancc_runtime.transport.base import TIMEOUT, Transport, say
-from plancc_runtime.transport.rollcall import Place
+from plancc_runtime.transport.rollcall import RankPlace
 from plancc_runtime.transport.watchdog import Watchdog, take_part
 
 TRANSPORTS = ("auto", "mpi", "torch", "gloo", "nccl", "single")
@@ -177,14 +177,14 @@ class _Opening:
         self.timeout, self.say = timeout, say
 
 
-def place() -> Place:
+def place() -> RankPlace:
     """This rank among those of its job, for the roll call. There must be a launcher."""
     found, (rank, size) = launcher(), announced()
     assert found is not None
     # mpirun and MPICH's mpiexec kill what is left as soon as a rank has failed
     hydra = "PMI_FD" in os.environ and "SLURM_JOB_ID" not in os.environ
     patient = not (hydra or found.rank.startswith("OMPI_"))
-    return Place(rank, size, _number(found.local_size), found.rank, patient)
+    return RankPlace(rank, size, _number(found.local_size), found.rank, patient)
 
 
 def need_torch(what: str) -> None:

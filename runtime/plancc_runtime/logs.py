@@ -16,7 +16,7 @@ from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
 
-class RunLog:
+class LogWriter:
     """One line per epoch, the fields of `Epoch` as JSON, and the plan; written by one rank.
 
     Parameters

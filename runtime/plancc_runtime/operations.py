@@ -37,11 +37,11 @@ class Listener(Protocol):
         ...
 
 
-class _Local(threading.local):
+class _ThreadState(threading.local):
     listener: Listener | None = None
 
 
-_local = _Local()
+_local = _ThreadState()
 
 
 def listen(listener: Listener | None) -> None:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.run import Run
-from plancc_runtime.timelines import EpochTimeline, Spans, Timeline
+from plancc_runtime.timelines import EpochTimeline, RankTimeline, Spans
 from plancc_runtime.trace import Track, write_tracks
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.links import Links
@@ -173,7 +173,7 @@ def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
             [(name, times[int(first)], times[int(last)]) for name, first, last in spans]
             for spans in (own.phases, own.stages)
         )
-        timelines.append(Timeline(waits, phases, stages))
+        timelines.append(RankTimeline(waits, phases, stages))
     return EpochTimeline(begin, replay.now, timelines)
 
 

@@ -80,7 +80,7 @@ class Epoch:
         Seconds of the slowest rank, and words of all ranks, in an evaluation that needed a pass of
         its own; apart from all figures above.
     volume_per_step : float or None
-        Mean of `Step.volume`; None without mini-batches.
+        Mean of `BatchStep.volume`; None without mini-batches.
     """
 
     epoch: int
@@ -104,7 +104,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)  # there may be very many
-class Step:
+class BatchStep:
     """One mini-batch over all ranks.
 
     Attributes
@@ -321,7 +321,7 @@ class TrainResult(RunOutline):
         Every parameter of the network, by its name.
     network : dict
         Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
-    steps : list of Step
+    steps : list of BatchStep
         Steps of all epochs.
     remarks : list of str
         Those of the outline, then sentences on a run that did not learn, and what to try.
@@ -336,7 +336,7 @@ class TrainResult(RunOutline):
     weights: dict[str, np.ndarray]
     network: dict[str, Any]
     best_epoch: int | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
     profile: Profile | None = None
 

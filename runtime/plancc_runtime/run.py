@@ -29,7 +29,7 @@ from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
-from plancc_runtime.logs import RunLog
+from plancc_runtime.logs import LogWriter
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nodes import check_exchange, with_exchange
@@ -38,12 +38,12 @@ from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
 from plancc_runtime.predictions import check_finite, known_of, predicted, save_predictions
 from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
 from plancc_runtime.results import (
+    BatchStep,
     Measure,
     Measures,
     Profile,
     RunOutline,
     Scores,
-    Step,
     TrainResult,
     spent_by_all,
     summarise,
@@ -160,13 +160,13 @@ class Run:
             except BaseException:
                 self._checkpoints.close()
                 raise
-        self._log: RunLog | None = None
+        self._log: LogWriter | None = None
         with transport.agreement():
             if options.log is not None and transport.rank == 0:
                 check_target(options.log)
         self._outline: RunOutline | None = None
         self._measures = Measures()
-        self._steps: list[Step] = []
+        self._steps: list[BatchStep] = []
         self._done = self._first
 
     def _load(self, rows: Part) -> LocalData:
@@ -204,7 +204,7 @@ class Run:
         with transport.agreement():
             drawn = None if self._drawn is None else self._drawn.whole(plan, options.seed)
             if options.log is not None and transport.rank == 0:
-                self._log = RunLog(options.log, self._first, self.content)
+                self._log = LogWriter(options.log, self._first, self.content)
         before = self._learner.start()
         with self._span("setup"):
             self._execution = execution_of(

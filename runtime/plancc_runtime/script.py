@@ -21,7 +21,7 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.slices import check_num_ranks
 from plancc.registry import nearest
 from plancc.text import shown
-from plancc_runtime.gathering import Source, blocks, gather_rows
+from plancc_runtime.gathering import RowSource, blocks, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
 from plancc_runtime.results import Epoch, Measure, TrainResult
@@ -241,7 +241,7 @@ def _gathered_ids(
     if shares is None:
         return np.arange(n) if transport.rank == 0 else None
     found = np.empty(n, np.int64) if transport.rank == 0 else None
-    for start, stop, block in blocks([Source(shares[0], {"id": shares[1]})], n, transport):
+    for start, stop, block in blocks([RowSource(shares[0], {"id": shares[1]})], n, transport):
         if found is not None and block is not None:
             found[start:stop] = block["id"]
     return found

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.base import Channel, Transport, usable_cores
@@ -337,7 +337,7 @@ class LayoutTests:
                 traffic.append(transport.traffic.as_array())
             assert x.grad is not None
             counted = [each[[0, 1, 3, 4]] for each in np.diff(traffic, axis=0)]
-            steps = [Multiply(self.width, name, back=back) for back in (False, True)]
+            steps = [Aggregate(self.width, name, back=back) for back in (False, True)]
             told = [_numbers(graph, step) for step in steps]
             graph.release_buffers()
             adjoint = x.grad.double().numpy() / layout.share
@@ -346,7 +346,7 @@ class LayoutTests:
         return run_ranks(layout.num_ranks, work, TIMEOUT)
 
 
-def _numbers(graph: LayerGraph, step: Multiply) -> npt.NDArray[np.int64]:
+def _numbers(graph: LayerGraph, step: Aggregate) -> npt.NDArray[np.int64]:
     counts = graph.counts(step)
     names = ("messages_sent", "words_sent", "messages_received", "words_received")
     return np.concatenate([getattr(counts, name) for name in names])

@@ -28,7 +28,7 @@ REST = "rest"
 
 
 @dataclass(frozen=True)
-class Timeline:
+class RankTimeline:
     """What one rank did in an epoch; it computed when it did not wait.
 
     Attributes
@@ -101,12 +101,12 @@ class EpochTimeline:
     ----------
     begin, end : float
         Seconds.
-    ranks : list of Timeline
+    ranks : list of RankTimeline
     """
 
     begin: float
     end: float
-    ranks: Sequence[Timeline]
+    ranks: Sequence[RankTimeline]
 
     @property
     def seconds(self) -> float:

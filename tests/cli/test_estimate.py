@@ -7,7 +7,7 @@ import json
 import pytest
 from cli_helpers import plancc
 
-from plancc.search.footprint import Sizes, ways
+from plancc.search.footprint import ProblemSizes, ways
 
 JSON = "estimate --vertices 1000 --nonzeros 9000 --memory 1G --json"
 TABLE = "estimate --vertices 1000 --nonzeros 9000 --memory 1M --effort fast"
@@ -17,7 +17,7 @@ CSV = "estimate --vertices 1000 --nonzeros 9000 --csv"
 def test_ways_as_they_are_tried():
     done = plancc(*JSON.split())
     told = json.loads(done.out)
-    expected = list(ways(Sizes(1000, 10_000), "balanced"))
+    expected = list(ways(ProblemSizes(1000, 10_000), "balanced"))
     assert told["memory"] == 2**30
     assert [way["peak"] for way in told["ways"]] == [way.peak for way in expected]
     assert all(way["fits"] for way in told["ways"])
@@ -29,10 +29,10 @@ def test_ways_as_they_are_tried():
     csv = plancc(*CSV.split())
     assert csv.out.startswith("effort,clusters_only,on_disk,fits,peak,stages.read")
     mapped = json.loads(plancc(*JSON.split(), "--folder").out)
-    expected = list(ways(Sizes(1000, 10_000, mapped=True), "balanced"))
+    expected = list(ways(ProblemSizes(1000, 10_000, mapped=True), "balanced"))
     assert [way["peak"] for way in mapped["ways"]] == [way.peak for way in expected]
     even = json.loads(plancc(*JSON.split(), "--even").out)
-    expected = list(ways(Sizes(1000, 10_000, uneven=False), "balanced"))
+    expected = list(ways(ProblemSizes(1000, 10_000, uneven=False), "balanced"))
     assert [way["peak"] for way in even["ways"]] == [way.peak for way in expected]
 
 

@@ -184,7 +184,7 @@ def test_interrupted_work_says_one_line(
         raise error
 
     monkeypatch.setattr("plancc.plan.reader.PlanFile.__init__", fail)
-    monkeypatch.setattr("plancc_cli.ranks.Job.run", fail)
+    monkeypatch.setattr("plancc_cli.ranks.RankJob.run", fail)
     done = (plancc if name == "plancc" else plancc_run)(*["verify"] * (name == "plancc"), "g.h5")
     nothing = "; nothing was written" * (name == "plancc")
     assert (done.code, done.err) == (1, f"{name}: error: interrupted{nothing}\n")

@@ -16,7 +16,7 @@ from plancc.cost.owners import traffic
 from plancc.models import make_model
 from plancc.options import SearchOptions
 from plancc.owners.numbering import STEP, numbered, with_better_numbers
-from plancc.owners.task import Found, Task
+from plancc.owners.task import Ownership, Task
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import summarize
 from plancc.predict.machine import Compute, Machine, Node
@@ -98,7 +98,7 @@ def task_of(model, **more):
 
 def test_who_is_numbered(matrix, owners):
     """Not those of models without a search or of a named partitioner, nor those of a topology."""
-    found = Found(owners["hp"], {"tried": json.dumps([])})
+    found = Ownership(owners["hp"], {"tried": json.dumps([])})
     assert numbered(matrix, found, task_of("rp")) is found
     assert numbered(matrix, found, task_of("hp", topology="3x4")) is found
     assert numbered(matrix, found, task_of("hp", partitioner="builtin")) is found
@@ -111,7 +111,7 @@ def test_a_step_of_objective_time(matrix, owners):
     given, told = owners["hp"], []
     first = {"step": "found", "seconds": 1.0, "value": seconds_of(matrix, given)}
     first |= {"volume": 7, "overload": 0.0, "best": True}
-    found = Found(given, {"tried": json.dumps([first, first | {"best": False}])})
+    found = Ownership(given, {"tried": json.dumps([first, first | {"best": False}])})
     better = numbered(matrix, found, task_of("hp", objective="time"), told.append)
     *before, last = json.loads(better.how["tried"])
     assert len(before) == 2

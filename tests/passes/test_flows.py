@@ -24,7 +24,7 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.flows import Flows
 from plancc.passes.kernels import heap
 from plancc.passes.kernels.flows import (
-    Network,
+    CutNetwork,
     Region,
     adjacent_parts,
     balanced_cut,
@@ -41,7 +41,7 @@ def scratch(nets):
     return np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32)
 
 
-def whole_pair(nets, state, pair, room=np.inf, max_pins=1000) -> tuple[Network, int]:
+def whole_pair(nets, state, pair, room=np.inf, max_pins=1000) -> tuple[CutNetwork, int]:
     """The network of a pair, with as much of both parts as there is room for."""
     partner = np.arange(len(state.sums))
     partner[pair[0]], partner[pair[1]] = pair[1], pair[0]

@@ -10,7 +10,7 @@ from grid_words import executed, sum_of
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.predict.cagnet import Cost, published, published_memory, rectangular, total
+from plancc.predict.cagnet import CagnetCost, published, published_memory, rectangular, total
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 
@@ -35,7 +35,7 @@ def test_totals_as_printed(grid, equation, messages, words):
 @pytest.mark.parametrize("grid", [case[0] for case in BY_HAND], ids=str)
 def test_sections_add_up_to_totals(grid):
     terms = published(grid, N, NNZ, [F, F, F])
-    whole = Cost.of(terms)
+    whole = CagnetCost.of(terms)
     lg, rows = math.log2(grid.num_ranks), math.log2(grid.rows)
     left_out = {  # latency, words: per layer
         "1d": (0, 0),
@@ -50,7 +50,7 @@ def test_sections_add_up_to_totals(grid):
 
 def test_equations_by_hand():
     def of(grid, equation, dims=(F, F)):
-        return Cost.of(t for t in published(grid, N, NNZ, dims) if t.equation == equation)
+        return CagnetCost.of(t for t in published(grid, N, NNZ, dims) if t.equation == equation)
 
     square, cube = Grid("2d", 4, 4), Grid("3d", 2, 2, 2)
     assert of(square, "IV-C1") == (8, 250 + 2 * 250)
@@ -206,5 +206,5 @@ def test_executed_tends_to_the_paper():
                 for s in executed(grid, n, 0, dims, ())
                 if s.layer and s.step != "broadcast of A"
             )
-            gaps.append(1 - words / Cost.of(kept).words)
+            gaps.append(1 - words / CagnetCost.of(kept).words)
         assert gaps == pytest.approx([1 / side for side in sides])

@@ -14,7 +14,7 @@ from predict_helpers import rmat
 import plancc
 from plancc.errors import InputError
 from plancc.plan.convolutions import ConvOptions
-from plancc.plan.layers import Activation, Linear, Multiply, OwnLinear
+from plancc.plan.layers import Activation, Aggregate, Linear, OwnLinear
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, tables_of
@@ -60,7 +60,7 @@ class BottleneckOptions(ConvOptions):
     early: bool = False
 
     def steps(self, d_in, d_out, last):
-        across = [Multiply(self.inner, "mean"), Activation(self.inner)]
+        across = [Aggregate(self.inner, "mean"), Activation(self.inner)]
         return [
             Linear(d_in, self.inner),
             *(across[::-1] if self.early else across),

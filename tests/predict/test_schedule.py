@@ -18,7 +18,7 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.words import Rows, count
+from plancc.plan.words import RowMessages, count
 from plancc.predict.schedule import DenseProduct, Pairs, SparseProduct
 from plancc.predict.schedules import (
     Tables,
@@ -44,7 +44,7 @@ PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 def epoch_traffic(parts, dims, passes):
     """What every part sends in an epoch."""
     ways = [way for two in widths_of(dims, passes) for way in zip(two, (False, True), strict=True)]
-    return count((Rows(parts.step, width, back) for width, back in ways), len(parts.rows))
+    return count((RowMessages(parts.step, width, back) for width, back in ways), len(parts.rows))
 
 
 @given(

@@ -25,10 +25,10 @@ from plancc.predict.machine import (
 from plancc.predict.machine_files import find_machine, shipped_machines
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Broadcast,
+    AllGatherOperation,
+    AllReduceOperation,
+    AllToAllOperation,
+    BroadcastOperation,
     Operation,
     Pairs,
     Place,
@@ -190,9 +190,9 @@ def test_rings_and_trees_by_hand():
     tree = replace(machine, collective=CollectiveShapes("tree", "tree"))
     all_of_them = np.arange(6)[None]
 
-    def broadcast(ranks: np.ndarray, *words: int) -> Broadcast:
+    def broadcast(ranks: np.ndarray, *words: int) -> BroadcastOperation:
         sizes = np.array(words)[:, None] * np.ones((1, len(ranks)), np.int64)
-        return Broadcast(HERE, ranks, words=sizes, root=np.zeros_like(sizes))
+        return BroadcastOperation(HERE, ranks, words=sizes, root=np.zeros_like(sizes))
 
     # a ring of six has three links in nodes and three between: five sixths of 3 + 1.5
     assert seconds_of(broadcast(all_of_them, 8), 6, machine) == [3.75 + 8] * 6
@@ -207,13 +207,13 @@ def test_rings_and_trees_by_hand():
     nodes = np.array([[0, 1], [2, 3], [4, 5]])
     assert seconds_of(broadcast(nodes, 8), 6, machine) == [0.5 + 2] * 6
 
-    reduced = AllReduce(HERE, all_of_them, words=np.array([12]))
+    reduced = AllReduceOperation(HERE, all_of_them, words=np.array([12]))
     assert seconds_of(reduced, 6, machine) == pytest.approx([2 * 3.75 + 2 * 5 / 6 * 12] * 6)
     assert seconds_of(reduced, 6, tree) == [2 * (2 * (1 + 12) + 0.5 + 3)] * 6
-    gathered = AllGather(HERE, halves, words=np.array([[1, 2, 3], [4, 4, 4]]))
+    gathered = AllGatherOperation(HERE, halves, words=np.array([[1, 2, 3], [4, 4, 4]]))
     assert seconds_of(gathered, 6, machine) == [2 + 10, 2 + 16] * 3
     # to three others of the group: one on the node, two beyond, as far as rows and columns say
-    swapped = AllToAll(
+    swapped = AllToAllOperation(
         HERE, np.arange(4)[None], rows=np.array([[1, 2, 3, 0]]), columns=np.array([[2, 2, 2, 2]])
     )
     found = seconds_of(swapped, 6, replace(machine, node=replace(machine.node, injection=None)))
@@ -237,7 +237,7 @@ def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
     rows = [
         each
         for each in schedule.operations
-        if isinstance(each, Broadcast) and each.members == grid.rows
+        if isinstance(each, BroadcastOperation) and each.members == grid.rows
     ]
     return simulate(replace(schedule, operations=rows), machine).seconds
 
@@ -255,7 +255,7 @@ def test_only_groups_that_leave_a_node_share_its_injection():
     """Of three pairs of ranks, three of which are on a node, the second alone crosses."""
     pair = np.arange(6).reshape(3, 2)
     words = np.full((1, 3), 10)
-    sent = Broadcast(HERE, ranks=pair, words=words, root=0 * words)
+    sent = BroadcastOperation(HERE, ranks=pair, words=words, root=0 * words)
     node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
     for shape in ("ring", "tree"):
         machine = Machine(0.5, 4.0, 1e9, node=node, collective=CollectiveShapes(shape, shape))
@@ -268,8 +268,8 @@ def test_only_groups_that_leave_a_node_share_its_injection():
 @pytest.mark.parametrize("words", [1, 100_000])
 def test_collectives_may_be_whichever_is_quicker(num_ranks, words):
     ranks = np.arange(num_ranks)[None]
-    sent = Broadcast(HERE, ranks=ranks, words=np.array([[words]]), root=np.array([[0]]))
-    summed = AllReduce(HERE, ranks=ranks, words=np.array([words]))
+    sent = BroadcastOperation(HERE, ranks=ranks, words=np.array([[words]]), root=np.array([[0]]))
+    summed = AllReduceOperation(HERE, ranks=ranks, words=np.array([words]))
     for each in (sent, summed):
         ring, tree, quicker = (
             seconds_of(each, num_ranks, replace(SIMPLE, collective=CollectiveShapes(shape, shape)))

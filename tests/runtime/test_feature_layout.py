@@ -28,7 +28,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.batches import Batches, wanted_stages
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
@@ -114,7 +114,7 @@ def check_products(a, grid, options, width, narrow):
             found[name] = out.detach(), mine.grad, weight.grad
             moved = narrow if name == "linear_product" else width
             for back in (False, True):
-                planned.add(graph.counts(Multiply(moved, back=back)))
+                planned.add(graph.counts(Aggregate(moved, back=back)))
         return part.global_id, found, planned
 
     results = on_grid(a, grid, work, options)

@@ -26,7 +26,7 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.layers import Linear, Multiply, WholeRows
+from plancc.plan.layers import Aggregate, Linear, WholeRows
 from plancc.plan.lowering import lower
 from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
@@ -179,7 +179,7 @@ def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
             moved += list(np.diff(counted, axis=0))
         planned = [
             graph.counts(each)
-            for step in (Multiply(width), Linear(width, d_out), WholeRows(width))
+            for step in (Aggregate(width), Linear(width, d_out), WholeRows(width))
             for each in (step, step.adjoint())
         ]
         counted = [np.concatenate([getattr(each, name) for name in NAMES]) for each in planned]

@@ -18,13 +18,13 @@ import torch
 from plancc.errors import OutputError
 from plancc.predict.machine import Machine, Node, Overlap
 from plancc.predict.memory import Memory
-from plancc.predict.schedule import AllReduce, Pairs, Place, PointToPoint, Schedule
+from plancc.predict.schedule import AllReduceOperation, Pairs, Place, PointToPoint, Schedule
 from plancc.predict.simulation import simulate
 from plancc_cli.rehearse import links_of
 from plancc_runtime.testing import TransportTests
-from plancc_runtime.timelines import EpochTimeline, Stretch, Timeline
+from plancc_runtime.timelines import EpochTimeline, RankTimeline, Stretch
 from plancc_runtime.trace import Track, write_tracks
-from plancc_runtime.transport.links import Collective, Link, Links
+from plancc_runtime.transport.links import Link, Links, RecordedCollective
 from plancc_runtime.transport.local import in_threads
 from plancc_runtime.transport.recorded import RecordingThreads, RecordingTransport
 from plancc_runtime.transport.replay import Moment, Replay, Step, Wait
@@ -56,7 +56,7 @@ def played(machine: Links, steps: Sequence[Sequence[Step]]) -> tuple[list[float]
 
 def together(kind: str, ranks: Sequence[int], before: float, between: float = 0.0) -> list[Step]:
     """Compute, begin a collective, compute, finish it."""
-    what = Collective(kind, (tuple(ranks),), 0, ())
+    what = RecordedCollective(kind, (tuple(ranks),), 0, ())
     return [(before, ("join", kind, what)), (between, ("over", kind))]
 
 
@@ -165,7 +165,9 @@ MACHINE = Machine(
 )
 
 
-def predicted(machine: Machine, num_ranks: int, operation: PointToPoint | AllReduce) -> float:
+def predicted(
+    machine: Machine, num_ranks: int, operation: PointToPoint | AllReduceOperation
+) -> float:
     memory = Memory(*np.zeros((5, num_ranks), np.int64))
     schedule = Schedule("one", "row", num_ranks, [1, 1], (), [operation], memory)
     return simulate(schedule, machine).seconds
@@ -206,8 +208,8 @@ def test_links_are_those_of_the_machine():
     assert (found.ranks_per_node, found.injection, found.overlap) == (2, 3.0, 0.25)
     assert (found.cores, found.slowness) == (1, (1.0, 0.5, 0.25))
     ranks, words = np.arange(3), np.array([100])
-    reduce = AllReduce(Place(0, "update", "all-reduce"), ranks=ranks[None], words=words)
-    seconds = found.collective(Collective("allreduce", ((0, 1, 2),), 0, (400,)))
+    reduce = AllReduceOperation(Place(0, "update", "all-reduce"), ranks=ranks[None], words=words)
+    seconds = found.collective(RecordedCollective("allreduce", ((0, 1, 2),), 0, (400,)))
     assert seconds == predicted(machine, 3, reduce)
 
 
@@ -274,9 +276,9 @@ def test_steps_of_a_rank_with_others_and_alone(moves):
         assert steps[1][1][2:] == ([(rank ^ 1, 0, 24)],)
         joined = [event[2] for _, event in steps if event[0] == "join"]
         everyone = ((0, 1, 2, 3),)
-        assert joined[0] == Collective("allreduce", everyone, 0, (16,))
-        assert joined[1] == Collective("allgather", ((0, 2), (1, 3)), rank % 2, (8, 8))
-        assert joined[2:] == [Collective("meeting", everyone, 0, ())] * 3
+        assert joined[0] == RecordedCollective("allreduce", everyone, 0, (16,))
+        assert joined[1] == RecordedCollective("allgather", ((0, 2), (1, 3)), rank % 2, (8, 8))
+        assert joined[2:] == [RecordedCollective("meeting", everyone, 0, ())] * 3
 
 
 class TestRecorded(TransportTests):
@@ -304,11 +306,11 @@ def epoch_of_three() -> EpochTimeline:
         100.0,
         115.0,
         [
-            Timeline(
+            RankTimeline(
                 [Wait(102.0, 109.0, Moment(1, 106.0)), Wait(112.0, 115.0, late)], phases, stages
             ),
-            Timeline([Wait(108.0, 115.0, late)], [("spmm", 100.0, 108.0)], stages),
-            Timeline([Wait(101.0, 115.0, late)], [("dense", 100.5, 101.0)], stages),
+            RankTimeline([Wait(108.0, 115.0, late)], [("spmm", 100.0, 108.0)], stages),
+            RankTimeline([Wait(101.0, 115.0, late)], [("dense", 100.5, 101.0)], stages),
         ],
     )
 
@@ -346,7 +348,7 @@ def test_a_critical_path_fills_the_epoch(overlap):
     parts = [exchanging(everyone(4, 8)[::2], *each) for each in times]
     steps = [[step for part in parts for step in part[rank]] for rank in range(4)]
     ends, waits = played(links(4, 2, overlap=overlap), steps)
-    epoch = EpochTimeline(0.0, max(ends), [Timeline(each, [], []) for each in waits])
+    epoch = EpochTimeline(0.0, max(ends), [RankTimeline(each, [], []) for each in waits])
     assert epoch.computed.tolist() == times.sum(axis=(0, 1)).tolist()
     path = epoch.critical_path()
     assert path[0].begin == 0.0

@@ -19,7 +19,7 @@ from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
 from plancc_runtime.testing import TransportTests
 from plancc_runtime.transport.local import run_ranks
-from plancc_runtime.transport.messages import Piece
+from plancc_runtime.transport.messages import MessagePiece
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.transport.torch_dist import DISTANCES, TAGS, in_groups
 
@@ -148,11 +148,11 @@ def test_groups_of_nccl_cannot_wait_for_each_other():
     messages = [
         (a, b, tag) for a, b in sorted(pairs) for tag in range(random.choice([1, 1, 1, 2 * TAGS]))
     ]
-    sends: list[list[Piece]] = [[] for _ in range(size)]
-    receives: list[list[Piece]] = [[] for _ in range(size)]
+    sends: list[list[MessagePiece]] = [[] for _ in range(size)]
+    receives: list[list[MessagePiece]] = [[] for _ in range(size)]
     for a, b, tag in messages:
-        sends[a].append(Piece(0, b, tag, None))
-        receives[b].append(Piece(0, a, tag, None))
+        sends[a].append(MessagePiece(0, b, tag, None))
+        receives[b].append(MessagePiece(0, a, tag, None))
     groups = []
     for rank in range(size):
         mine = in_groups(rank, size, sends[rank], receives[rank])
@@ -182,8 +182,8 @@ def test_groups_of_nccl_cannot_wait_for_each_other():
 def test_one_order_between_two_ranks():
     """NCCL knows no tags: pieces go in the order of their tags."""
     shuffled = np.random.default_rng(1).permutation(100).tolist()
-    pieces = [Piece(0, 3, tag, None) for tag in shuffled]
-    back = [Piece(0, 3, tag, None) for tag in shuffled[::-1]]
+    pieces = [MessagePiece(0, 3, tag, None) for tag in shuffled]
+    back = [MessagePiece(0, 3, tag, None) for tag in shuffled[::-1]]
     groups = in_groups(1, 5, pieces, back)
     assert [p.tag for group in groups for out, p in group if out] == list(range(100))
     assert [p.tag for group in groups for out, p in group if not out] == list(range(100))

@@ -109,7 +109,7 @@ def test_sweeps_keep_the_counts(strength):
 
 def test_flows_follow_moves():
     """What a sweep with fees keeps up to date is what counting anew gives."""
-    from plancc.passes.kernels.grid import Bounds, Messages, Rules, sweep
+    from plancc.passes.kernels.grid import CellBounds, CellRules, Messages, sweep
 
     matrix, shape = directed(), (4, 3)
     g, c = drawn(matrix, shape)
@@ -120,8 +120,8 @@ def test_flows_follow_moves():
     messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
     rng, before = np.random.default_rng(0), g.copy()
     zero = np.zeros((4, 3))
-    free = Bounds(zero, zero, zero + np.inf)
-    rules = Rules(free, free, 1.0, 1)
+    free = CellBounds(zero, zero, zero + np.inf)
+    rules = CellRules(free, free, 1.0, 1)
     sweep(rng.permutation(60), sides[0], g, c, count, load, size, rules, rng, messages)
     assert (g != before).sum() > 10
     wanted = np.zeros((3, 4, 4), int), np.zeros((4, 3, 3), int)

@@ -19,14 +19,23 @@ from plancc.owners.memory import allowed_memory, mirrored_share
 from plancc.passes.clusters import FEW_LINKS
 from plancc.plan.verify import verify
 from plancc.search import search
-from plancc.search.footprint import CLUSTER_LINK, Sizes, fitting, metis, nets, shown, ways, work
+from plancc.search.footprint import (
+    CLUSTER_LINK,
+    ProblemSizes,
+    fitting,
+    metis,
+    nets,
+    shown,
+    ways,
+    work,
+)
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
 from plancc.search.job import Job
 from plancc.search.starts import is_uneven
 from plancc_datasets import load_dataset
 
-SIZES = Sizes(1_000_000, 20_000_000, mapped=True)
+SIZES = ProblemSizes(1_000_000, 20_000_000, mapped=True)
 
 
 def test_every_way_takes_less_than_the_one_before():
@@ -47,15 +56,16 @@ def test_every_way_takes_less_than_the_one_before():
 
 @pytest.mark.parametrize("more", ["rows", "nonzeros", "data"])
 def test_more_of_anything_takes_more(more):
-    larger = Sizes(**vars(SIZES) | {more: 2 * getattr(SIZES, more) + 1})
+    larger = ProblemSizes(**vars(SIZES) | {more: 2 * getattr(SIZES, more) + 1})
     for effort in ("", "fast", "balanced"):
         assert work(larger, effort, False).peak > work(SIZES, effort, False).peak
 
 
 def test_the_undirected_graph_of_a_directed_one_has_more_links():
-    one_way = Sizes(SIZES.rows, SIZES.nonzeros, mirrored=0.0)
+    one_way = ProblemSizes(SIZES.rows, SIZES.nonzeros, mirrored=0.0)
     assert (
-        work(Sizes(SIZES.rows, SIZES.nonzeros), "fast", True).peak > work(SIZES, "fast", True).peak
+        work(ProblemSizes(SIZES.rows, SIZES.nonzeros), "fast", True).peak
+        > work(SIZES, "fast", True).peak
     )
     assert SIZES.links == SIZES.nonzeros - SIZES.rows
     assert one_way.links == 2 * SIZES.links
@@ -90,7 +100,7 @@ def bytes_of(*values) -> int:
 def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     roads, jobs = streets(120), []
     n = roads.num_vertices
-    sizes = Sizes(n, roads.num_nonzeros + n, uneven=False)
+    sizes = ProblemSizes(n, roads.num_nonzeros + n, uneven=False)
 
     def noted(job, step, seconds, state):
         jobs.append((job, state))
@@ -158,7 +168,7 @@ def test_the_default_is_less_than_there_is(monkeypatch):
 
 def test_a_search_gives_up_what_does_not_fit_and_says_so():
     graph = load_dataset("sbm", num_features=1).graph
-    sizes = Sizes(2048, graph.num_nonzeros + 2048, uneven=False)
+    sizes = ProblemSizes(2048, graph.num_nonzeros + 2048, uneven=False)
     every = list(ways(sizes, "balanced"))
     whole = plancc.compile(graph, "hp", 4, memory=every[0].peak)
     assert whole.provenance["effort"] == "balanced"

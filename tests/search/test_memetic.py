@@ -11,7 +11,7 @@ from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.search import memetic, search
 from plancc.search.job import Member
-from plancc.search.memetic import Choice, Population
+from plancc.search.memetic import Choice, Members
 from plancc.search.record import Record
 
 
@@ -24,14 +24,14 @@ COST = np.array([1, 1, 10])
 
 
 def test_distance_counts_what_nets_cost_more_or_less():
-    population = Population(COST)
+    population = Members(COST)
     assert population.distance(member(3, 1, 2, 3), member(4, 2, 1, 3)) == 2
     assert population.distance(member(3, 1, 1, 1), member(4, 1, 1, 4)) == 30
 
 
 def test_a_child_replaces_the_most_similar_of_those_that_are_worse():
     best, like, far = member(5, 1, 1, 1), member(9, 1, 2, 1), member(8, 5, 5, 1)
-    population = Population(COST, size=3, members=[best, like, far])
+    population = Members(COST, size=3, members=[best, like, far])
     child = member(7, 1, 3, 1)
     assert population.add(child)
     assert population.members == [best, child, far]
@@ -44,7 +44,7 @@ def test_a_child_replaces_the_most_similar_of_those_that_are_worse():
 
 
 def test_no_member_comes_twice():
-    population = Population(COST, size=3)
+    population = Members(COST, size=3)
     assert population.add(member(5, 1, 1, 1))
     assert not population.add(member(5, 1, 1, 1))
     assert len(population.members) == 1
@@ -52,7 +52,7 @@ def test_no_member_comes_twice():
 
 
 def test_a_population_is_alike_where_its_members_cost_the_same_nets():
-    population = Population(np.ones(1000, dtype=np.int64))
+    population = Members(np.ones(1000, dtype=np.int64))
     one = np.ones(1000, dtype=np.int32)
     two = one.copy()
     two[:10] = 2

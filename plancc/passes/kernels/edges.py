@@ -22,7 +22,7 @@ from plancc.jit import njit
 from plancc.passes.kernels.nets import transpose
 
 
-class Pattern(NamedTuple):
+class MatrixPattern(NamedTuple):
     """A matrix by rows and by columns; nothing of it changes.
 
     Attributes
@@ -49,8 +49,8 @@ class Pattern(NamedTuple):
     free: Any
 
 
-class Owners(NamedTuple):
-    """Owners of a `Pattern` and what follows from them; all but `slot_ptr` changes with moves.
+class EdgeState(NamedTuple):
+    """Owners of a `MatrixPattern`, and what follows from them; moves change all but `slot_ptr`.
 
     A net with fewer pins than there are parts has a slot per pin, of which the first ``spread[e]``
     are in use, in no order; any other net has a slot per part, in use where its count is above 0.
@@ -90,7 +90,7 @@ class Owners(NamedTuple):
     pair: Any
 
 
-def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> Pattern:
+def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Both orders of the nonzeros of a CSR pattern. 24 bytes a nonzero.
 
     `movable`, bool[nnz]: nonzeros that may change their owner; None: all. The owner of a vertex may
@@ -111,17 +111,17 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> Pattern:
     column_ptr, _, by_column = transpose(indptr, indices, places, n)
     net_ptr = np.concatenate([indptr, column_ptr[1:] + len(indices)])
     pins = np.concatenate([places, by_column])
-    return Pattern(net_ptr, pins, row, indices, diagonal, movable, free)
+    return MatrixPattern(net_ptr, pins, row, indices, diagonal, movable, free)
 
 
 def owners_of(
-    pattern: Pattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
-) -> Owners:
+    pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
+) -> EdgeState:
     """Count owners of rows and nonzeros, which are copied. At most 16 bytes per nonzero."""
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     side = num_parts if with_pairs else 0
-    state = Owners(
+    state = EdgeState(
         owner=np.array(owner, dtype=np.int32),
         part=np.array(nonzero_owner, dtype=np.int32),
         slot_ptr=slot_ptr,
@@ -154,7 +154,7 @@ def _fill(pattern: Any, state: Any) -> None:
         send_all(e, 1, state)
 
 
-def volume(state: Owners) -> int:
+def volume(state: EdgeState) -> int:
     """Rows moved by expand and fold."""
     return int(state.spread.sum(dtype=np.int64)) - len(state.spread)
 

@@ -34,7 +34,7 @@ MAX_WORK = 300
 and road networks take 20 to 170, owners at random thousands."""
 
 
-class Network(NamedTuple):
+class CutNetwork(NamedTuple):
     """The hypergraph of a pair of parts; vertices 0 and 1 stand for what stays in each.
 
     Attributes
@@ -318,7 +318,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
     for k in range(at):
         pins_of[fill[pins[k]]] = k
         fill[pins[k]] += 1
-    found = Network(
+    found = CutNetwork(
         vertex[:end],
         part[:end],
         depth[:end],
@@ -333,7 +333,7 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
     return found, now
 
 
-class Flow(NamedTuple):
+class CutFlow(NamedTuple):
     """A flow, and what is reached in its residual network from each terminal's side.
 
     Side 0 looks from the source along the arcs, side 1 from the target against them. Nodes of side
@@ -389,7 +389,7 @@ def no_flow(net: Any) -> Any:
     """Nothing flows, and nothing is reached."""
     v, m = len(net.vertex), len(net.cost)
     nodes = v + 2 * m
-    return Flow(
+    return CutFlow(
         np.zeros((2, len(net.pins)), dtype=np.int64),
         np.zeros(m, dtype=np.int64),
         np.zeros((2, nodes), dtype=np.bool_),
@@ -729,7 +729,7 @@ def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
         Cost of the present cut.
     max_work : int
         Nodes looked at after which no more flow is looked for.
-    net : Network
+    net : CutNetwork
 
     Returns
     -------

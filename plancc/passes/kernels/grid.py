@@ -14,7 +14,7 @@ from plancc.jit import njit
 from plancc.passes.kernels.volume import penalty
 
 
-class Side(NamedTuple):
+class CellSide(NamedTuple):
     """Vertices as rows (or as columns) of a matrix.
 
     Attributes
@@ -147,7 +147,7 @@ def _reroute(v: int, b_own: int, source: int, count: Any, messages: Any, sign: i
             messages.other_flow[source, b_own, b] += sign
 
 
-class Bounds(NamedTuple):
+class CellBounds(NamedTuple):
     """How full cells may be, of nonzeros or of rows.
 
     Attributes
@@ -165,12 +165,12 @@ class Bounds(NamedTuple):
     cap: Any
 
 
-class Rules(NamedTuple):
+class CellRules(NamedTuple):
     """Which moves a sweep makes.
 
     Attributes
     ----------
-    nonzeros, rows : Bounds
+    nonzeros, rows : CellBounds
     temperature : float
         0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
         q is drawn with a probability in proportion to ``exp(gain / temperature)``.
@@ -178,8 +178,8 @@ class Rules(NamedTuple):
         No move leaves a cell fewer rows.
     """
 
-    nonzeros: Bounds
-    rows: Bounds
+    nonzeros: CellBounds
+    rows: CellBounds
     temperature: float
     least_size: int
 
@@ -196,14 +196,14 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
     Parameters
     ----------
     order : int64[m]
-    side : Side
+    side : CellSide
     group, other : int32[n]
         Groups of the vertices on this side and on the other.
     count : int32[num_nets, num_groups]
         See `pins_by_group`.
     load, size : int64[num_groups, num_others]
         See `cells`.
-    rules : Rules
+    rules : CellRules
     rng : numpy.random.Generator
         Asked if the temperature is above 0.
     messages : Messages

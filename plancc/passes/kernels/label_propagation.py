@@ -14,7 +14,7 @@ import numpy as np
 from plancc.jit import njit
 
 
-class Links(NamedTuple):
+class ClusterLinks(NamedTuple):
     """Who is next to whom; links of a vertex to itself count for nothing.
 
     Attributes
@@ -39,7 +39,7 @@ class Links(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def propagate(
-    order: Any, heaviest: Any, links: Links, weight: Any, load: Any, label: Any, score: Any
+    order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
     """Every vertex in `order` takes the label that most of its links lead to, if that has room.
 
@@ -50,7 +50,7 @@ def propagate(
     order : int64[n]
     heaviest : int64[c]
         What the vertices of one label may weigh.
-    links : Links
+    links : ClusterLinks
     weight : int64[n, c]
     load : int64[n, c]
         Weight of every label, kept up to date.
@@ -80,8 +80,8 @@ def propagate(
 
 @njit(cache=True, nogil=True)
 def best_label(
-    v: int, at: int, heaviest: Any, links: Links, weight: Any, load: Any, label: Any, score: Any,
-    seen: Any,
+    v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
+    score: Any, seen: Any,
 ) -> int:  # fmt: skip
     """The label that most links of v lead to, if that has room; else its own.
 
@@ -148,7 +148,7 @@ def numbered(label: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def between(num: int, most: int, links: Links, label: Any) -> Any:
+def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
     """Links between clusters: the graph whose vertices they are.
 
     Parameters
@@ -157,7 +157,7 @@ def between(num: int, most: int, links: Links, label: Any) -> Any:
         Number of clusters.
     most : int
         Links of clusters beyond which the graph is not made.
-    links : Links
+    links : ClusterLinks
     label : int32[n]
         Cluster of every vertex.
 
@@ -192,7 +192,7 @@ def members_of(num: int, label: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def count_between(start: Any, members: Any, links: Links, label: Any) -> Any:
+def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
     """Where the links of every cluster to others begin: int64[num + 1]."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
@@ -207,7 +207,9 @@ def count_between(start: Any, members: Any, links: Links, label: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def links_between(chosen: Any, start: Any, members: Any, ptr: Any, links: Links, label: Any) -> Any:
+def links_between(
+    chosen: Any, start: Any, members: Any, ptr: Any, links: ClusterLinks, label: Any
+) -> Any:
     """The links of some clusters to others: their ends, int32, and costs, int64.
 
     Parameters
@@ -218,7 +220,7 @@ def links_between(chosen: Any, start: Any, members: Any, ptr: Any, links: Links,
         As of `members_of`, of the vertices that `links` are of.
     ptr : int64[num + 1]
         As of `count_between`.
-    links : Links
+    links : ClusterLinks
     label : int32[n]
         Cluster of every vertex.
     """
@@ -263,7 +265,7 @@ def _add(v: int, c: int, num: int, links: Any, label: Any, score: Any, seen: Any
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Neighbours of every vertex in both lists of `Links` together, each counted once: int64[n].
+    """Neighbours of every vertex in both lists of `ClusterLinks`, each counted once: int64[n].
 
     Both lists are ascending.
     """

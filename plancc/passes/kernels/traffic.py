@@ -27,7 +27,7 @@ MAX_FEES_READ = 1 << 12
 """Most fees that are read to choose a part for one vertex: hubs try some parts only."""
 
 
-class Flow(NamedTuple):
+class PairTraffic(NamedTuple):
     """Traffic of every part under a `State`.
 
     Attributes
@@ -67,11 +67,11 @@ class Tariff(NamedTuple):
     fees: Any
 
 
-def flow_of(nets: Any, state: Any, with_pairs: bool) -> Flow:
+def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
     """Count the traffic of a partition of nets with sources."""
     num_parts = len(state.sums)
     side = num_parts if with_pairs else 0
-    flow = Flow(
+    flow = PairTraffic(
         sent=np.zeros(num_parts, dtype=np.int64),
         received=np.zeros(num_parts, dtype=np.int64),
         messages_sent=np.zeros(num_parts, dtype=np.int64),

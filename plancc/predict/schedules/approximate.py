@@ -14,7 +14,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import LayerStep, Maximum, Multiply
+from plancc.plan.layers import Aggregate, LayerStep, Maximum
 from plancc.predict.memory import Memory
 from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, PointToPoint
 from plancc.predict.schedule import SparseProduct as Product
@@ -118,7 +118,7 @@ class SampledScheduler(RowScheduler):
     """
 
     def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
-        if isinstance(step, Multiply | Maximum):
+        if isinstance(step, Aggregate | Maximum):
             yield Product(
                 Place(layer, "forward", "multiply"),
                 rows=self.outputs(layer),
@@ -149,7 +149,7 @@ class CloneScheduler(RowScheduler):
             rows = np.rint(tables.leaves.rows / approximation.delay).astype(np.int64)
             self._turn = _nonempty(tables.leaves, rows)
 
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         direction, width = step.direction, step.columns
         yield Product(
             Place(layer, direction, "multiply"),

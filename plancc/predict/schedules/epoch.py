@@ -16,18 +16,18 @@ from plancc.plan.convolutions import ConvOptions
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import (
     Activation,
+    Aggregate,
     Attention,
-    Gather,
+    GatherNeighbours,
     LayerStep,
     Linear,
     Maximum,
-    Multiply,
     OwnLinear,
     WholeRows,
 )
 from plancc.predict.memory import Memory
 from plancc.predict.passes import layers_of
-from plancc.predict.schedule import AllReduce, DenseProduct, Elementwise, Operation, Place
+from plancc.predict.schedule import AllReduceOperation, DenseProduct, Elementwise, Operation, Place
 
 ACTIVATION_WORDS = 2
 """Words read and written per element by an activation, in place."""
@@ -57,7 +57,7 @@ class Scheduler(ABC):
     rows: Int64Array
 
     @abstractmethod
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         """A x, or back A^T g."""
 
     def outputs(self, layer: int) -> Int64Array:
@@ -79,14 +79,14 @@ class Scheduler(ABC):
             return
         place = Place(layer, step.direction, "dense")
         match step:
-            case Multiply():
+            case Aggregate():
                 yield from self.product(layer, step)
             case Linear():
                 yield from self.linear(layer, step)
                 if isinstance(step, OwnLinear):
                     words = self.outputs(layer) * self.columns(step.columns)
                     yield Elementwise(place, words=OWN_WORDS[step.direction] * words)
-            case Gather():
+            case GatherNeighbours():
                 yield from self.gather(layer, step)
             case Maximum():
                 yield from self.maximum(layer, step)
@@ -115,7 +115,7 @@ class Scheduler(ABC):
                 columns=step.columns if back else self.columns(step.columns),
             )
 
-    def gather(self, layer: int, step: Gather) -> Iterator[Operation]:
+    def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
         """Rows of neighbours, or their gradients back to the owners; InputError if none travel."""
         raise InputError("a layer that gathers rows is predicted for row plans only")
 
@@ -172,7 +172,7 @@ def epoch(
 
 def _update(scheduler: Scheduler, weights: int) -> Iterator[Operation]:
     if scheduler.num_ranks > 1:
-        yield AllReduce(
+        yield AllReduceOperation(
             Place(0, "update", "all-reduce"),
             ranks=np.arange(scheduler.num_ranks)[None],
             words=np.array([weights + 1]),  # the loss travels with them

@@ -13,10 +13,10 @@ from itertools import pairwise
 import numpy as np
 
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
-    AllToAll,
+    AllToAllOperation,
     Elementwise,
     Operation,
     Pairs,
@@ -51,7 +51,7 @@ class FeatureScheduler(Scheduler):
         self.rows = self._share.ravel()
         self._pairs = _of_columns(tables.expand, grid.columns)
 
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         direction, width, back = step.direction, step.columns, step.back
         grid, tables = self._grid, self._tables
         share = slices(grid, width)
@@ -100,7 +100,7 @@ class FeatureScheduler(Scheduler):
             words = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
             yield Elementwise(place, words=words, calls=self._grid.columns * self._stages)
             for rows in self._batches(self._share):
-                yield AllToAll(
+                yield AllToAllOperation(
                     place,
                     ranks=row_groups(self._grid),
                     rows=rows,

@@ -15,12 +15,12 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import (
-    AllGather,
-    AllReduce,
-    Broadcast,
+    AllGatherOperation,
+    AllReduceOperation,
+    BroadcastOperation,
     Elementwise,
     Operation,
     Pairs,
@@ -58,7 +58,7 @@ class BlockRowScheduler(Scheduler):
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         direction, width, back = step.direction, step.columns, step.back
         grid = self._grid
         moved = self._moved(layer, direction, width)
@@ -75,9 +75,9 @@ class BlockRowScheduler(Scheduler):
         copies, words = row_groups(grid), self._tables.rows * width
         place = Place(layer, direction, COLLECTIVES)
         if back:  # from where the sum is to the other ranks of the part
-            yield Broadcast(place, ranks=copies, words=words[None], root=self._chunk[None])
+            yield BroadcastOperation(place, ranks=copies, words=words[None], root=self._chunk[None])
         else:
-            yield AllReduce(place, ranks=copies, words=words)
+            yield AllReduceOperation(place, ranks=copies, words=words)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
@@ -101,7 +101,7 @@ class BlockRowScheduler(Scheduler):
             yield from exchange(self._pairs, Place(layer, direction, "expand"), width, back)
         elif self._grid.rows > 1:
             rows, root = self._rounds
-            yield Broadcast(
+            yield BroadcastOperation(
                 Place(layer, direction, COLLECTIVES),
                 ranks=column_groups(self._grid),
                 words=rows * width,
@@ -141,12 +141,12 @@ class BlockScheduler(Scheduler):
     def columns(self, width: int) -> int | Int64Array:
         return np.tile(slices(self._grid, width), self._grid.num_parts)
 
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         direction, width, back = step.direction, step.columns, step.back
         grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
         place = Place(layer, direction, COLLECTIVES)
         share = slices(grid, width)
-        fiber = AllGather(
+        fiber = AllGatherOperation(
             place,
             ranks=fiber_groups(grid),
             words=_of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None],
@@ -161,7 +161,7 @@ class BlockScheduler(Scheduler):
                 words=(TRANSPOSE_WORDS if back else LAYOUT_WORDS) * self._received(nonzeros),
                 calls=len(self._of_row),
             )
-        rows = Broadcast(
+        rows = BroadcastOperation(
             place,
             ranks=column_groups(grid),
             words=np.concatenate([size[:, None] * share for size in self._size], axis=1),
@@ -234,7 +234,7 @@ class BlockScheduler(Scheduler):
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
         of_rows = nonzeros.reshape(grid.num_parts, -1)
-        return Broadcast(
+        return BroadcastOperation(
             place,
             ranks=row_groups(grid),
             words=(2 * of_rows + pointers).T,
@@ -248,7 +248,7 @@ class BlockScheduler(Scheduler):
         grid = self._grid
         if grid.columns == 1:
             return
-        yield Broadcast(
+        yield BroadcastOperation(
             Place(layer, direction, COLLECTIVES),
             ranks=row_groups(grid),
             words=slices(grid, width)[:, None] * self._part_rows,
@@ -257,7 +257,7 @@ class BlockScheduler(Scheduler):
 
     def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
         if self._grid.columns > 1:
-            yield AllGather(
+            yield AllGatherOperation(
                 Place(layer, "forward", COLLECTIVES),
                 ranks=row_groups(self._grid),
                 words=self._part_rows[:, None] * slices(self._grid, width),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import Attention, Gather, Maximum, Multiply
+from plancc.plan.layers import Aggregate, Attention, GatherNeighbours, Maximum
 from plancc.plan.metrics import Traffic
 from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
@@ -69,7 +69,7 @@ class RowScheduler(Scheduler):
             return super().rows_of(layer, which)
         return self.inputs(layer) + self.tables_of(layer).expand.step.received
 
-    def gather(self, layer: int, step: Gather) -> Iterator[Operation]:
+    def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
         if self._tables.fold is not None:
             raise InputError(
                 "a layer that gathers rows is predicted for row plans only; "
@@ -113,7 +113,7 @@ class RowScheduler(Scheduler):
             return exchange(tables.expand, place, width, back)
         return hops(tables.route, place, width, back)
 
-    def product(self, layer: int, step: Multiply) -> Iterator[Operation]:
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
         direction, width, back = step.direction, step.columns, step.back
         tables = self.tables_of(layer)
         folded = 0 if tables.fold is None else tables.fold.step.sent

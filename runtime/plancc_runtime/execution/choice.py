@@ -9,7 +9,7 @@ from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.clones import Clones
+from plancc_runtime.execution.clones import LateFolds
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.grids import Grids
 from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
@@ -43,7 +43,7 @@ def execution_of(
         return Grids(header, part, data, options, resources)
     if drawn is not None:
         return MiniBatches(header, part, data, options, resources, drawn)
-    kind = FullBatch if options.fold == "sync" else Clones
+    kind = FullBatch if options.fold == "sync" else LateFolds
     return kind(header, part, data, options, resources)
 
 

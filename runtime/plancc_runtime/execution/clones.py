@@ -21,7 +21,7 @@ from plancc_runtime.results import Figures
 from plancc_runtime.views import View
 
 
-class Clones(FullBatch):
+class LateFolds(FullBatch):
     """Epochs with clones; parameters as of `choice.execution_of`.
 
     Where the first layer's product of the features is made once, what of it comes late is sent

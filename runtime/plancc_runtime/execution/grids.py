@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc_runtime.data import LocalData
@@ -77,7 +77,7 @@ class Grids(Execution):
                 step for k in range(len(network.convs)) for step in network.both_ways(k).forward
             ]
             for step in steps:
-                if isinstance(step, Multiply):
+                if isinstance(step, Aggregate):
                     graph.lay_out(step.coefficients)
         return data
 

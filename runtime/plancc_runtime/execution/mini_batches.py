@@ -42,7 +42,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
-from plancc_runtime.results import Scores, Step
+from plancc_runtime.results import BatchStep, Scores
 from plancc_runtime.slices import Slice
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View
@@ -91,7 +91,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
+class BatchShare:
     """A rank's share of a mini-batch, as layers take it.
 
     Attributes
@@ -156,7 +156,7 @@ class MiniBatches(FullBatch):
         part = replace(part, vertex_data=type(part.vertex_data)())
         self._part, self._mask = part, BatchMask(part, self._transport)
         self._cache: FeatureCache | None = None
-        self._next: tuple[int, Future[Share]] | None = None
+        self._next: tuple[int, Future[BatchShare]] | None = None
         self._drawing = None
         if resources.overlap and self._has_spare_core():
             self._drawing = ThreadPoolExecutor(1, "mini-batches")
@@ -263,7 +263,7 @@ class MiniBatches(FullBatch):
         drawn = self._drawn
         return drawn.sampler.batch(drawn.population, self._options.seed, number)
 
-    def _share(self, number: int) -> Share:
+    def _share(self, number: int) -> BatchShare:
         """This rank's share of a batch; the next one's is begun. Not collective."""
         begun, self._next = self._next, None
         share = begun[1].result() if begun and begun[0] == number else self._drawn_share(number)
@@ -271,16 +271,16 @@ class MiniBatches(FullBatch):
             self._next = number + 1, self._drawing.submit(self._drawn_share, number + 1)
         return share
 
-    def _drawn_share(self, number: int) -> Share:
+    def _drawn_share(self, number: int) -> BatchShare:
         local = self._mask.local(self._drawn_batch(number))
         blocks = [
             replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
             for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
         ]
         if "dead-rows" not in self._passes:
-            return Share(local, blocks, local.rows, None)
+            return BatchShare(local, blocks, local.rows, None)
         blocks, first, last = without_idle_rows(blocks, np.flatnonzero(local.targets))
-        return Share(local, blocks, local.rows[first], last)
+        return BatchShare(local, blocks, local.rows[first], last)
 
     def figures(self, network: Network) -> None:
         return None
@@ -329,14 +329,14 @@ class MiniBatches(FullBatch):
 
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
-    ) -> tuple[Step, tuple[int, ...]]:
+    ) -> tuple[BatchStep, tuple[int, ...]]:
         """One step, and the counts of this rank. Collective."""
         traffic = self._transport.traffic
         words = traffic.words_sent
         view, batch, blocks = self.batch(number, data)
         loss, outputs = learner.gradients(view, batch, number, f"step {number}")
         learner.update(rate)
-        return Step(number, loss, batch.split_sizes["train"]), (
+        return BatchStep(number, loss, batch.split_sizes["train"]), (
             len(batch.labels),
             sum(block.num_sent for block in blocks),
             sum(block.expand.send.num_messages for block in blocks),

@@ -21,7 +21,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.results import Figures, Scores, Step
+from plancc_runtime.results import BatchStep, Figures, Scores
 from plancc_runtime.views import View
 
 RateOf = Callable[[Scores | None], float]
@@ -38,14 +38,14 @@ class EpochResult:
         Mean loss over all targets, and learning rate.
     scores : Scores or None
         Scores of the training pass, if it has any.
-    steps : sequence of Step
+    steps : sequence of BatchStep
         Mini-batches.
     """
 
     loss: float
     rate: float
     scores: Scores | None = None
-    steps: Sequence[Step] = ()
+    steps: Sequence[BatchStep] = ()
 
 
 class Execution(ABC):

@@ -33,7 +33,7 @@ from torch import Tensor
 from plancc.jit import cfunc, njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
-from plancc_runtime.kernels.edges import Pattern, Side
+from plancc_runtime.kernels.edges import Pattern, PatternSide
 from plancc_runtime.operations import Cost, operation, size_of
 from plancc_runtime.workspace import empty
 
@@ -133,7 +133,7 @@ def factors(
 
 
 def _cost(flops: int) -> Any:
-    def cost(result: Any, side: Side, *operands: Any) -> Cost:
+    def cost(result: Any, side: PatternSide, *operands: Any) -> Cost:
         known = next(each for each in operands if isinstance(each, Attended))
         arrays = [each for each in (*_flat(result), *operands) if isinstance(each, Tensor)]
         arrays += [known.column, known.row, known.x, known.parts, known.totals]
@@ -183,7 +183,7 @@ def attention(
 
 
 @operation("attention", _cost(2))
-def _attention(side: Side, kept: Attended, bias: Tensor | None) -> Tensor:
+def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor:
     out = empty(len(side), kept.out_width, kept.x)
     _run(FORWARD, side, kept, {OUT: out, BIAS: bias})
     return out
@@ -232,7 +232,7 @@ def attention_adjoint(
 
 
 @operation("attention, rows back", lambda result, side, kept, g: Cost(size_of(g, kept.parts)))
-def _inner(side: Side, kept: Attended, g: Tensor) -> Tensor:
+def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
     """The gradient of targets, Tensor[m, h]; and <g[i], out[i]> into ``kept.row[i, 3]``."""
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
@@ -241,14 +241,14 @@ def _inner(side: Side, kept: Attended, g: Tensor) -> Tensor:
 
 @operation("attention, adjoint", _cost(4))
 def _attention_adjoint(
-    side: Side, kept: Attended, g: Tensor, scores: Tensor, vectors: Tensor
+    side: PatternSide, kept: Attended, g: Tensor, scores: Tensor, vectors: Tensor
 ) -> Tensor:
     back = empty(len(side), kept.x.shape[1], kept.x)
     _run(ADJOINT, side, kept, {G: g, BACK: back, SCORES: scores, VECTORS: vectors})
     return back
 
 
-def _run(stage: int, side: Side, kept: Attended, arrays: dict[int, Tensor | None]) -> None:
+def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor | None]) -> None:
     blocks = equal_blocks(side.ptr.numpy())
     slope = np.array([kept.slope])
     call = np.zeros(CALL_SIZE, np.int64)

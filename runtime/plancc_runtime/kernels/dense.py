@@ -33,7 +33,7 @@ def linear(
     """
     if x.dtype != weight.dtype:
         return finished(_Rounded.apply(x, weight), bias, rectified)
-    return _Linear.apply(x, weight, bias, rectified)
+    return _DenseLinear.apply(x, weight, bias, rectified)
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
@@ -82,7 +82,7 @@ def blocks_of(x: Tensor, width: int) -> Iterator[slice]:
         yield slice(first, min(first + step, len(x)))
 
 
-class _Linear(torch.autograd.Function):
+class _DenseLinear(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rectified: bool

@@ -55,7 +55,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Tensor] | None] = {
 
 
 @dataclass(frozen=True)
-class Side:
+class PatternSide:
     """The nonzeros of a pattern grouped by rows, or grouped by columns.
 
     Attributes
@@ -87,12 +87,12 @@ class Pattern:
 
     Attributes
     ----------
-    rows : Side
+    rows : PatternSide
         The nonzeros by rows (CSR).
     num_rows, num_columns, num_nonzeros : int
     """
 
-    def __init__(self, rows: Side, num_columns: int) -> None:
+    def __init__(self, rows: PatternSide, num_columns: int) -> None:
         self.rows = rows
         self.num_rows = len(rows)
         self.num_columns = num_columns
@@ -132,10 +132,10 @@ class Pattern:
         ptr = torch.from_numpy(np.require(row_ptr, np.int64, ["C", "W"])).to(device)
         index = torch.from_numpy(np.require(column, np.int64 if wide else np.int32, ["C", "W"]))
         native = device.type == "cpu" if native is None else native
-        return cls(Side(ptr, index.to(device), None, native), num_columns)
+        return cls(PatternSide(ptr, index.to(device), None, native), num_columns)
 
     @functools.cached_property
-    def columns(self) -> Side:
+    def columns(self) -> PatternSide:
         """The nonzeros by columns; in each column in CSR order, hence by rows."""
         csr = self.rows
         index = csr.index.cpu().numpy()
@@ -146,7 +146,7 @@ class Pattern:
         rows = matrix.indices.astype(index.dtype, copy=False)
         arrays = matrix.indptr.astype(np.int64), rows, matrix.data
         ptr, row, edge = (torch.from_numpy(array).to(csr.ptr.device) for array in arrays)
-        return Side(ptr, row, edge, csr.native)
+        return PatternSide(ptr, row, edge, csr.native)
 
     @functools.cached_property
     def row(self) -> Tensor:
@@ -166,8 +166,8 @@ def _cost(flops: int) -> Callable[..., Cost]:
     The widest operand's columns count.
     """
 
-    def cost(result: Any, over: Side | Pattern, *operands: Any, **named: Any) -> Cost:
-        side = over if isinstance(over, Side) else over.rows
+    def cost(result: Any, over: PatternSide | Pattern, *operands: Any, **named: Any) -> Cost:
+        side = over if isinstance(over, PatternSide) else over.rows
         given = [*operands, *named.values()]
         made = result if isinstance(result, tuple) else (result,)
         arrays = [each for each in (*made, *given) if isinstance(each, Tensor)]
@@ -179,7 +179,7 @@ def _cost(flops: int) -> Callable[..., Cost]:
 
 
 @operation("sum over edges", _cost(1))
-def neighbour_sum(side: Side, x: Tensor) -> Tensor:
+def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
@@ -191,7 +191,7 @@ def neighbour_sum(side: Side, x: Tensor) -> Tensor:
 
 
 @operation("sum over edges", _cost(1))
-def edge_sum(side: Side, value: Tensor) -> Tensor:
+def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
     if not side.native:
         return _segment_sum(side.ptr, _in_order(side, value))
@@ -201,12 +201,12 @@ def edge_sum(side: Side, value: Tensor) -> Tensor:
 
 
 @operation("weighted sum over edges", _cost(2))
-def weighted_sum(side: Side, weight: Tensor, x: Tensor) -> Tensor:
+def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
     Parameters
     ----------
-    side : Side
+    side : PatternSide
     weight : Tensor[nnz, h]
         In CSR order.
     x : Tensor[n, h, d]
@@ -364,7 +364,7 @@ def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Te
     return out.scatter_reduce_(0, row, value, "amax" if largest else "amin", include_self=False)
 
 
-def _in_order(side: Side, value: Tensor) -> Tensor:
+def _in_order(side: PatternSide, value: Tensor) -> Tensor:
     return value if side.edge is None else value.index_select(0, side.edge)
 
 
@@ -397,7 +397,7 @@ def _even_bounds(length: int, step: int) -> np.ndarray:
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
-def by_group(kernel: Any, side: Side, work: int, *args: Any) -> None:
+def by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
     """Run a kernel over all groups in chunks of equal nonzeros; `work` per nonzero."""
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)

@@ -63,7 +63,7 @@ class NumbaMatrix(SparseMatrix):
         if matrix.shape[1] > 2**31:
             raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
-        self._whole = _Rows(
+        self._whole = _RowRange(
             np.ascontiguousarray(matrix.indptr, np.int64),
             np.ascontiguousarray(matrix.indices, np.int32),
             np.ascontiguousarray(matrix.data, value),
@@ -72,7 +72,7 @@ class NumbaMatrix(SparseMatrix):
         if self.nnz and not 0 <= columns.min() <= columns.max() < matrix.shape[1]:
             raise InputError(f"a column index is outside of 0 to {matrix.shape[1] - 1}")
         self._counts: dict[int, int] = {}  # of column blocks, by width
-        self._split: tuple[int, list[_Rows]] = (1, [self._whole])
+        self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
 
     def num_column_blocks(self, width: int) -> int:
         """How many column blocks a product with `width` columns has: 1 for no split."""
@@ -96,7 +96,7 @@ class NumbaMatrix(SparseMatrix):
             add = True
         self._pass(parts[-1], x, out, Epilogue(add, rows, bias, relu, where))
 
-    def _parts(self, count: int) -> list[_Rows]:
+    def _parts(self, count: int) -> list[_RowRange]:
         """The matrix in column blocks, which are kept beside the whole."""
         if count == 1:
             return [self._whole]
@@ -104,11 +104,11 @@ class NumbaMatrix(SparseMatrix):
         if kept != count:
             whole = self._whole
             arrays = split(whole.row_ptr, whole.columns, whole.values, self.shape[1], count)
-            parts = [_Rows(*part, distance=NEAR_PREFETCH) for part in arrays]
+            parts = [_RowRange(*part, distance=NEAR_PREFETCH) for part in arrays]
             self._split = count, parts
         return parts
 
-    def _pass(self, part: _Rows, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
+    def _pass(self, part: _RowRange, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
         """out = the product of a column block, by all threads."""
         add, rows, bias, relu, where = epilogue
         width = x.shape[1]
@@ -144,7 +144,7 @@ class NumbaMatrix(SparseMatrix):
             raise InputError(f"rows has a number outside of the {len(out)} rows of out")
 
 
-class _Rows:
+class _RowRange:
     """CSR arrays, the blocks of rows that threads claim, and the distance of the prefetch."""
 
     def __init__(

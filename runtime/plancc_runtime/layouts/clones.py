@@ -47,8 +47,8 @@ from plancc.plan.exchange import (
     places,
     runs,
 )
-from plancc.plan.layers import LayerStep, Multiply
-from plancc.plan.words import Counts, Rows, count
+from plancc.plan.layers import Aggregate, LayerStep
+from plancc.plan.words import Counts, RowMessages, count
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
@@ -285,7 +285,7 @@ class CloneGraph(LocalGraph):
         return 1 if self._sums is None else self._sums.cycle
 
     def counts(self, step: LayerStep) -> Counts:
-        if self._sums is None or not isinstance(step, Multiply) or step.back:
+        if self._sums is None or not isinstance(step, Aggregate) or step.back:
             return Counts.zero(1)
         return count(self._sums.transfers(step.columns), 1)
 
@@ -430,11 +430,11 @@ class DelayedSums:
         """Epochs until every bin has had its turn."""
         return self._delay.epochs
 
-    def transfers(self, width: int) -> list[Rows]:
+    def transfers(self, width: int) -> list[RowMessages]:
         """What the turns of all bins move."""
         steps = [each.halo.step for each in self._delay.bins]
         ways = (True, False) if self._returns else (True,)
-        return [Rows(step, width, reverse=up) for step in steps for up in ways]
+        return [RowMessages(step, width, reverse=up) for step in steps for up in ways]
 
     def exchange(self, partial: Tensor) -> None:
         """Take what has arrived for the epoch's bin, and send its partial sums. Collective.

@@ -24,7 +24,7 @@ from plancc_runtime.layouts.resources import Resources
 ALL = slice(None)
 
 
-class Piece(NamedTuple):
+class BlockPiece(NamedTuple):
     """A piece of a block, laid out for a product in one direction.
 
     Attributes
@@ -109,7 +109,7 @@ class Executor:
     def __init__(
         self,
         program: Sequence[Step],
-        blocks: Mapping[tuple[str, bool], Sequence[Piece]],
+        blocks: Mapping[tuple[str, bool], Sequence[BlockPiece]],
         exchanges: Mapping[str, HaloExchange[Any]],
         resources: Resources,
     ) -> None:
@@ -173,8 +173,8 @@ class Executor:
             exchange.sent_back(buffer)
 
     def _arriving(
-        self, name: str, pieces: Sequence[Piece], buffers: Mapping[str, Buffers]
-    ) -> Iterator[tuple[Piece, Tensor]]:
+        self, name: str, pieces: Sequence[BlockPiece], buffers: Mapping[str, Buffers]
+    ) -> Iterator[tuple[BlockPiece, Tensor]]:
         """The pieces and their rows, each once its messages are here; then the end of the round."""
         exchange, buffer = self._exchanges[name], buffers[name]
         arrived = complete(exchange.arrivals(buffer), pieces)

@@ -45,7 +45,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.plan.batches import Batches
-from plancc.plan.layers import LayerStep, Multiply
+from plancc.plan.layers import Aggregate, LayerStep
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.plan.words import AllToAll, Counts
@@ -174,7 +174,7 @@ class FeatureGraph(LayerGraph):
         width (Wan et al. 2025, Proposition 3.4). Halo rows between groups, of a slice each, come on
         top.
         """
-        if not isinstance(step, Multiply):
+        if not isinstance(step, Aggregate):
             return Counts.zero(1)
         batches, group = self._batches, self._slicing.members
         slices = [self._grid.slice_of_columns(step.columns, k) for k in range(group.size)]

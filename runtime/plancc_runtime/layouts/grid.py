@@ -38,7 +38,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Piece
-from plancc.plan.layers import LayerStep, Linear, Multiply, WholeRows
+from plancc.plan.layers import Aggregate, LayerStep, Linear, WholeRows
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.plan.words import AllGather, Broadcast, Counts
@@ -192,7 +192,7 @@ class GridGraph(LayerGraph):
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified)
-        return self.finished(_Linear.apply(x, weight, self), bias, rectified)
+        return self.finished(_SlicedLinear.apply(x, weight, self), bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
         return vector[self.slice_of(len(vector))]
@@ -242,7 +242,7 @@ class GridGraph(LayerGraph):
         return in_turn(self.row.size, start, self.resources.overlap)
 
     def counts(self, step: LayerStep) -> Counts:
-        if isinstance(step, Multiply):
+        if isinstance(step, Aggregate):
             own = self.slice_of(step.columns)
             columns = own.stop - own.start
             found = self.lay_out(step.coefficients).counts(columns, step.back)
@@ -415,7 +415,7 @@ def size(piece: Piece) -> int:
     return piece.last - piece.first
 
 
-class _Linear(torch.autograd.Function):
+class _SlicedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, graph: GridGraph) -> Tensor:
         ctx.save_for_backward(x, weight)

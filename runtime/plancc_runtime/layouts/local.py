@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc.plan.layers import Gather, LayerStep, Maximum, Multiply
+from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum
 from plancc.plan.products import ROW, edge_program
-from plancc.plan.words import Counts, Rows, count
+from plancc.plan.words import Counts, RowMessages, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
@@ -240,12 +240,14 @@ class LocalGraph(LayerGraph):
         return _as_type(out, x.dtype)
 
     def counts(self, step: LayerStep) -> Counts:
-        transfers: list[Rows] = []
-        if isinstance(step, Multiply | Gather):
-            transfers += [Rows(each, step.columns, step.back) for each in self._halo.steps]
-        if isinstance(step, Multiply | Maximum) and self._copies is not None:
+        transfers: list[RowMessages] = []
+        if isinstance(step, Aggregate | GatherNeighbours):
+            transfers += [RowMessages(each, step.columns, step.back) for each in self._halo.steps]
+        if isinstance(step, Aggregate | Maximum) and self._copies is not None:
             # partial rows go to the owners, which copies come from
-            transfers += [Rows(each, step.columns, not step.back) for each in self._copies.steps]
+            transfers += [
+                RowMessages(each, step.columns, not step.back) for each in self._copies.steps
+            ]
         return count(transfers, 1)
 
     def release_buffers(self) -> None:

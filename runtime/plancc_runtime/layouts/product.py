@@ -31,7 +31,7 @@ from torch import Tensor
 from plancc.plan.exchange import Int64Array
 from plancc.plan.products import Program, adjoint, without_messages
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.executor import ALL, Executor, Piece
+from plancc_runtime.layouts.executor import ALL, BlockPiece, Executor
 from plancc_runtime.layouts.halo import Buffers, HaloExchange
 from plancc_runtime.layouts.matrices import (
     HaloBlock,
@@ -47,7 +47,7 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 ARRIVING = {"expand": "halo", "fold": "folded"}
 """The spaces of the rows that exchanges bring, or take back."""
-_Blocks = dict[tuple[str, bool], list[Piece]]
+_Blocks = dict[tuple[str, bool], list[BlockPiece]]
 
 
 class BlockProduct:
@@ -144,14 +144,14 @@ class BlockProduct:
 
 def _of_own(matrix: csr_matrix, resources: Resources) -> _Blocks:
     there, back = both_ways(matrix, resources)
-    return {("own", False): [Piece(there)], ("own", True): [Piece(back)]}
+    return {("own", False): [BlockPiece(there)], ("own", True): [BlockPiece(back)]}
 
 
 def _of_halo(name: str, blocks: list[HaloBlock]) -> _Blocks:
     """Columns of halo rows, and their transposes, in which halo rows are made."""
     return {
-        (name, False): [Piece(b.matrix, b.messages, source=b.at, rows=b.rows) for b in blocks],
-        (name, True): [Piece(b.transposed, b.messages, target=b.at) for b in blocks],
+        (name, False): [BlockPiece(b.matrix, b.messages, source=b.at, rows=b.rows) for b in blocks],
+        (name, True): [BlockPiece(b.transposed, b.messages, target=b.at) for b in blocks],
     }
 
 

@@ -27,7 +27,7 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from plancc.plan.layers import Multiply
+from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
 from plancc.plan.words import AllReduce, Broadcast, Counts
 from plancc_runtime.layouts.block import Block
@@ -116,4 +116,4 @@ class _Messages:
         self._graph.release_buffers()
 
     def counts(self, columns: int, back: bool) -> Counts:
-        return self._graph.counts(Multiply(columns, back=back))
+        return self._graph.counts(Aggregate(columns, back=back))

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import ConvOptions, ProductOptions
-from plancc.plan.layers import BothWays, Gather, OwnLinear
+from plancc.plan.layers import BothWays, GatherNeighbours, OwnLinear
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -179,7 +179,7 @@ class Conv(nn.Module, ABC):
         at_hand = [each for each in self.both_ways(True, fixed=True).forward if each.at_hand]
         if not at_hand:
             return "inputs"
-        return "columns" if isinstance(at_hand[-1], Gather) else "outputs"
+        return "columns" if isinstance(at_hand[-1], GatherNeighbours) else "outputs"
 
     @property
     def reads_input(self) -> bool:

@@ -30,7 +30,7 @@ class Link:
         return self.latency + num_bytes / self.bandwidth
 
 
-class Collective(NamedTuple):
+class RecordedCollective(NamedTuple):
     """One collective of a group.
 
     Attributes
@@ -78,7 +78,7 @@ class Links:
     slowness : tuple of float
         Seconds that every rank takes, on a core of its own, for what takes this computer's thread
         one second.
-    collective : callable of Collective
+    collective : callable of RecordedCollective
         Seconds of a collective, once all of its members are there.
     """
 
@@ -89,4 +89,4 @@ class Links:
     overlap: float
     cores: int
     slowness: tuple[float, ...]
-    collective: Callable[[Collective], float]
+    collective: Callable[[RecordedCollective], float]

@@ -28,7 +28,7 @@ from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,
-    Piece,
+    MessagePiece,
     flat,
     name_ranks,
     overdue,
@@ -269,7 +269,7 @@ class _End(NamedTuple):
     """The sender's or the receiver's end of one message of one round."""
 
     exchange: LocalChannel
-    piece: Piece
+    piece: MessagePiece
     outgoing: bool
 
 

@@ -72,7 +72,7 @@ def traffic_of(
     return found
 
 
-class Piece(NamedTuple):
+class MessagePiece(NamedTuple):
     """One message: a buffer, or a part of one that is too long for a message.
 
     Attributes
@@ -91,7 +91,7 @@ class Piece(NamedTuple):
     data: Buffer
 
 
-def pieces(buffers: Addressed, max_words: int) -> list[list[Piece]]:
+def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
     """The messages of every buffer, flat and of at most `max_words` words; none for no words."""
     tags: Counter[int] = Counter()
     result = []
@@ -99,7 +99,7 @@ def pieces(buffers: Addressed, max_words: int) -> list[list[Piece]]:
         parts = split(flat(buffer), max_words)
         first = tags[peer]
         tags[peer] += len(parts)
-        result.append([Piece(number, peer, first + i, part) for i, part in enumerate(parts)])
+        result.append([MessagePiece(number, peer, first + i, part) for i, part in enumerate(parts)])
     return result
 
 

@@ -20,7 +20,7 @@ from plancc.clock import wall_seconds
 from plancc_runtime.clock import Clock
 from plancc_runtime.transport.base import Channel, Pending
 from plancc_runtime.transport.group import MessageGroup
-from plancc_runtime.transport.links import Collective
+from plancc_runtime.transport.links import RecordedCollective
 from plancc_runtime.transport.local import LocalChannel, LocalTransport, Threads
 from plancc_runtime.transport.messages import Addressed, Buffer
 from plancc_runtime.transport.replay import MEETING, Step
@@ -131,13 +131,13 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Begin a collective by `move`, of all ranks or of one of the `groups` of a `Collective`.
+        """Begin a collective by `move`, of all ranks or of one of the `groups`.
 
         `buffers` are those whose sizes count, `filled` those that it overwrites but for sums.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
-        what = Collective(kind, groups, own, tuple(buffer.nbytes for buffer in buffers))
+        what = RecordedCollective(kind, groups, own, tuple(buffer.nbytes for buffer in buffers))
         number, moving = next(self.count), None
         with self.call("join", number, what) as moves:
             if moves:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from plancc_runtime.transport.links import Collective, Links
+from plancc_runtime.transport.links import Links, RecordedCollective
 
 MEETING = "meeting"
 """Kind of a collective that takes no time, once all members are there."""
@@ -75,7 +75,7 @@ class Replay:
         ]
         self._happens: list[tuple[float, int, _Node | _Port | None, int, Callable[[], None]]] = []
         self._number = self._num_busy = 0
-        self._ends: dict[tuple[int, int, int], deque[_End]] = defaultdict(deque)
+        self._ends: dict[tuple[int, int, int], deque[_ReplayEnd]] = defaultdict(deque)
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
@@ -153,16 +153,16 @@ class Replay:
         """`receives`: their numbers of pieces; `pieces`: their senders, tags and receives."""
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
-            self._meet((peer, rank.number, tag), _End(mine, self.now, False, k))
+            self._meet((peer, rank.number, tag), _ReplayEnd(mine, self.now, False, k))
 
     def _send(self, rank: _Rank, number: int, pieces: Sequence[tuple[int, ...]]) -> None:
         """`pieces`: their receivers, tags and bytes."""
         mine = rank.rounds[number]
         mine.open += len(pieces)
         for peer, tag, num_bytes in pieces:
-            self._meet((rank.number, peer, tag), _End(mine, self.now, True, num_bytes))
+            self._meet((rank.number, peer, tag), _ReplayEnd(mine, self.now, True, num_bytes))
 
-    def _join(self, rank: _Rank, number: int, what: Collective) -> None:
+    def _join(self, rank: _Rank, number: int, what: RecordedCollective) -> None:
         steps = 1 if what.kind == MEETING else 2  # all are there, it is over
         mine = rank.rounds[number] = _Round(rank, steps)
         calls = self._calls[what.ranks]
@@ -210,7 +210,7 @@ class Replay:
 
     # -- messages ------------------------------------------------------------------------------
 
-    def _meet(self, place: tuple[int, int, int], mine: _End) -> None:
+    def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
         """One end of a message, which is under way once the other is there too."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
@@ -333,7 +333,7 @@ class _Round:
     missing: list[int] = field(default_factory=list)
 
 
-class _End(NamedTuple):
+class _ReplayEnd(NamedTuple):
     """One end of a message; `what`: the bytes that are sent, or the receive that it is of."""
 
     round: _Round

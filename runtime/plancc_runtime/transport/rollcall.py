@@ -38,7 +38,7 @@ NATIVE = "busy in native code"
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the sender, from the system
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """A rank among those of its job.
 
     Attributes
@@ -112,7 +112,7 @@ class RollCall:
 
     Attributes
     ----------
-    place : Place
+    place : RankPlace
     waits : callable
         Says what this rank waits for now, "" for nothing; called by the thread that answers.
 
@@ -122,7 +122,7 @@ class RollCall:
         If the system has no such sockets, or another process has this rank's.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RankPlace) -> None:
         self.place = place
         self.waits: Callable[[], str] = str
         launcher = siblings.launcher_of(place.variable)

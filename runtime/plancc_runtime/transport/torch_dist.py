@@ -35,7 +35,7 @@ from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
 from plancc_runtime.transport.messages import (
     Addressed,
     Buffer,
-    Piece,
+    MessagePiece,
     another_rank,
     flat,
     name_ranks,
@@ -447,20 +447,20 @@ def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
 
 
 def in_groups(
-    rank: int, size: int, sends: Sequence[Piece], receives: Sequence[Piece]
-) -> list[list[tuple[bool, Piece]]]:
+    rank: int, size: int, sends: Sequence[MessagePiece], receives: Sequence[MessagePiece]
+) -> list[list[tuple[bool, MessagePiece]]]:
     """The messages of a round, (outgoing, piece), in groups for NCCL (see the module's docstring).
 
     A group holds at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
     """
 
-    def distance(outgoing: bool, piece: Piece) -> int:
+    def distance(outgoing: bool, piece: MessagePiece) -> int:
         return (piece.peer - rank if outgoing else rank - piece.peer) % size
 
-    def group(message: tuple[bool, Piece]) -> tuple[int, int]:
+    def group(message: tuple[bool, MessagePiece]) -> tuple[int, int]:
         return distance(*message) // DISTANCES, message[1].tag // TAGS
 
-    def place(message: tuple[bool, Piece]) -> tuple[tuple[int, int], int, int, bool]:
+    def place(message: tuple[bool, MessagePiece]) -> tuple[tuple[int, int], int, int, bool]:
         return group(message), distance(*message), message[1].tag, message[0]
 
     messages = [*((True, piece) for piece in sends), *((False, piece) for piece in receives)]
@@ -480,7 +480,7 @@ def _timedelta(seconds: float | None) -> timedelta:
     return timedelta(seconds=seconds) if seconds else timedelta(days=365)
 
 
-def _in_order(what: str, messages: Sequence[Sequence[Piece]]) -> str:
+def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
     """The first of these messages is missing; gloo does not say whether the others are."""
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})

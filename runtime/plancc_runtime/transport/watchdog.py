@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from plancc_runtime.transport.messages import overdue
-from plancc_runtime.transport.rollcall import LAST_WORDS, Place, RollCall
+from plancc_runtime.transport.rollcall import LAST_WORDS, RankPlace, RollCall
 
 GRACE = 2.0  # seconds between the last sentence of this rank and its end, for those of others
 RUNNING: weakref.WeakSet[Watchdog] = weakref.WeakSet()
@@ -36,7 +36,7 @@ def _stop_all() -> None:
         roll.stop()
 
 
-def take_part(place: Place) -> None:
+def take_part(place: RankPlace) -> None:
     """Take part in the roll call of the job, where the system has what that takes."""
     if not _roll:
         with suppress(OSError):
