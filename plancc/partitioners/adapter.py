@@ -40,8 +40,8 @@ class Start:
         Rows of an average part above which it is not made.
     most_parts : float
         Number of parts above which it is not made.
-    least_nonzeros : int
-        Nonzeros of the matrix below which it is not made.
+    least_nonzeros, most_nonzeros : float
+        Nonzeros of the matrix below and above which it is not made.
     clustered : bool
         Whether it partitions the graph between clusters (`plancc.passes.clusters`).
     """
@@ -53,7 +53,8 @@ class Start:
     slowness: float = 1.0
     most_rows: float = math.inf
     most_parts: float = math.inf
-    least_nonzeros: int = 0
+    least_nonzeros: float = 0
+    most_nonzeros: float = math.inf
     clustered: bool = False
 
 

@@ -4,15 +4,17 @@ Multilevel, for hypergraphs; a graph becomes one first (a net of two pins per ed
 net of each vertex with its neighbours for the volume):
 
 1. coarsen: join vertices to size-constrained clusters that share much of their nets;
-2. split the coarsest hypergraph by recursive bisection along breadth-first orders;
+2. split the coarsest hypergraph by recursive bisection along breadth-first orders, several times;
 3. on the way back, move vertices to parts where connectivity - 1 falls, with a rising price on
-   overweight parts.
+   overweight parts. Preset "strong" takes many partitions along, and drops some on every level: the
+   finer it is, the more it costs, and the better it tells which of them ends best.
 
 Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,19 +23,55 @@ import numpy.typing as npt
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import combined
-from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.adapter import FEW, Adapter, Start
 from plancc.passes.multilevel import Sweeps, coarsen
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
 
-STARTS = 2
-"""Most initial partitions tried; one is always made."""
 STARTS_PINS = 1_000_000
-"""Pins that the initial partitions may visit together."""
-PRESETS = {"default": (0.3, 1.0, 3.0, 10.0), "fast": (0.5, 3.0)}
-"""Prices of overweight while a level is refined, see `plancc.passes.multilevel.PRICES`."""
+"""Pins that the initial partitions may visit together; one is always made."""
+SMALL = 250_000
+"""Nonzeros up to which searches for few parts start from many partitions: they take little longer
+than the start of a process, and are better than one of any library in graphs of communities."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much work goes into a partition.
+
+    Attributes
+    ----------
+    prices : tuple of float
+        Of overweight while a level is refined, see `plancc.passes.multilevel.PRICES`.
+    tries : int
+        Most initial partitions.
+    kept : int
+        Partitions that are refined on the finest level.
+    growth : float
+        How many times as many are refined on each coarser one.
+    slack : float
+        Overload of an average part, over its even share, that counts as none until the finest level
+        is refined: single clusters are too heavy to be fair about less.
+    """
+
+    prices: tuple[float, ...]
+    tries: int = 2
+    kept: int = 1
+    growth: float = 1.0
+    slack: float = 0.0
+
+    def left(self, level: int) -> int:
+        """How many partitions are refined on a level; the finest is 0."""
+        return round(self.kept * self.growth**level)
+
+
+PRESETS = {
+    "default": Preset((0.3, 1.0, 3.0, 10.0)),
+    "fast": Preset((0.5, 3.0)),
+    "strong": Preset((0.3, 1.0, 3.0, 10.0), tries=32, kept=2, growth=1.5, slack=0.05),
+}
 
 
 def as_hypergraph(problem: Hypergraph | WeightedGraph) -> Hypergraph:
@@ -68,7 +106,7 @@ def run(
     from plancc.passes.kernels.nets import nets_of
     from plancc.passes.kernels.state import state_of, volume
 
-    rng = np.random.default_rng(seed)
+    how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())
     limits = Limits.of(nets.weight, num_parts, epsilon, shares)
@@ -76,8 +114,15 @@ def run(
 
     def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:
         state = state_of(level, owner, num_parts)
-        sweeps.anneal(level, state, PRESETS[preset])
+        sweeps.anneal(level, state, how.prices)
         return state
+
+    def best(level: Nets, tries: list[State], most: int, slack: float) -> list[State]:
+        def cost(state: State) -> tuple[float, int]:
+            over = limits.overload(state.sums)
+            return 0.0 if over <= slack * num_parts else over, int(volume(level, state))
+
+        return sorted(tries, key=cost)[:most]
 
     levels, labels = [nets], []
     anywhere = np.zeros(problem.num_vertices, dtype=np.int32)
@@ -87,17 +132,20 @@ def run(
         levels.append(level)
         labels.append(label)
 
-    coarsest = levels.pop()
-    weight = combined(coarsest.weight)
+    level = levels.pop()
+    weight = combined(level.weight)
     tries = []
-    for _ in range(min(STARTS, max(1, STARTS_PINS // (len(coarsest.pins) + 1)))):
+    for _ in range(min(how.tries, max(1, STARTS_PINS // (len(level.pins) + 1)))):
         order = rng.permutation(len(weight))
-        tries.append(annealed(coarsest, bisect(coarsest, weight, limits.relative, order)))
-    state = min(tries, key=lambda state: (limits.overload(state.sums), volume(coarsest, state)))
+        tries.append(annealed(level, bisect(level, weight, limits.relative, order)))
     while levels:
-        state = annealed(levels.pop(), state.owner[labels.pop()])
-    sweeps.settle(nets, state)
-    return state.owner
+        kept = best(level, tries, how.left(len(levels) - 1), how.slack)
+        level, label = levels.pop(), labels.pop()
+        tries = [annealed(level, state.owner[label]) for state in kept]
+    kept = best(nets, tries, how.kept, how.slack)
+    for state in kept:
+        sweeps.settle(nets, state)
+    return best(nets, kept, 1, 0.0)[0].owner
 
 
 ADAPTER = Adapter(
@@ -111,4 +159,14 @@ ADAPTER = Adapter(
     capacities=True,
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
+    starts=(
+        Start(
+            {"hubs": 29, "wide": 29},
+            "strong",
+            "",
+            ("balanced",),
+            most_parts=FEW,
+            most_nonzeros=SMALL,
+        ),
+    ),
 )

@@ -26,7 +26,6 @@ from plancc.models.loads import Loads
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
-from plancc.partitioners.adapter import FEW
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import REACH
@@ -42,17 +41,17 @@ if TYPE_CHECKING:
 OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
 """Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
 presets, then all of them with another seed. On meshes a start is quick, and decides much."""
-SCOUTS, SCOUTED = {"hubs": 5, "wide": 5, "even": 3, "thin": 3, "dense": 3}, 1_200_000
+SCOUTS, SCOUTED = 3, 1_200_000
 """Most starts besides the first into at most `FEW` parts, where they differ most (by up to half of
 the volume after the first sweeps), and nonzeros that they have together, about: a start on a small
 graph costs little. There are two at least: of the `VARIETY` best ones, then with other seeds."""
-VARIETY = 4
+VARIETY = 2
 KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
 """Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
 cuts: these take five times as long there, and save as little as another V-cycle."""
-COMBINED = 3
+COMBINED = 2
 """Most members that the best one is combined with."""
-TIGHTENED = 3
+TIGHTENED = 2
 """Most V-cycles within the limit that end a search for few parts."""
 ENOUGH = 0.997
 """Volume over the one before above which the next such step would save too little."""
@@ -256,10 +255,10 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     if first is None:
         return []
     every, most = job.beginnings("balanced"), OTHERS[job.kind]
-    few = job.num_parts <= FEW and job.expectation is None
+    few = job.few
     if few:
         every, most = every[:VARIETY], round(SCOUTED / max(job.matrix.num_nonzeros, 1))
-        most = int(np.clip(most, 2, SCOUTS[job.kind]))
+        most = int(np.clip(most, 2, SCOUTS))
     if len(first) < MANY_ROWS * job.num_parts:
         most = min(most, 1)
     turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]

@@ -29,7 +29,7 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.options import SearchOptions
 from plancc.partitioners import OTHERWISE
-from plancc.partitioners.adapter import Adapter, Start
+from plancc.partitioners.adapter import FEW, Adapter, Start
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import STOPPED
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 EVEN = ("even", "dense", "thin")
 """Kinds of graphs whose parts have few neighbours, so that minimum cuts between them pay."""
 QUICK_REACH = 0.03
-"""Share of a part that the minimum cuts of effort fast may move: a third of the time, for half of
-what the others save."""
+"""Share of a part that the minimum cuts of effort fast may move, and those after a start into few
+parts: a third of the time, for half of what the others save."""
 LEAST_YIELD = 0.003
 """Share of the cost of the first pairs that minimum cuts must save, for the others to follow."""
 WORSE = 1.005
@@ -153,6 +153,11 @@ class Job:
         from plancc.passes.clusters import degrees_of
 
         return degrees_of(self.matrix, self.nets)
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few parts that several starts are made, since they differ much."""
+        return self.num_parts <= FEW and self.expectation is None
 
     @property
     def by_kind(self) -> bool:
@@ -486,7 +491,8 @@ class Job:
             swept = min(swept, self.climb(best.owner, rng, quick))
         best = min(best, swept)
         if self.kind == "thin" and not self.deadline.passed():
-            best = min(best, self.minimum_cuts(best.owner, QUICK_REACH if quick else REACH))
+            near = quick or self.few
+            best = min(best, self.minimum_cuts(best.owner, QUICK_REACH if near else REACH))
         return self.cycles(best, seed, cycles, cuts, rng)
 
     def cycles(

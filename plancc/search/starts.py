@@ -176,7 +176,7 @@ def beginnings(
             and _is_for(how, effort)
             and rows <= how.most_rows
             and (num_parts <= how.most_parts if beside else how.most_parts == np.inf)
-            and num_nonzeros >= how.least_nonzeros
+            and how.least_nonzeros <= num_nonzeros <= how.most_nonzeros
         )
     ]
     for adapter, how in sorted(able, key=lambda each: -each[1].rank.get(kind, 0)):

@@ -11,9 +11,10 @@ from cases import pairs
 from plancc.models import MODELS
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import least_maximum, part_weights
-from plancc.partitioners.builtin import ADAPTER
+from plancc.partitioners.builtin import ADAPTER, PRESETS
 from plancc.partitioners.builtin_kernels import bisect
 from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
 
 
 def shape(name: str) -> sp.csr_matrix:
@@ -38,8 +39,8 @@ def problem_of(name, model="hp", balance="nnz"):
     return MODELS[model]().build(worlds.graph_of(array), 2, balance=balance, seed=1)
 
 
-def owners(problem, num_parts, epsilon=0.05, preset="default"):
-    return ADAPTER.run(problem, num_parts, epsilon=epsilon, seed=1, preset=preset, threads=1)
+def owners(problem, num_parts, epsilon=0.05, preset="default", seed=1):
+    return ADAPTER.run(problem, num_parts, epsilon=epsilon, seed=seed, preset=preset, threads=1)
 
 
 @pairs(name=SHAPES, model=["hp", "gp"], preset=ADAPTER.presets)
@@ -53,6 +54,11 @@ def test_no_part_is_empty_or_overweight(name, model, preset):
         loads = part_weights(owner, weights, num_parts)
         packing = num_parts == n // 2  # two vertices or so per part: fitting them is a puzzle
         assert loads.max() <= max(allowed, least_maximum(weights, num_parts)) + packing
+
+
+def volume_of(problem, owner):
+    nets = nets_of(problem)
+    return int(volume(nets, state_of(nets, owner, int(owner.max()) + 1)))
 
 
 def test_obvious_partitions_are_found():
@@ -92,3 +98,29 @@ def test_bisection_shares_out_the_weight():
             assert loads.max() <= weight.sum() / num_parts + 10 * 2**40 * num_parts
             assert (np.diff(owner) != 0).sum() <= 3 * (num_parts - 1)  # nets reach over two edges
     np.testing.assert_array_equal(order, given)
+
+
+def test_strong_puts_communities_of_all_sizes_together():
+    """Which of them fit into one part is told only by trying."""
+    rng, size = np.random.default_rng(1), 1400
+    blocks, left = [], size
+    while left > 0:
+        blocks.append(min(left, int(rng.integers(10, 60))))
+        left -= blocks[-1]
+    links = sp.csr_matrix((np.ones(300), rng.integers(0, size, (2, 300))), (size, size))
+    array = sp.block_diag([rng.random((each, each)) < 0.4 for each in blocks]) + links
+    graph = worlds.graph_of(sp.csr_matrix(array + array.T + sp.eye_array(size)))
+    problem = MODELS["hp"]().build(graph, 8, balance="nnz", seed=1)
+    rows = {
+        preset: sum(
+            volume_of(problem, owners(problem, 8, preset=preset, seed=seed)) for seed in range(5)
+        )
+        for preset in ("default", "strong")
+    }
+    assert rows["strong"] < 0.95 * rows["default"]
+
+
+def test_fewer_partitions_are_refined_the_finer_a_level_is():
+    strong, default = PRESETS["strong"], PRESETS["default"]
+    assert [strong.left(level) for level in range(5)] == [2, 3, 4, 7, 10]
+    assert {default.left(level) for level in range(5)} == {1}
