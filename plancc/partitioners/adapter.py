@@ -104,6 +104,9 @@ class Adapter:
     slowness : float
         Seconds that it takes for one second of METIS, roughly: a strong start is made if there is
         time.
+    several : bool
+        Whether `run` takes ``seeds``, a list of them, in place of ``seed``, and returns
+        int[len(seeds), n]: the problem is read once, in one process.
     starts : tuple of Start
         How it begins searches. One without any begins a search, with its first preset, where it is
         the first of its kind of problem by `auto_rank`.
@@ -130,6 +133,7 @@ class Adapter:
     auto_rank: Mapping[type, int] = field(default_factory=dict)
     strong_rank: Mapping[type, int] = field(default_factory=dict)
     slowness: float = 1.0
+    several: bool = False
     starts: tuple[Start, ...] = ()
     prepare: Callable[..., dict[str, Any]] | None = None
 

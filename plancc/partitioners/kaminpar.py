@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import WeightedGraph
-from plancc.partitioners.adapter import LARGE, Adapter, Start, most_weights
+from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start, most_weights
 from plancc.partitioners.kaminpar_child import run
 
 UNITS = 1000
@@ -71,6 +71,7 @@ ADAPTER = Adapter(
     install="pip install 'plancc[kaminpar]'",
     threaded=True,
     capacities=True,
+    several=True,
     auto_rank={WeightedGraph: 20},
     starts=(
         Start({"hubs": 55}, "default", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
@@ -79,6 +80,7 @@ ADAPTER = Adapter(
         Start({"even": 40}, "fast", "cut", ("fast",), most_rows=64),
         Start({"even": 5, "thin": 5, "dense": 5}, "fast", "cut", ("fast",)),
         Start({"hubs": 30}, "default", "cut", ("balanced",)),
+        Start({"wide": 30}, "default", "cut", ("balanced",), most_parts=FEW),
         Start({"hubs": 25}, "eco", "cut", ("balanced",), slowness=3.0),
         Start({"even": 20}, "strong", "cut", slowness=3.0),
         Start({"wide": 25}, "default", "cut"),

@@ -7,9 +7,9 @@ from array import array
 
 
 def run(
-    path: str, goal: list[int] | tuple[int, float], seed: int, preset: str, threads: int
-) -> array[int]:
-    """Minimise the cut.
+    path: str, goal: list[int] | tuple[int, float], seeds: list[int], preset: str, threads: int
+) -> list[array[int]]:
+    """Minimise the cut, once for every seed.
 
     Parameters
     ----------
@@ -17,15 +17,20 @@ def run(
         A ParHIP file, which is removed.
     goal : list of int, or (int, float)
         What every part may weigh; or the number of parts, and epsilon.
-    seed, preset, threads
+    seeds, preset, threads
         As for `plancc.partitioners.adapter.Adapter.run`.
     """
     import kaminpar
 
     graph = kaminpar.load_graph(path, kaminpar.GraphFileFormat.PARHIP)
     os.unlink(path)
-    kaminpar.reseed(seed)
-    solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name(preset))
-    if isinstance(goal, list):
-        return array("i", solver.compute_partition(graph, max_block_weights=goal))
-    return array("i", solver.compute_partition(graph, *goal))
+    owners = []
+    for seed in seeds:
+        kaminpar.reseed(seed)
+        solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name(preset))
+        if isinstance(goal, list):
+            found = solver.compute_partition(graph, max_block_weights=goal)
+        else:
+            found = solver.compute_partition(graph, *goal)
+        owners.append(array("i", found))
+    return owners

@@ -49,7 +49,7 @@ def prepare(
         "shares": shares.tolist(),
         "allowed": allowed.astype(np.int64).tolist(),
         "objective": None if recursive else problem.objective,
-        "seed": options["seed"],
+        "seeds": options["seeds"],
     }
 
 
@@ -65,6 +65,7 @@ ADAPTER = Adapter(
     install="pip install pymetis",
     constraints=True,
     capacities=True,
+    several=True,
     auto_rank={WeightedGraph: 30},
     starts=(
         # In large graphs clusters are found in a fraction of the time that METIS takes for them.

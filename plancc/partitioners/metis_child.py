@@ -32,9 +32,9 @@ def run(
     shares: list[float],
     allowed: list[int],
     objective: str | None,
-    seed: int,
-) -> array[int]:
-    """Minimise a graph's objective.
+    seeds: list[int],
+) -> list[array[int]]:
+    """Minimise a graph's objective, once for every seed.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def run(
         Allowed imbalance of every constraint, in thousandths.
     objective : str, or None
         Of `OBJTYPE`; None: the cut, by recursive bisection.
-    seed : int
+    seeds : list of int
 
     Raises
     ------
@@ -63,7 +63,6 @@ def run(
         return found if width == 64 else array("i", found)
 
     options, index = library.Options(), library.options_indices
-    options._set(index.SEED, seed)
     options._set(index.UFACTOR, min(allowed))
     if objective is not None:
         options._set(index.OBJTYPE, OBJTYPE[objective])
@@ -76,19 +75,24 @@ def run(
     goal = None
     if min(shares) < max(shares):
         goal = array(REAL, [share for share in shares for _ in allowed])
-    owner, cut = array(integer, bytes(n * ptr.itemsize)), array(integer, [0])
-    arguments = (
+    problem = (
         *(array(integer, [value]) for value in (n, number)),
         *(ptr, numbers("neighbours"), weights, None, costs),  # None: sizes for the volume are all 1
         *(array(integer, [num_parts]), goal, factors),
-        *(array(integer, [options._get(k) for k in range(NUM_OPTIONS)]), cut, owner),
     )
     function = _function("METIS_PartGraphRecursive" if objective is None else "METIS_PartGraphKway")
-    status = function(*(None if each is None else each.buffer_info()[0] for each in arguments))
-    if status != OK:
-        why = ERRORS.get(status, "unknown")
-        raise BackendError(f"metis failed (status {status}: {why}); {OTHERWISE}")
-    return owner
+    owners = []
+    for seed in seeds:
+        options._set(index.SEED, seed)
+        settings = array(integer, [options._get(k) for k in range(NUM_OPTIONS)])
+        owner, cut = array(integer, bytes(n * ptr.itemsize)), array(integer, [0])
+        arguments = (*problem, settings, cut, owner)
+        status = function(*(None if each is None else each.buffer_info()[0] for each in arguments))
+        if status != OK:
+            why = ERRORS.get(status, "unknown")
+            raise BackendError(f"metis failed (status {status}: {why}); {OTHERWISE}")
+        owners.append(owner)
+    return owners
 
 
 def _library() -> Any:

@@ -106,6 +106,23 @@ def partition(
         The named partitioner failed or gave a wrong answer.
     """
     options = options or PartitionOptions()
+    return partitions(problem, num_parts, [options.seed], options, loads=loads, stop=stop)[0]
+
+
+def partitions(
+    problem: Hypergraph | WeightedGraph,
+    num_parts: int,
+    seeds: Sequence[int],
+    options: PartitionOptions,
+    *,
+    loads: Loads | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> list[PartitionResult]:
+    """`partition` with every seed in place of that of the options.
+
+    A partitioner that takes several seeds has one process for all of them, and the time limit too.
+    One result is returned where there is nothing to minimise.
+    """
     preset, threads = options.preset, options.threads
     check_num_parts(problem.num_vertices, num_parts)
     _check_weights(problem)
@@ -114,34 +131,27 @@ def partition(
     if options.capacities is not None:
         check_capacities(options.capacities, num_parts)
     about_run: list[str] = []
-    about_owners: list[str] = []
     adapters = _candidates(problem, options.partitioner, about_run)
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
     trivial = _trivial_owner(problem, loads.limits(num_parts))
     if trivial is not None:
-        return PartitionResult(
-            trivial,
-            TRIVIAL,
-            about_owners=balance_notes(trivial, loads, num_parts, "the partition"),
-        )
+        notes = balance_notes(trivial, loads, num_parts, "the partition")
+        return [PartitionResult(trivial, TRIVIAL, about_owners=notes)]
 
     given = options.time_limit
     limit = TIME_LIMIT if given is None else min(given, MAX_TIME_LIMIT)
     for adapter in adapters:
         chosen = preset if preset in adapter.presets else None
-        settings: dict[str, Any] = {
-            "seed": options.seed,
-            "preset": chosen or adapter.presets[0],
-            "threads": threads,
-        }
+        settings: dict[str, Any] = {"preset": chosen or adapter.presets[0], "threads": threads}
         start = wall_seconds()
         try:
-            raw = _run(adapter, problem, num_parts, loads, settings, limit, stop)
-            owner = checked_owner(
-                adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}"
-            )
+            raws = _run(adapter, problem, num_parts, seeds, loads, settings, limit, stop)
+            found = [
+                checked_owner(adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}")
+                for raw in raws
+            ]
         except BackendError as error:
             if adapter is adapters[-1] or (stop is not None and stop()):
                 raise
@@ -153,36 +163,54 @@ def partition(
         break
 
     if loads.unequal and not adapter.capacities:
-        from plancc.partitioners.builtin import as_hypergraph
-
-        rebalance = Rebalance(loads.epsilon, options.seed, loads.capacities)
-        owner = rebalance.run(as_hypergraph(problem), owner, num_parts)
         about_run.append(
             f"{adapter.name} makes parts of one size: plancc moved vertices between them, to the "
             "shares of `capacities`"
         )
-    size = np.bincount(owner, minlength=num_parts)
-    if not size.all():
-        about_owners.append(
-            f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
-            "each was given a vertex"
-        )
-        owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
-    about_owners += balance_notes(owner, loads, num_parts, adapter.name)
     if adapter.threaded and threads > 1 and "deterministic" not in settings["preset"]:
         note = f"{adapter.name} with {threads} threads may give another partition in every run"
         if "deterministic" in adapter.presets:
             note += "; preset deterministic does not"
         about_run.append(note)
-    return PartitionResult(
-        owner=owner,
-        partitioner=adapter.name,
-        version=adapter.version(),
-        preset=settings["preset"],
-        about_run=about_run,
-        about_owners=about_owners,
-        seconds=seconds,
-    )
+    results = []
+    for seed, owner in zip(seeds, found, strict=True):
+        owner, about_owners = _mended(adapter, problem, owner, loads, num_parts, seed)
+        results.append(
+            PartitionResult(
+                owner=owner,
+                partitioner=adapter.name,
+                version=adapter.version(),
+                preset=settings["preset"],
+                about_run=about_run,
+                about_owners=about_owners,
+                seconds=seconds / len(seeds),
+            )
+        )
+    return results
+
+
+def _mended(
+    adapter: Adapter,
+    problem: Hypergraph | WeightedGraph,
+    owner: npt.NDArray[np.int32],
+    loads: Loads,
+    num_parts: int,
+    seed: int,
+) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Owners with the shares that are asked for and without empty parts, and what is to be said."""
+    if loads.unequal and not adapter.capacities:
+        from plancc.partitioners.builtin import as_hypergraph
+
+        rebalance = Rebalance(loads.epsilon, seed, loads.capacities)
+        owner = rebalance.run(as_hypergraph(problem), owner, num_parts)
+    size, notes = np.bincount(owner, minlength=num_parts), []
+    if not size.all():
+        notes.append(
+            f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
+            "each was given a vertex"
+        )
+        owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
+    return owner, notes + balance_notes(owner, loads, num_parts, adapter.name)
 
 
 def _loads(weights: npt.NDArray[np.int64], options: PartitionOptions, given: Loads | None) -> Loads:
@@ -343,12 +371,13 @@ def _run(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,
     num_parts: int,
+    seeds: Sequence[int],
     loads: Loads,
     options: dict[str, Any],
     time_limit: float,
     stop: Callable[[], bool] | None,
-) -> object:
-    """Call the back end on a problem that its integers can hold."""
+) -> list[object]:
+    """Call the back end on a problem that its integers can hold; an answer for every seed."""
     weights = problem.vertex_weights
     most = num_parts - 1.0  # no partition has more
     epsilon: Any = np.minimum(loads.epsilon, most)
@@ -381,9 +410,20 @@ def _run(
             vertex_weights=scaled(weights, limit),
             edge_weights=None if costs is None else scaled(costs, limit),
         )
-    if adapter.library:
-        return run_in_child(adapter, fitting, num_parts, options, time_limit, stop)
-    return adapter.run(fitting, num_parts, **options)
+
+    def answer(seed: dict[str, Any]) -> Any:
+        if adapter.library:
+            return run_in_child(adapter, fitting, num_parts, seed | options, time_limit, stop)
+        return adapter.run(fitting, num_parts, **seed, **options)
+
+    if not adapter.several:
+        return [answer({"seed": seed}) for seed in seeds]
+    found = answer({"seeds": list(seeds)})
+    if not isinstance(found, list | np.ndarray) or len(found) != len(seeds):
+        raise BackendError(
+            f"{adapter.name} gave a wrong answer: not a partition for every seed; {OTHERWISE}"
+        )
+    return list(found)
 
 
 def _as_one(

@@ -158,12 +158,12 @@ def search(
     if expectation is not None and cuts and owners and not job.deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
-        job.start(job.graph, seed=seed, share=CUT_SHARE, needed=False)
+        job.start(job.graph, seeds=[seed], share=CUT_SHARE, needed=False)
         if not job.cut_made:
             _start_from_cut(job, expectation)
         if record.least_volume < FEW_ROWS * matrix.num_vertices:
             strong = strongest(job.hypergraph)
-            job.start(job.hypergraph, strong, seed=seed, share=CUT_SHARE, needed=False)
+            job.start(job.hypergraph, strong, seeds=[seed], share=CUT_SHARE, needed=False)
     if objective in ("time", EXPECTED_VOLUME) and owners and record.owners is not None:
         # Less volume is not always less time: start from the best owners by the objective too.
         best = record.owners.rows
@@ -239,7 +239,7 @@ def _balanced(job: Job) -> list[Owner]:
 def _start_from_cut(job: Job, expectation: Expectation) -> Owner | None:
     """Start from the strongest partitioner's cut of edges that weigh about what batches move."""
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
-    return job.start(cut, strongest(cut), seed=job.options.seed, share=CUT_SHARE, needed=False)
+    return job.start(cut, strongest(cut), seeds=[job.options.seed], share=CUT_SHARE, needed=False)
 
 
 def _call(task: Callable[..., Any], *arguments: Any) -> Any:
@@ -251,44 +251,52 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
 
     With `decide` a cut that is far better for an expected volume is all.
     """
-    seed, first = job.options.seed, job.first("balanced")
+    seed, few = job.options.seed, job.few
+    scouts = int(np.clip(round(SCOUTED / max(job.matrix.num_nonzeros, 1)), 2, SCOUTS))
+    enough = 1 if job.matrix.num_vertices < MANY_ROWS * job.num_parts else SCOUTS
+    first = job.first("balanced", min(scouts, enough) // VARIETY if few else 0)
     if first is None:
         return []
-    every, most = job.beginnings("balanced"), OTHERS[job.kind]
-    few = job.few
+    every, most = job.beginnings("balanced"), min(OTHERS[job.kind], enough)
     if few:
-        every, most = every[:VARIETY], round(SCOUTED / max(job.matrix.num_nonzeros, 1))
-        most = int(np.clip(most, 2, SCOUTS))
-    if len(first) < MANY_ROWS * job.num_parts:
-        most = min(most, 1)
+        every, most = every[:VARIETY], min(scouts, enough)
     turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = (0, 0) if few else CYCLES[job.kind]
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
     cuts = not (mesh or few)
+    together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
+    for k, (each, turn) in enumerate(others, 1):
+        together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
 
-    def start(beginning: Beginning, seed: int, number: int) -> Member | None:
-        owner = job.begin(beginning, seed, OTHERS_SHARE)
-        return None if owner is None else job.chain(owner, number, two, not mesh)
+    def chain() -> list[Member]:
+        return [job.chain(first, seed, one, not mesh)]
+
+    def start(*turns: tuple[Beginning, int, int]) -> list[Member]:
+        members = []
+        for k, (each, turn, number) in enumerate(turns, 1):
+            owner = job.begin(each, turn, OTHERS_SHARE, len(turns) - k)
+            if owner is not None:
+                members.append(job.chain(owner, number, two, not mesh))
+        return members
 
     def worthwhile(member: Member) -> bool:
         return not (job.deadline.passed() or job.is_least(member))
 
-    chain = (job.chain, first, seed, one, not mesh)
-    starts = [(start, *each, seed + k) for k, each in enumerate(others, 1)]
+    starts = [(start, *turns) for turns in together.values()]
     decides = decide and not job.options.lean and job.deadline.at == np.inf
     if job.expectation is None or not decides:
-        found = job.side_by_side(_call, [chain, *starts])
+        found = _joined(job.side_by_side(_call, [(chain,), *starts]))
     else:
-        member, cut = job.side_by_side(_call, [chain, (_start_from_cut, job, job.expectation)])
+        found, cut = job.side_by_side(_call, [(chain,), (_start_from_cut, job, job.expectation)])
         assert job.record.owners is not None
-        job.decided = cut is not None and job.record.best[1] < DECISIVE * member.value
+        job.decided = cut is not None and job.record.best[1] < DECISIVE * found[0].value
         if job.decided:
-            return [replace(member, owner=job.record.owners.rows)]
-        found = [member, *job.side_by_side(_call, starts)]
+            return [replace(found[0], owner=job.record.owners.rows)]
+        found += _joined(job.side_by_side(_call, starts))
     if few:
         found = _onward(job, found)
-    best, *rest = sorted(member for member in found if member is not None)
+    best, *rest = sorted(found)
     for k, other in enumerate(rest[:COMBINED]):
         before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
@@ -310,9 +318,13 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     return [best, *rest]
 
 
-def _onward(job: Job, found: Sequence[Member | None]) -> list[Member]:
+def _joined(found: Sequence[list[Member]]) -> list[Member]:
+    return [member for members in found for member in members]
+
+
+def _onward(job: Job, found: Sequence[Member]) -> list[Member]:
     """V-cycles from the best of several starts into few parts."""
-    members = sorted(member for member in found if member is not None)
+    members = sorted(found)
     seed, cycles = job.options.seed, SCOUT_CYCLES[job.kind]
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:KEPT])]
     return [*job.side_by_side(job.cycles, chains), *members[KEPT:]]

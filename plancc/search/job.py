@@ -33,7 +33,7 @@ from plancc.partitioners.adapter import FEW, Adapter, Start
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import STOPPED
-from plancc.partitioners.run import TRIVIAL, by_rank_of_kind, partition
+from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import LEAST_GAIN, REACH, Flows
@@ -78,6 +78,8 @@ class Job:
         Whether it started from the strongest partitioner's cut, for an expected volume.
     decided : bool
         Whether that cut was so good that no other start is made.
+    ready : dict
+        Starts that were made with others in one process, by what was called and by seed.
     """
 
     matrix: Graph
@@ -98,6 +100,7 @@ class Job:
     cut_made: bool = False
     decided: bool = False
     begun: set[tuple[str | int, ...]] = field(default_factory=set)
+    ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
     nets: Nets = field(init=False)
     limits: Limits = field(init=False)
 
@@ -170,13 +173,14 @@ class Job:
             return self.hypergraph
         return replace(self.graph, objective=how.objective)
 
-    def first(self, effort: str) -> Owner | None:
+    def first(self, effort: str, more: int = 0) -> Owner | None:
         """Owners of the best start that does not fail, noted; None if there is nothing to search.
 
-        From then on `kind` is what is measured of the graph and of these owners.
+        `more` is that of `begin`. From then on `kind` is what is measured of the graph and of these
+        owners.
         """
         owner = None
-        for way in self._first_ways(effort):
+        for way in self._first_ways(effort, more):
             try:
                 owner = way()
                 break
@@ -185,23 +189,23 @@ class Job:
                     raise
                 self._left_out(error)
         else:
-            owner = self.start(self.base, seed=self.options.seed)
+            owner = self.start(self.base, seeds=[self.options.seed])
         if owner is not None:
             self.kind = self._measured(owner)
         return owner
 
-    def _first_by(self, how: Beginning) -> Owner | None:
+    def _first_by(self, how: Beginning, more: int) -> Owner | None:
         owner = self._by_tightest(how, self.options.seed)
-        return self.begin(how, self.options.seed) if owner is None else owner
+        return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
-    def _first_ways(self, effort: str) -> Iterator[Callable[[], Owner | None]]:
+    def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
         """Starts for the kind of graph, then the partitioners of graphs that are not among them.
 
         If all of them fail, the built-in one begins.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
-            yield partial(self._first_by, each)
+            yield partial(self._first_by, each, more)
         if beginnings:
             tried = {each.adapter.name for each in beginnings}
             ranked = by_rank_of_kind(WeightedGraph, "cut", lambda each: each.auto_rank)
@@ -210,7 +214,7 @@ class Job:
                 if adapter is ADAPTER:
                     return
                 if adapter.name not in tried and adapter.available():
-                    yield partial(self.start, self.graph, adapter, seed=seed)
+                    yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:
         """Kind of the graph, by the boundary of these owners."""
@@ -229,7 +233,7 @@ class Job:
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
             return None
         problem = replace(self._given(how.how), vertex_weights=one.weights)
-        owner = self.start(problem, how.adapter, seed=seed, preset=how.how.preset, loads=one)
+        owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, loads=one)
         if owner is None:
             return None
         near = NEARLY * self.num_parts if self._measured(owner) == "thin" else 0.0
@@ -252,19 +256,32 @@ class Job:
         """Whether that start was made with this seed."""
         return (*how.name, seed) in self.begun
 
-    def begin(self, how: Beginning, seed: int, share: float | None = None) -> Owner | None:
-        """Owners of a start, noted; see `start`."""
+    def begin(
+        self, how: Beginning, seed: int, share: float | None = None, more: int = 0
+    ) -> Owner | None:
+        """Owners of a start, noted; see `start`.
+
+        `more`: seeds after this one that will follow. Where that saves time, the partitioner works
+        with them too, in the same process; starts with these seeds then take what it found.
+        """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
             problem = self._given(how.how)
-            return self.start(problem, how.adapter, seed=seed, preset=how.how.preset, share=share)
+            at_once = more if how.adapter.several and self.deadline.at == np.inf else 0
+            return self.start(
+                problem,
+                how.adapter,
+                seeds=[(seed + k) % 2**31 for k in range(1 + at_once)],
+                preset=how.how.preset,
+                share=share,
+            )
         if self.clusters is None:
             return self.scattered(seed)
         problem = replace(self.clusters.graph, objective=how.how.objective)
         return self.start(
             problem,
             how.adapter,
-            seed=seed,
+            seeds=[seed],
             preset=how.how.preset,
             share=share,
             label=self.clusters.label,
@@ -282,7 +299,7 @@ class Job:
         problem: Hypergraph | WeightedGraph,
         adapter: Adapter | None = None,
         *,
-        seed: int,
+        seeds: Sequence[int],
         preset: str | None = None,
         share: float | None = None,
         needed: bool = True,
@@ -299,7 +316,8 @@ class Job:
         problem : Hypergraph or WeightedGraph
         adapter : Adapter, optional
             None: the best one that is installed; for `base` from then on the same.
-        seed : int
+        seeds : sequence of int
+            The first is that of the owners; those of the others are kept until they are asked for.
         preset : str, optional
         share : float, optional
             Of the time left, for the partitioner; None: whatever the budget says.
@@ -319,21 +337,27 @@ class Job:
             if limit <= 0:
                 return None
         begin = wall_seconds()
+        kind = problem.objective if isinstance(problem, WeightedGraph) else ""
+        keys = [(name, preset, kind, each) for each in seeds]
+        plain = loads is None and label is None
+        result = self.ready.pop(keys[0], None) if plain else None
         try:
-            result = partition(
-                problem,
-                self.num_parts,
-                PartitionOptions(
-                    partitioner=name,
-                    preset=preset,
-                    epsilon=self.options.epsilon,
-                    seed=seed,
-                    time_limit=None if limit == np.inf else limit,
-                    capacities=self.loads.capacities,
-                ),
-                loads=loads or self.loads,
-                stop=self.deadline.stopped,
-            )
+            if result is None:
+                result, *others = partitions(
+                    problem,
+                    self.num_parts,
+                    seeds,
+                    PartitionOptions(
+                        partitioner=name,
+                        preset=preset,
+                        epsilon=self.options.epsilon,
+                        time_limit=None if limit == np.inf else limit,
+                        capacities=self.loads.capacities,
+                    ),
+                    loads=loads or self.loads,
+                    stop=self.deadline.stopped,
+                )
+                self.ready.update(zip(keys[1:], others, strict=False))
         except (BackendError, BackendUnavailable) as error:
             if self.record.owners is None or not self.kind:  # `first` goes on to the next
                 raise
@@ -344,9 +368,8 @@ class Job:
         if starts and result.partitioner != TRIVIAL:
             self.starter = result.partitioner
         self.warnings += [note for note in result.about_run if note not in self.warnings]
-        kind = f" {problem.objective}" if isinstance(problem, WeightedGraph) else ""
-        words = [result.partitioner + kind, result.preset if preset else ""]
-        words += ["of clusters"] * (label is not None) + [f"seed {seed}"]
+        words = [result.partitioner, kind, result.preset if preset else ""]
+        words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
         words += [] if loads is None else [f"by {','.join(loads.names)}"]
         owner = result.owner if label is None else result.owner[label]
         self.note(" ".join(filter(None, words)), begin, owner)

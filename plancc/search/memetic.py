@@ -222,13 +222,13 @@ def _starts(job: Job) -> list[_Start]:
     ]
     if found:
         return found
-    found.append(_Start(lambda seed, share: job.start(job.base, seed=seed, share=share), 1.0))
+    found.append(_Start(lambda seed, share: job.start(job.base, seeds=[seed], share=share), 1.0))
     strong = strongest(job.hypergraph) if job.model.problem is Hypergraph else None
     if strong is not None:
         preset = strong.presets[0]
 
         def start(seed: int, share: float) -> Owner | None:
-            return job.start(job.hypergraph, strong, seed=seed, preset=preset, share=share)
+            return job.start(job.hypergraph, strong, seeds=[seed], preset=preset, share=share)
 
         found.append(_Start(start, strong.slowness))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +32,10 @@ def garbage(problem, num_parts, **options):
 
 def too_short(problem, num_parts, **options):
     return np.zeros(problem.num_vertices - 1, dtype=np.int32)
+
+
+def lazy(problem, num_parts, *, seeds, **options):
+    return [np.arange(problem.num_vertices) % num_parts]  # the first seed's alone
 
 
 def words(problem, num_parts, **options):
@@ -82,6 +87,7 @@ CRASH = adapter("crash", crash, rank=90)
 SLEEP = adapter("sleep", sleep)
 GARBAGE = adapter("garbage", garbage)
 TOO_SHORT = adapter("too_short", too_short)
+LAZY = replace(adapter("lazy", lazy), several=True)
 WORDS = adapter("words", words)
 CHATTY = adapter("chatty", chatty)
 ONE_PART = adapter("one_part", one_part)

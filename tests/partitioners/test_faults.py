@@ -16,9 +16,9 @@ from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
-from plancc.partitioners.run import partition
+from plancc.partitioners.run import partition, partitions
 
-FAULTS = ("crash", "sleep", "garbage", "too_short", "words", "chatty", "one_part", "raises",
+FAULTS = ("crash", "sleep", "garbage", "too_short", "lazy", "words", "chatty", "one_part", "raises",
           "refuses", "exits", "silent", "missing")  # fmt: skip
 RING = Hypergraph(
     np.arange(0, 41, 2, dtype=np.int64),
@@ -52,6 +52,12 @@ def test_failure_is_one_sentence(name, words):
     with pytest.raises(BackendError, match=words) as error:
         partition(RING, 4, PartitionOptions(name))
     assert "\n" not in str(error.value)
+
+
+def test_every_seed_has_an_answer():
+    assert len(partitions(RING, 4, [1], PartitionOptions("lazy"))) == 1
+    with pytest.raises(BackendError, match=r"lazy gave a wrong answer: .* every seed; .*builtin"):
+        partitions(RING, 4, [1, 2], PartitionOptions("lazy"))
 
 
 def test_endless_run_is_stopped():

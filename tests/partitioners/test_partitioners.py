@@ -26,7 +26,15 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
 from plancc.partitioners.options import PartitionOptions
-from plancc.partitioners.run import TRIVIAL, _as_one, balance_notes, by_rank, partition, strongest
+from plancc.partitioners.run import (
+    TRIVIAL,
+    _as_one,
+    balance_notes,
+    by_rank,
+    partition,
+    partitions,
+    strongest,
+)
 from plancc.plan.metrics import imbalance
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -495,3 +503,17 @@ def test_kaminpar_is_given_no_weight_of_zero(tmp_path):
     heavy = replace(graph, vertex_weights=np.array([2**29, 0, 2**29]))
     given = PARTITIONERS["kaminpar"].prepare(heavy, 2, options, tmp_path)
     assert np.fromfile(given["path"], dtype=np.uint64)[-3:].tolist() == [2**29, 1, 2**29]
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("metis", "gp"), ("kaminpar", "gp"), ("builtin", "hp")]
+)
+def test_several_seeds_at_once_give_what_each_gives_alone(name, model):
+    problem = build(communities(30, 12), model, 5)
+    options, seeds = PartitionOptions(partitioner=name), [3, 1, 8]
+    together = partitions(problem, 5, seeds, options)
+    assert len({each.owner.tobytes() for each in together}) > 1
+    for seed, each in zip(seeds, together, strict=True):
+        alone = partition(problem, 5, replace(options, seed=seed))
+        assert np.array_equal(each.owner, alone.owner)
+        assert each.warnings == alone.warnings

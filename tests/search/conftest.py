@@ -1,5 +1,7 @@
 """Effort best without a budget is cut short; partitioners fail where a test says so."""
 
+from dataclasses import replace
+
 import pytest
 
 from plancc.errors import BackendError
@@ -14,14 +16,14 @@ def one_round(monkeypatch):
 @pytest.fixture
 def failing(monkeypatch):
     """``failing(when)``: partitioners crash on (problem, options) of which `when` is true."""
-    real = job.partition
+    real = job.partitions
 
     def failing(when):
-        def partition(problem, num_parts, options, **more):
-            if when(problem, options):
+        def partitions(problem, num_parts, seeds, options, **more):
+            if when(problem, replace(options, seed=seeds[0])):
                 raise BackendError("it crashed")
-            return real(problem, num_parts, options, **more)
+            return real(problem, num_parts, seeds, options, **more)
 
-        monkeypatch.setattr(job, "partition", partition)
+        monkeypatch.setattr(job, "partitions", partitions)
 
     return failing

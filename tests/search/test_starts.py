@@ -16,8 +16,9 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
-from plancc.partitioners import PARTITIONERS
+from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.adapter import Adapter
+from plancc.partitioners.process import run_in_child
 from plancc.search import search, starts
 from plancc.search.starts import KINDS, NEARLY, beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
@@ -173,6 +174,26 @@ def test_starts_into_few_parts_are_chosen_by_their_sweeps():
     assert len(firsts) == 2
     assert steps.count("combined") <= 3
     assert tried[-1].volume <= refined[0]
+
+
+def test_both_seeds_of_a_partitioner_have_one_process(monkeypatch):
+    """With a budget each start has its own, so that it can be stopped; the owners are the same."""
+    begun = []
+
+    def counting(adapter, problem, num_parts, options, *rest):
+        begun.append((adapter.name, options["preset"], options["seeds"]))
+        return run_in_child(adapter, problem, num_parts, options, *rest)
+
+    monkeypatch.setattr(run, "run_in_child", counting)
+    road = normalize(load_dataset("grid", rows=80, cols=80).graph)
+    options = SearchOptions(effort="balanced", seed=5)
+    together = search(road, 4, options)
+    assert begun == [("metis", "kway", [5, 6]), ("metis", "recursive", [5, 6])]
+    begun.clear()
+    apart = search(road, 4, replace(options, budget=1000.0))
+    assert sorted(begun) == [("metis", how, [k]) for how in ("kway", "recursive") for k in (5, 6)]
+    assert np.array_equal(together.owners.rows, apart.owners.rows)
+    assert [each.step for each in together.tried] == [each.step for each in apart.tried]
 
 
 def test_no_cycle_follows_one_that_found_nothing_better():
