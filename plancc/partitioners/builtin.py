@@ -6,8 +6,8 @@ net of each vertex with its neighbours for the volume):
 1. coarsen: join vertices to size-constrained clusters that share much of their nets;
 2. split the coarsest hypergraph by recursive bisection along breadth-first orders, several times;
 3. on the way back, move vertices to parts where connectivity - 1 falls, with a rising price on
-   overweight parts. Preset "strong" takes many partitions along, and drops some on every level: the
-   finer it is, the more it costs, and the better it tells which of them ends best.
+   overweight parts. Presets "eco" and "strong" take several partitions along, and drop some on
+   every level: the finer it is, the more it costs, and the better it tells which of them ends best.
 
 Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
 """
@@ -15,7 +15,7 @@ Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 STARTS_PINS = 1_000_000
 """Pins that the initial partitions may visit together; one is always made."""
-SMALL = 250_000
-"""Nonzeros up to which searches for few parts start from many partitions: they take little longer
-than the start of a process, and are better than one of any library in graphs of communities."""
+FOR_FEW: dict[str, Any] = {"most_parts": FEW, "most_nonzeros": 250_000}
+"""Where searches start here: several partitions take little longer than the start of a process, and
+are better than one of any library in graphs of communities."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Preset:
 PRESETS = {
     "default": Preset((0.3, 1.0, 3.0, 10.0)),
     "fast": Preset((0.5, 3.0)),
+    "eco": Preset((0.3, 1.0, 3.0, 10.0), tries=8, growth=1.5, slack=0.05),
     "strong": Preset((0.3, 1.0, 3.0, 10.0), tries=32, kept=2, growth=1.5, slack=0.05),
 }
 
@@ -160,13 +161,7 @@ ADAPTER = Adapter(
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
-        Start(
-            {"hubs": 29, "wide": 29},
-            "strong",
-            "",
-            ("balanced",),
-            most_parts=FEW,
-            most_nonzeros=SMALL,
-        ),
+        Start({"hubs": 45}, "eco", "", ("fast",), **FOR_FEW),
+        Start({"hubs": 29, "wide": 29}, "strong", "", ("balanced",), **FOR_FEW),
     ),
 )

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
 """Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
 presets, then all of them with another seed. On meshes a start is quick, and decides much."""
-SCOUTS, SCOUTED = 3, 1_200_000
+SCOUTS, SCOUTED = {"hubs": 4, "wide": 4, "even": 3, "thin": 3, "dense": 3}, 1_200_000
 """Most starts besides the first into at most `FEW` parts, where they differ most (by up to half of
 the volume after the first sweeps), and nonzeros that they have together, about: a start on a small
 graph costs little. There are two at least: of the `VARIETY` best ones, then with other seeds."""
-VARIETY = 2
+VARIETY = 3
 KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
 """Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
 cuts: these take five times as long there, and save as little as another V-cycle."""
@@ -252,15 +252,10 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     With `decide` a cut that is far better for an expected volume is all.
     """
     seed, few = job.options.seed, job.few
-    scouts = int(np.clip(round(SCOUTED / max(job.matrix.num_nonzeros, 1)), 2, SCOUTS))
-    enough = 1 if job.matrix.num_vertices < MANY_ROWS * job.num_parts else SCOUTS
-    first = job.first("balanced", min(scouts, enough) // VARIETY if few else 0)
+    first = job.first("balanced", _seeds_of_first(job) if few else 0)
     if first is None:
         return []
-    every, most = job.beginnings("balanced"), min(OTHERS[job.kind], enough)
-    if few:
-        every, most = every[:VARIETY], min(scouts, enough)
-    turns = [(each, (seed + turn) % 2**31) for turn in range(1 + most) for each in every]
+    turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = (0, 0) if few else CYCLES[job.kind]
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
@@ -316,6 +311,25 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     if job.kind == "thin" and not rest and worthwhile(best):
         best = min(best, job.cycle(best.owner, last, "V-cycle"))
     return [best, *rest]
+
+
+def _turns(job: Job) -> tuple[list[tuple[Beginning, int]], int]:
+    """Starts and their seeds, in the order in which they are made, and most besides the first."""
+    every, kind = job.beginnings("balanced"), job.kind_now
+    most = OTHERS[kind]
+    if job.few:
+        scouts = round(SCOUTED / max(job.matrix.num_nonzeros, 1))
+        every, most = every[:VARIETY], int(np.clip(scouts, 2, SCOUTS[kind]))
+    if job.matrix.num_vertices < MANY_ROWS * job.num_parts:
+        most = min(most, 1)
+    seeds = [(job.options.seed + turn) % 2**31 for turn in range(1 + most)]
+    return [(each, seed) for seed in seeds for each in every], most
+
+
+def _seeds_of_first(job: Job) -> int:
+    """Seeds that the partitioner of the first start will be asked for besides, by what is known."""
+    turns, most = _turns(job)
+    return sum(each.name == turns[0][0].name for each, _ in turns[1 : 1 + most])
 
 
 def _joined(found: Sequence[list[Member]]) -> list[Member]:

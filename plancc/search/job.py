@@ -158,6 +158,11 @@ class Job:
         return degrees_of(self.matrix, self.nets)
 
     @property
+    def kind_now(self) -> str:
+        """Kind of the graph, before the first start by its degrees alone."""
+        return self.kind or kind_of(self.degrees)
+
+    @property
     def few(self) -> bool:
         """Whether there are so few parts that several starts are made, since they differ much."""
         return self.num_parts <= FEW and self.expectation is None
@@ -246,11 +251,10 @@ class Job:
         """Starts for the kind of graph, the best first; none where the model has its own."""
         if not self.by_kind:
             return []
-        kind = self.kind or kind_of(self.degrees)
         hypergraphs = self.model.problem is Hypergraph
         of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
         rules = hypergraphs, self.options.lean, self.expectation is None
-        return list(beginnings(kind, effort, *of_matrix, *rules))
+        return list(beginnings(self.kind_now, effort, *of_matrix, *rules))
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""

@@ -66,8 +66,13 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
     grid = small_graph("grid")
     assert names("even", "fast", grid) == ["metis kway volume", "kaminpar fast cut"]
     assert names("even", "fast", grid, num_parts=40)[0] == "kaminpar fast cut"
-    assert names("hubs", "fast", grid) == ["kaminpar fast cut", "metis kway cut"]
-    assert "kaminpar fast cut" not in [n for kind in KINDS for n in names(kind, "best", grid)]
+    hubs = ["builtin eco", "kaminpar fast cut", "metis kway cut"]
+    assert names("hubs", "fast", grid) == hubs
+    assert names("hubs", "fast", grid, num_parts=17) == hubs[1:]
+    assert names("hubs", "fast", grid, num_nonzeros=300_000) == hubs[1:]
+    assert names("hubs", "fast", grid, beside=False) == hubs[1:]
+    of_best = [n for kind in KINDS for n in names(kind, "best", grid)]
+    assert not {"builtin eco", "kaminpar fast cut"} & {*of_best}
     assert names("even", "balanced", grid) == ["metis kway volume", "metis recursive cut"]
     for kind in KINDS:
         every = names(kind, "best", grid)
