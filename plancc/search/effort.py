@@ -49,8 +49,8 @@ VARIETY = 3
 KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
 """Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
 cuts: these take five times as long there, and save as little as another V-cycle."""
-COMBINED = 2
-"""Most members that the best one is combined with."""
+COMBINED, FEW_COMBINED = 3, 2
+"""Most members that the best one is combined with, and of few parts."""
 TIGHTENED = 2
 """Most V-cycles within the limit that end a search for few parts."""
 ENOUGH = 0.997
@@ -292,7 +292,7 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     if few:
         found = _onward(job, found)
     best, *rest = sorted(found)
-    for k, other in enumerate(rest[:COMBINED]):
+    for k, other in enumerate(rest[: FEW_COMBINED if few else COMBINED]):
         before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
             best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
