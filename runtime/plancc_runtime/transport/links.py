@@ -36,8 +36,8 @@ class RecordedCollective(NamedTuple):
     Attributes
     ----------
     kind : str
-        "broadcast", "allreduce" or "allgather"; a reduction to a root counts as a broadcast, a
-        reduce-scatter as an all-gather: the same backward.
+        "broadcast", "allreduce", "allgather" or `replay.MEETING`; a reduction to a root counts as a
+        broadcast, a reduce-scatter as an all-gather: the same backward.
     groups : tuple of tuple of int
         The ranks of this group, and of the others that do the same at about the same time: disjoint
         and of the same size.

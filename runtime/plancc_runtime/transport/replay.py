@@ -98,7 +98,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Let something happen, in place of what was to happen of that port or those cores."""
+        """Let something happen then; of a node or a port it replaces what was to happen."""
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -189,7 +189,7 @@ class Replay:
     def _arrive(self, rank: _Rank, number: int, k: int) -> Callable[[], bool] | None:
         missing = rank.rounds[number].missing
         there = missing.count(0)
-        # whatever arrives ends a wait: what the rank waits for then may be another's fault
+        # any arrival ends a wait; the next one may have another cause
         return (lambda: missing.count(0) > there) if missing[k] else None
 
     def _finish(self, rank: _Rank, number: int) -> Callable[[], bool] | None:
