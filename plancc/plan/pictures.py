@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plancc.plan.plan import Plan
 
 Messages = tuple[Int64Array, Int32Array, Int64Array]
-"""Offsets by part, peers, and offsets of rows, as in `plancc.plan.values.Exchange`."""
+"""Offsets by part, peers, and offsets of rows, as in `plancc.plan.exchange.Side`."""
 CHUNK = 1 << 22
 """Nonzeros that are placed at once."""
 

@@ -380,7 +380,7 @@ class PlanFile:
         Returns
         -------
         ptr : int64[last - first + 1]
-            From zero; see `plancc.plan.values.Exchange`.
+            From zero; see `plancc.plan.exchange.Side`.
         peer : int32[messages]
         row_ptr : int64[messages + 1]
             Where the rows of every message are in dataset ``{table}_row``.

@@ -289,7 +289,7 @@ def check_grouped_messages(transport):
         tensors = [
             [(peer, torch.as_tensor(buffer)) for peer, buffer in side] for side in (sends, receives)
         ]
-        return torch_dist._DeviceExchange(transport, *tensors)
+        return torch_dist._DeviceChannel(transport, *tensors)
 
     transport.watch_device = lambda what: None  # there is no device
     transport.exchange, transport.queued = make, lambda: nullcontext(lambda: None)
