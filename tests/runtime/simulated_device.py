@@ -136,12 +136,14 @@ torch_csr = torch_spmm._csr
 @contextmanager
 def simulated_device():
     """Let "cuda" be that device, also in the threads of `run_ranks`."""
-    in_rank = local.Threads.taking_part
+    in_threads = local.in_threads
 
-    @contextmanager
-    def taking_part(threads, rank):
-        with in_rank(threads, rank), _Numbered(), _Device():
-            yield
+    def on_device(threads, end, work):
+        def there(transport):
+            with _Numbered(), _Device():
+                return work(transport)
+
+        return in_threads(threads, end, there)
 
     with ExitStack() as stack:
         for name, answer in (
@@ -154,7 +156,7 @@ def simulated_device():
         ):
             stack.enter_context(patch.object(torch.cuda, name, answer))
         stack.enter_context(patch.object(torch_spmm, "_csr", _Csr))
-        stack.enter_context(patch.object(local.Threads, "taking_part", taking_part))
+        stack.enter_context(patch.object(local, "in_threads", on_device))
         torch._C._set_only_lift_cpu_tensors(True)  # numbers of Python become tensors there first
         stack.callback(torch._C._set_only_lift_cpu_tensors, False)
         stack.enter_context(_Numbered())
