@@ -24,9 +24,11 @@ PACKAGES = (
 )
 MOVING = (
     *("runtime/plancc_runtime/layouts", "runtime/plancc_runtime/execution", "plancc/predict"),
-    *("runtime/plancc_runtime/transport/virtual", "runtime/plancc_runtime/transport/links"),
+    "runtime/plancc_runtime/transport/recorded",
+    "runtime/plancc_runtime/transport/replay",
+    "runtime/plancc_runtime/transport/links",
 )
-"""What says how rows move: layouts, epochs, predictions, virtual time."""
+"""What says how rows move: layouts, epochs, predictions, replays."""
 WALKED = ("runtime/plancc_runtime/layouts/", "plancc/predict/schedules/")
 WALKS = (
     *("forward", "adjoint", "forward_product", "adjoint_product", "product", "run"),

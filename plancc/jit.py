@@ -201,7 +201,7 @@ class KernelCache(FunctionCache):
         below = os.path.relpath(self.cache_path, folder())
         base, stamp = self._impl.filename_base + _settings(), _stamp(function)
         places = dict.fromkeys([folder(), *candidates()])
-        self._files = [IndexDataCacheFile(str(place / below), base, stamp) for place in places]
+        self._files = [_Index(str(place / below), base, stamp) for place in places]
         self._cache_file = self._files[0]  # which numba saves to
         self._lock = os.path.join(self.cache_path, f"{base}.lock")
 
@@ -230,6 +230,19 @@ class KernelCache(FunctionCache):
                 super().save_overload(sig, data)
         finally:
             _lock.release(self)
+
+
+class _Index(IndexDataCacheFile):
+    """The kept versions of a kernel; none where another version's classes are in the way.
+
+    numba loads the types of all arguments before it compares stamps, named tuples by their name.
+    """
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
 
 
 @contextlib.contextmanager

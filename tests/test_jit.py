@@ -110,6 +110,30 @@ def test_kernels_are_kept_by_content_and_found_where_nothing_can_be_written(plac
     assert called(kept) == [42, 1]
 
 
+def test_a_named_tuple_that_is_renamed(place, called) -> None:
+    """Kernels kept for it are compiled again, not an error."""
+    source = """
+from typing import NamedTuple
+from plancc.jit import njit
+
+class Pair(NamedTuple):
+    first: int
+
+@njit(cache=True)
+def of_pair(pair):
+    return 2 * pair.first
+
+def twice(x):
+    return of_pair(Pair(x))
+"""
+    kept = place / "kept"
+    (place / "kernels.py").write_text(source)
+    assert called(kept) == [42, 1]
+    (place / "kernels.py").write_text(source.replace("Pair", "Couple"))
+    assert called(kept) == [42, 1]
+    assert called(kept) == [42, 0]
+
+
 def test_settings_of_numba_have_kernels_of_their_own(place, called, monkeypatch) -> None:
     """Both are kept, under every setting that numba's own cache does not look at."""
     kept, others = place / "kept", {"OPT": 0, "DEBUGINFO_DEFAULT": 1, "BOUNDSCHECK": 1}

@@ -154,7 +154,7 @@ def test_torchrun_takes_no_option_of_plancc_run_for_its_own():
 def test_a_rank_that_alone_has_a_wrong_command_line(monkeypatch, capsys):
     monkeypatch.setattr(job, "ALONE", 0.01)
     monkeypatch.setattr(job.launch, "announced", lambda: (2, 3))
-    assert job.Job("plancc-run", command).say_alone("no such option", 2) == 2
+    assert job.RankJob("plancc-run", command).say_alone("no such option", 2) == 2
     assert capsys.readouterr().err == "plancc-run: error: rank 2: no such option\n"
 
 
@@ -250,7 +250,7 @@ def test_initial_weights_of_another_shape(case):
 def test_a_defect_on_one_rank_ends_all(monkeypatch, capsys):
     """The others wait for it: it speaks, and aborts. By mpirun: test_failures."""
     monkeypatch.setenv("PLANCC_TRACEBACK", "1")
-    this = job.Job("plancc-run", command)
+    this = job.RankJob("plancc-run", command)
 
     def work(transport):
         return this.together(transport, lambda: [][0]) if transport.rank else transport.gather(None)
