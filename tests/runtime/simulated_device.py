@@ -157,6 +157,8 @@ def simulated_device():
             stack.enter_context(patch.object(torch.cuda, name, answer))
         stack.enter_context(patch.object(torch_spmm, "_csr", _Csr))
         stack.enter_context(patch.object(local, "in_threads", on_device))
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)  # a device adds in the same order every time
         torch._C._set_only_lift_cpu_tensors(True)  # numbers of Python become tensors there first
         stack.callback(torch._C._set_only_lift_cpu_tensors, False)
         stack.enter_context(_Numbered())

@@ -349,6 +349,19 @@ def test_training(model, pipeline, grid):
     assert (results[0].pipelining is None) == (pipeline == "off")
 
 
+def test_packed_rows_of_a_slice_without_columns():
+    """A layer narrower than a group: int8 has no scale to send for a rank that has no column."""
+    a, data = problem(37)
+    narrow = TrainOptions(**{**COMMON, "hidden": 3})
+    plain, packed = (
+        trained(a, data, Grid("feature", 2, 4), replace(narrow, wire=wire))[0]
+        for wire in ("fp32", "int8")
+    )
+    for here, there in zip(plain.epochs, packed.epochs, strict=True):
+        assert there.loss == pytest.approx(here.loss, rel=0.05)
+        assert there.words_sent == here.words_sent == packed.figures.planned
+
+
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_dropout_residuals_and_norms_are_as_on_one_rank(norm):
     a, data = problem(37)

@@ -222,7 +222,7 @@ class Halo(HaloExchange[MessageBuffers]):
         into = [(n, halo_packed[at]) for n, at in self._recv]
         expand = transport.exchange(out, into)
         reduce = transport.exchange(into, out)
-        if wire is not None and wire.overhead:
+        if wire is not None and wire.overhead and width:
             there, back = num_outer * wire.overhead, self.num_halo * wire.overhead
             expand = CountsNumbers(expand, transport.traffic, there, back)
             reduce = CountsNumbers(reduce, transport.traffic, back, there)

@@ -72,14 +72,19 @@ class Scaled(Wire):
     """Integers from -127 to 127, in units of the row's largest absolute value over 127.
 
     packed row, bytes:   | scale (float32) | width integers |
+
+    Rows without columns, of a slice that has none, are packed as nothing.
     """
 
     overhead = SCALE_BYTES
 
     def empty(self, num_rows: int, width: int, device: torch.device) -> Tensor:
-        return torch.empty(num_rows, SCALE_BYTES + width, dtype=torch.uint8, device=device)
+        size = SCALE_BYTES + width if width else 0
+        return torch.empty(num_rows, size, dtype=torch.uint8, device=device)
 
     def pack(self, rows: Tensor, packed: Tensor) -> None:
+        if not rows.shape[1]:
+            return
         scale = rows.abs().amax(dim=1, keepdim=True).to(torch.float32)
         units = rows / torch.where(scale == 0, 1, scale)
         whole = units.mul_(127).round_().clamp_(-127, 127).nan_to_num_(0)
@@ -87,6 +92,8 @@ class Scaled(Wire):
         packed[:, SCALE_BYTES:] = whole.to(torch.int8).view(torch.uint8)
 
     def unpack(self, packed: Tensor, rows: Tensor) -> None:
+        if not rows.shape[1]:
+            return
         scale = (
             packed[:, :SCALE_BYTES].clone(memory_format=torch.contiguous_format).view(torch.float32)
         )
