@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from plancc.plan.exchange import Exchange, Int64Array
+from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
 from plancc.plan.parts import Part, PartRange
 
@@ -60,12 +60,20 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     nonzeros = np.lexsort((foreign, row))
     counts = np.bincount(row, minlength=len(order) + len(folded))
 
-    expand = block.exchanges.expand.in_plan_order(part_ptr, block.first).merged(rank, ranks)
-    own = local.astype(np.int32)
+    own, first_row = local.astype(np.int32), part_ptr[ranks]
+
+    def owned(exchange: Exchange) -> Side:
+        """The end of rows that this rank owns, under their local numbers."""
+        side = exchange.in_plan_order(part_ptr, block.first).send.merged(rank, ranks)
+        return side.called(own[side.row - row0])
+
+    def of_others(rows: Int64Array) -> Side:
+        """The end of rows of other ranks, which are places in plan order, ascending."""
+        return Side.of_rank(*runs(interval(rows, first_row)))
+
     fold = block.exchanges.fold
-    if fold is not None:  # owners receive it: in plan order by the way back
-        back = fold.reversed().in_plan_order(part_ptr, block.first).merged(rank, ranks)
-        fold = Exchange(back.receive.places(), back.send.called(own[back.send.row - row0]))
+    if fold is not None:  # owners receive it
+        fold = Exchange(of_others(folded), owned(fold.reversed()))
     route = fold_route = None
     if block.topology is not None and keeps_nodes(block.topology, ranks):
         rows = RankRows(rank, ranks, row0, own)
@@ -80,7 +88,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
-        expand=Exchange(expand.send.called(own[expand.send.row - row0]), expand.receive.places()),
+        expand=Exchange(owned(block.exchanges.expand), of_others(halo)),
         vertex_data=block.vertex_data.take(order),
         fold=fold,
         route=route,
