@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
-from plancc.errors import InputError
+from plancc.errors import BackendError, InputError, PlanccError
 from plancc.plan.layers import (
     Activation,
     Aggregate,
@@ -26,8 +26,9 @@ from plancc.plan.layers import (
     input_at_hand,
     placed,
     project_first,
+    steps_problem,
 )
-from plancc.registry import check_choice
+from plancc.registry import check_choice, place_of
 from plancc.text import shown
 
 ORDERS = ("auto", "aggregate-first", "project-first", "paper")
@@ -88,9 +89,9 @@ class ConvOptions:
                 try:
                     found[name] = json.loads(value)
                 except (ValueError, RecursionError):
-                    raise _no_option(name, value) from None
+                    raise _no_option(name, value, kind) from None
             if not _is_of_kind(found[name], kind):
-                raise _no_option(name, value)
+                raise _no_option(name, value, kind)
         return cls(**found)
 
     @property
@@ -133,9 +134,22 @@ class ConvOptions:
         after : sequence of LayerStep
             What the network does with the outputs.
         """
-        steps = [*self.steps(*widths, last), *after]
+        steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
         return BothWays(forward, adjoint(self._transposed(forward), first))
+
+    def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        """Return `steps`; BackendError, which names the file and line, if they cannot be right."""
+        where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
+        try:
+            found = self.steps(d_in, d_out, last)
+        except PlanccError:
+            raise
+        except Exception as error:  # their code runs
+            raise BackendError(f"{where}: {type(error).__name__}: {error}") from error
+        if problem := steps_problem(found, d_in):
+            raise BackendError(f"{where}: {problem}")
+        return found
 
     def _transposed(self, forward: Steps) -> Steps:
         """The steps whose adjoints the backward pass has."""
@@ -150,7 +164,7 @@ class ConvOptions:
 
     def title(self, name: str) -> str:
         """Return words for the model of this name."""
-        return name.upper()
+        return name.upper() if CONVOLUTIONS.get(name) is type(self) else name
 
 
 @dataclass(frozen=True)
@@ -341,5 +355,7 @@ def _is_of_kind(value: Any, kind: str) -> bool:
     return isinstance(value, KINDS[plain]) and isinstance(value, bool) == (plain == "bool")
 
 
-def _no_option(name: str, value: Any) -> InputError:
-    return InputError(f"{name} '{shown(value)}': give a number, true or false")
+def _no_option(name: str, value: Any, kind: str) -> InputError:
+    words = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    wanted = words.get(kind.removesuffix(" | None"), "text")
+    return InputError(f"{name} '{shown(value)}': give {wanted}")

@@ -117,7 +117,10 @@ class Side:
         return self.called(np.arange(self.volume, dtype=np.int32))
 
     def repeated(self, ptr: Int64Array) -> Side:
-        """Row k of the table as the places ``ptr[k]:ptr[k + 1]``: of lists that all rows have."""
+        """Row k of the table as the places ``ptr[k]:ptr[k + 1]``: of lists that all rows have.
+
+        Where all lists of a message are empty, it is too.
+        """
         return Side.of_rank(self.peer, ptr[self.row_ptr])
 
     def merged(self, rank: int, ranks: Int64Array) -> Side:

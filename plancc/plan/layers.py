@@ -56,7 +56,7 @@ class Aggregate(RowStep):
     Attributes
     ----------
     coefficients : str
-        Values of A: a name in `plancc_runtime.layouts.block.COEFFICIENTS`.
+        Values of A: a name in `COEFFICIENTS`.
     """
 
     coefficients: str = "plan"
@@ -145,6 +145,33 @@ class WholeRows(RowStep):
 
 
 Steps = Sequence[LayerStep]
+COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
+"""Values of A in a product (`plancc_runtime.layouts.block.Block.with_coefficients`)."""
+
+
+def steps_problem(steps: object, d_in: int) -> str:
+    """Return what is wrong with a layer's steps for inputs of this width, or ""."""
+    if not isinstance(steps, list | tuple) or not steps:
+        return f"give a list of steps of plancc.plan.layers, not {steps!r}"
+    width, before = d_in, None
+    for step in steps:
+        if not isinstance(step, LayerStep):
+            return f"{step!r} is no step of plancc.plan.layers"
+        if isinstance(step, Aggregate) and step.coefficients not in COEFFICIENTS:
+            return f"coefficients '{step.coefficients}': choose from {', '.join(COEFFICIENTS)}"
+        if isinstance(step, Maximum | Attention) and not isinstance(before, GatherNeighbours):
+            return f"{type(step).__name__} takes gathered rows: GatherNeighbours comes before it"
+        columns = width
+        if isinstance(step, Aggregate | GatherNeighbours | Maximum | Attention):
+            columns = step.columns
+        elif type(step) is Linear:
+            columns = step.inner
+        if columns != width:
+            return f"{step!r} reads {columns} columns, where there are {width}"
+        if isinstance(step, Linear):
+            width = step.columns
+        before = step
+    return ""
 
 
 class BothWays(NamedTuple):
@@ -169,7 +196,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Return the steps of A (x W) for those of (A x) W."""
+    """Return the steps of A (x W) for those of (A x) W; W passes one product."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
@@ -184,7 +211,9 @@ def input_at_hand(steps: Steps) -> Steps:
     """
     found = list(steps)
     match steps[:2]:
-        case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving]:
+        case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
+            type(linear) is Linear
+        ):
             found[:2] = replace(moving, columns=inner), linear
     for k, step in enumerate(found):
         if step.weights:

@@ -218,7 +218,7 @@ class TransportTests:
 
 Float64Array = npt.NDArray[np.float64]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""Largest error of a product, over the largest number in it."""
+"""Largest error of a product, over the largest number in it if that is above 1."""
 TIMEOUT = 180.0
 """Seconds for the ranks of a check."""
 
@@ -233,8 +233,8 @@ class Layout:
     make : callable of (Transport, Resources) to LayerGraph
         A rank's share; collective.
     dense : mapping of str to float64[n, n]
-        The matrix with the values of every name in `layouts.block.COEFFICIENTS` that the layout
-        has, rows and columns by vertex.
+        The matrix with the values of every name in `plancc.plan.layers.COEFFICIENTS` that it has,
+        rows and columns by vertex.
     share : float
         What a rank's gradients are of whole ones, where several ranks compute the same loss.
     options : mapping

@@ -179,7 +179,7 @@ def test_with_boundary_sampling_and_edge_plans(plan):
     grid = plancc.compile(rmat(), "mop", 2)
     for name in ROWS_ONLY:
         for other in (edge, grid):
-            with pytest.raises(InputError, match="for row plans only"):
+            with pytest.raises(InputError, match="for plans of layout row only"):
                 predicted(other, NETWORKS[name], dims, passes)
     with pytest.raises(InputError, match="model 'gat' is predicted for exact epochs only"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)

@@ -106,7 +106,7 @@ def _run(func, args, kwargs):
             return each
         if id(each) in places:
             return places[id(each)]
-        return DeviceTensor(each) if made_there and name != "aten::copy_" else each
+        return DeviceTensor(each) if made_there else each
 
     if name == "aten::copy_":  # the target, wherever it is
         return places.get(id(out), out)

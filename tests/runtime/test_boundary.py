@@ -13,8 +13,9 @@ from cases import long, turns
 from runs import on_ranks
 from scipy.sparse import csr_matrix
 
+from plancc.plan.layers import COEFFICIENTS
 from plancc_runtime.layouts import matrices
-from plancc_runtime.layouts.block import COEFFICIENTS, Block
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import draw, halo_vertices, ready_to_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources

@@ -117,7 +117,9 @@ class Scheduler(ABC):
 
     def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
         """Rows of neighbours, or their gradients back to the owners; InputError if none travel."""
-        raise InputError("a layer that gathers rows is predicted for row plans only")
+        raise InputError(
+            "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
+        )
 
     def maximum(self, layer: int, step: Maximum) -> Iterator[Operation]:
         """The element-wise maximum over gathered rows, or its gradient."""

@@ -72,8 +72,8 @@ class RowScheduler(Scheduler):
     def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
         if self._tables.fold is not None:
             raise InputError(
-                "a layer that gathers rows is predicted for row plans only; "
-                f"{self._tables.name} is edge"
+                "this layer gathers rows of neighbours: it is predicted for plans of layout row "
+                f"only; {self._tables.name} is of layout edge"
             )
         yield from self._expand(layer, step.direction, step.columns)
 

@@ -24,7 +24,6 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array
 from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part
 
-COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 NONZEROS = ("plan", "edges", "closed")
 
 

@@ -2,8 +2,9 @@
 know layouts or layers.
 
 Overlap is a rule, not code. Messages of a gather start at once; the first product that reads what
-they bring takes it piece by piece, in the order of the peers. Rows that are scattered leave piece
-by piece as the last product makes them; what arrives of other ranks is added at the end. So what
+they bring takes it piece by piece, in the order of the peers, or waits for all of it where its
+pieces are those of its target. Rows that are scattered leave piece by piece as the last product
+makes them; what arrives of other ranks is added at the end. So what
 stands between is multiplied while rows travel. Sums are made in the order of the steps and of the
 peers, not of arrival: the same inputs on the same number of ranks give the same bits.
 """
@@ -87,6 +88,8 @@ def actions_of(program: Sequence[Step], overlap: bool) -> Iterator[Action]:
             yield Action("multiply", step, comes, leaves)
         elif isinstance(step, ScatterAdd) and overlap and not last[step.source].transposed:
             yield Action("send", step)
+    for gather in coming.values() if overlap else ():  # nothing read it
+        yield Action("finish", gather)
     for scatter in leaving.values():
         if not overlap:
             yield Action("send", scatter)
@@ -99,7 +102,7 @@ class Executor:
     Parameters
     ----------
     program : sequence of Step
-    blocks : mapping of (str, bool) to sequence of Piece
+    blocks : mapping of (str, bool) to sequence of BlockPiece
         The pieces of every block, and (True) of its transpose.
     exchanges : mapping of str to HaloExchange
         By the names of the steps.

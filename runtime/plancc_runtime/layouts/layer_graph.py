@@ -53,7 +53,7 @@ class LayerGraph(ABC):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective.
 
-        `coefficients`: the values of A, a name in `layouts.block.COEFFICIENTS`.
+        `coefficients`: the values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
         """
 
     def is_finite(self) -> bool:

@@ -87,7 +87,7 @@ class BlockProduct:
     def with_halo(
         self, part: csr_matrix, recv_ptr: Int64Array, halo: HaloExchange[Any]
     ) -> BlockProduct:
-        """The same own nonzeros, which are not laid out again, with other halo rows.
+        """The same own nonzeros, which are not laid out again, with other halo rows; of row plans.
 
         Parameters
         ----------

@@ -238,7 +238,7 @@ class LinearAggregation:
     d_in, d_out : int
         Shape of W.
     coefficients : str
-        Values of A: a name in `layouts.block.COEFFICIENTS`.
+        Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
