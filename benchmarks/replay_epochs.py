@@ -147,7 +147,7 @@ RUN: Options = {
     **{"epochs": 2, "eval_every": 2, "hidden": 8, "lr": 0.1},
     **{"optimizer": "sgd", "kernel": "numba"},
 }
-"""Of all runs, unless a case says otherwise."""
+"""Options of every run, unless a case says otherwise."""
 
 ROW_AXES = [
     *(ROW_PLACES, BATCHES, MODELS | ROW_MODELS, PASSES | FEWER_PASSES, LAYERS),

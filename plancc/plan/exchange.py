@@ -112,7 +112,7 @@ class Side:
         """The same rows under other numbers, int[volume]."""
         return replace(self, row=row)
 
-    def places(self) -> Side:
+    def in_order(self) -> Side:
         """The same rows as places 0, 1, 2, ..."""
         return self.called(np.arange(self.volume, dtype=np.int32))
 
@@ -173,16 +173,6 @@ class Exchange:
         if received is not None:
             receive = receive.called(received[receive.row])
         return Exchange(send, receive)
-
-    def in_plan_order(self, part_ptr: Int64Array, first: int) -> Exchange:
-        """The same with places in plan order for the rows, which the senders own.
-
-        part_ptr : int64[num_parts + 1], first row of every part of the plan; first: the first of
-        these parts.
-        """
-        owned = part_ptr[first + self.send.part_of_row()] + self.send.row
-        needed = part_ptr[self.receive.peer_of_row()] + self.receive.row
-        return Exchange(self.send.called(owned), self.receive.called(needed))
 
     def merged(self, rank: int, ranks: Int64Array) -> Exchange:
         """The exchange of a rank, from the messages of its parts.

@@ -62,10 +62,11 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
 
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
-    def owned(exchange: Exchange) -> Side:
+    def owned(side: Side) -> Side:
         """The end of rows that this rank owns, under their local numbers."""
-        side = exchange.in_plan_order(part_ptr, block.first).send.merged(rank, ranks)
-        return side.called(own[side.row - row0])
+        place = part_ptr[block.first + side.part_of_row()] + side.row
+        merged = side.called(place).merged(rank, ranks)
+        return merged.called(own[merged.row - row0])
 
     def of_others(rows: Int64Array) -> Side:
         """The end of rows of other ranks, which are places in plan order, ascending."""
@@ -73,7 +74,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
 
     fold = block.exchanges.fold
     if fold is not None:  # owners receive it
-        fold = Exchange(of_others(folded), owned(fold.reversed()))
+        fold = Exchange(of_others(folded), owned(fold.receive))
     route = fold_route = None
     if block.topology is not None and keeps_nodes(block.topology, ranks):
         rows = RankRows(rank, ranks, row0, own)
@@ -88,7 +89,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
-        expand=Exchange(owned(block.exchanges.expand), of_others(halo)),
+        expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
         vertex_data=block.vertex_data.take(order),
         fold=fold,
         route=route,

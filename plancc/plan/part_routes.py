@@ -103,9 +103,9 @@ def part_route(
     return PartRoute(
         own=rows.local[own - rows.first_row],
         hops=(
-            Exchange(collect.send.called(collect_row), collect.receive.places()),
-            Exchange(cross.send.called(cross_row.astype(np.int32)), cross.receive.places()),
-            Exchange(spread.send.called(spread_row.astype(np.int32)), spread.receive.places()),
+            Exchange(collect.send.called(collect_row), collect.receive.in_order()),
+            Exchange(cross.send.called(cross_row.astype(np.int32)), cross.receive.in_order()),
+            Exchange(spread.send.called(spread_row.astype(np.int32)), spread.receive.in_order()),
         ),
         at=(collected + _find(came, needed)).astype(np.int32),
     )

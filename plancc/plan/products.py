@@ -17,12 +17,13 @@ there, and waits for them where they are read: what stands between travels besid
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(ABC):
     """One step of a product, on all ranks.
 
     Attributes
@@ -37,8 +38,9 @@ class Step:
     source: str
     target: str
 
+    @abstractmethod
     def adjoint(self) -> Step:
-        raise NotImplementedError
+        """Return the step from gradients of the target to gradients of the source."""
 
 
 @dataclass(frozen=True)

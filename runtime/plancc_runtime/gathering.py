@@ -174,11 +174,7 @@ def _exchange(mine: Piece, targets: range, transport: Transport) -> list[Piece]:
             vertices = np.empty(comes[peer], np.int64)
             receives += [(peer, as_bytes(each)) for each in (vertices, *rows.values())]
             pieces.append((vertices, rows))
-    exchange = transport.exchange(sends, receives)
-    exchange.start()
-    for k in range(len(sends)):
-        exchange.send(k)
-    exchange.finish()
+    transport.swap(sends, receives)
     return pieces
 
 

@@ -137,8 +137,15 @@ def test_merged_has_every_row_between_two_ranks_once(case, data):
     }
     found, arrived = set(), set()
     for rank, (first, last) in enumerate(pairwise(ranks)):
-        some = exchange.of_parts(first, last).in_plan_order(part_ptr, first)
-        merged = some.merged(rank, ranks)
+        some = exchange.of_parts(first, last)
+        owner = first + some.send.part_of_row(), some.receive.peer_of_row()
+        placed = Exchange(
+            *(
+                side.called(part_ptr[owners] + side.row)
+                for side, owners in zip((some.send, some.receive), owner, strict=True)
+            )
+        )
+        merged = placed.merged(rank, ranks)
         for n, rows in merged.send.split(merged.send.row):
             assert (np.diff(rows) > 0).all()
             found |= {(rank, n, row) for row in rows.tolist()}

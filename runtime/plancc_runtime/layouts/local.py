@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum
-from plancc.plan.products import ROW, edge_program
+from plancc.plan.products import ROW, ScatterAdd, adjoint, edge_program
 from plancc.plan.words import Counts, RowMessages, count
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 
     from plancc_runtime.kernels.edges import Pattern
     from plancc_runtime.layouts.boundary import Sample
+
+
+MOVING: dict[type[LayerStep], tuple[str, ...]] = {
+    Aggregate: ("expand", "fold"),
+    GatherNeighbours: ("expand",),
+    Maximum: ("fold",),
+}
+"""Exchanges of the product's program that a step of a layer plays."""
 
 
 class LocalGraph(LayerGraph):
@@ -240,15 +248,19 @@ class LocalGraph(LayerGraph):
         return _as_type(out, x.dtype)
 
     def counts(self, step: LayerStep) -> Counts:
-        transfers: list[RowMessages] = []
-        if isinstance(step, Aggregate | GatherNeighbours):
-            transfers += [RowMessages(each, step.columns, step.back) for each in self._halo.steps]
-        if isinstance(step, Aggregate | Maximum) and self._copies is not None:
-            # partial rows go to the owners, which copies come from
-            transfers += [
-                RowMessages(each, step.columns, not step.back) for each in self._copies.steps
-            ]
-        return count(transfers, 1)
+        if not isinstance(step, Aggregate | GatherNeighbours | Maximum):
+            return Counts.zero(1)
+        program = adjoint(self._program) if step.back else self._program
+        moving = MOVING[type(step)]
+        return count(
+            (
+                RowMessages(traffic, step.columns, reverse=isinstance(each, ScatterAdd))
+                for each in program
+                if each.name in moving
+                for traffic in self._exchanges()[each.name].steps
+            ),
+            1,
+        )
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""

@@ -288,6 +288,14 @@ class Transport(ABC):
         they stand in `sends`, which is their order in the peer's `receives`.
         """
 
+    def swap(self, sends: Addressed, receives: Addressed) -> None:
+        """Play one round of an exchange of these buffers. Collective."""
+        channel = self.exchange(sends, receives)
+        channel.start()
+        for k in range(len(sends)):
+            channel.send(k)
+        channel.finish()
+
     @abstractmethod
     def subgroup(self, ranks: Sequence[int]) -> Group:
         """Some ranks, for collectives of their own. Collective among *all* ranks.

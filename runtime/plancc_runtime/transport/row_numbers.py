@@ -27,12 +27,7 @@ def send_numbers(
     transport : Transport
     """
     received = np.empty((exchange.receive.volume, *values.shape[1:]), values.dtype)
-    sends, receives = exchange.send.split(values), exchange.receive.split(received)
-    channel = transport.exchange(sends, receives)
-    channel.start()
-    for k in range(len(sends)):
-        channel.send(k)
-    channel.finish()
+    transport.swap(exchange.send.split(values), exchange.receive.split(received))
     return received
 
 
