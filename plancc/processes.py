@@ -151,33 +151,12 @@ def descendants(ancestor: int) -> list[int]:
 
     Zombies do not count.
     """
-    children: dict[int, list[int]] = {}
-    for pid, parent in _parents():
-        children.setdefault(parent, []).append(pid)
-    found = [ancestor]
-    for each in found:
-        found += children.get(each, [])
-    return found[1:]
+    import psutil
 
-
-def _parents() -> list[tuple[int, int]]:
-    """Pairs (process, its parent) of all processes that live."""
-    if not os.path.exists("/proc/self/stat"):
-        import subprocess
-
-        words = ["ps", "-A", "-o", "pid=", "-o", "ppid=", "-o", "stat="]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as ps:
-            rows = [line.split() for line in ps.stdout or ()]
-        pairs = [(int(row[0]), int(row[1])) for row in rows if row[2][0] != "Z"]
-        return [pair for pair in pairs if pair[0] != ps.pid]
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    state, parent = file.read().rpartition(b")")[2].split()[:2]
-            except OSError:  # it has ended meanwhile
-                continue
-            if state != b"Z":
-                found.append((int(name), int(parent)))
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(ancestor).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process.pid)
     return found

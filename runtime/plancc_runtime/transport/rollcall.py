@@ -128,7 +128,7 @@ class RollCall:
         launcher = siblings.launcher_of(place.variable)
         if sys.platform != "linux" or launcher is None:
             raise OSError("no sockets without a name in the file system")
-        self._job = f"\0plancc-{os.getuid()}-{launcher.pid}-{launcher.start}-"
+        self._job = f"\0plancc-{os.getuid()}-{launcher.pid}-"
         self._asked: set[int] = set()  # ranks that have called the roll
         self._calling = False
         self._socket = self._open(self._address(place.rank))
@@ -213,7 +213,7 @@ class RollCall:
         missing, elsewhere = {}, []
         for rank in sorted(left):
             found = here.get(rank, [])
-            if any(each.state in siblings.STOPPED for each in found):
+            if any(map(siblings.is_stopped, found)):
                 missing[rank] = "stopped"
             elif found:
                 missing[rank] = "not started" if rank in refused else NATIVE
@@ -239,7 +239,7 @@ class RollCall:
         here = siblings.ranks_here(self.place.variable)
         for rank in set(late) - {self.place.rank}:
             for each in here.get(rank, []):
-                if self.place.patient or each.state in siblings.STOPPED:
+                if self.place.patient or siblings.is_stopped(each):
                     siblings.kill(each)
 
 
