@@ -185,7 +185,7 @@ class Corpus:
             for other in range(plan.num_parts):
                 sliced.update(np.ascontiguousarray(plan.part(part).send_mask(other)).tobytes())
         return {
-            "plans": {"content": content_of(plan), "send masks": sliced.hexdigest()},
+            "plans": {"content": plan.content_sha256(), "send masks": sliced.hexdigest()},
             "figures": {"verified": repr(plancc.verify_file(path))},
             "texts": {},
         }
@@ -208,7 +208,7 @@ class Corpus:
                 printed.pop("seconds")
                 printed.pop("content_sha256")  # names the format too
                 output = Path(words[words.index("-o") + 1])
-                found["plans"][f"{number} content"] = content_of(plancc.load(output))
+                found["plans"][f"{number} content"] = plancc.load(output).content_sha256()
             split(printed, f"{number}", found, predicted=words[0] == "simulate")
         for name in case.get("outputs", ()):
             found["plans"][name] = hash_of_file(Path(name))
@@ -312,7 +312,7 @@ def outcome_of_plan(plan: Any, caught: list[warnings.WarningMessage]) -> Outcome
     for name, value in provenance.items():
         if isinstance(value, str) and value[:1] in ("[", "{"):
             provenance[name] = json.loads(value)
-    found = empty() | {"plans": {"content": content_of(plan)}, "texts": texts}
+    found = empty() | {"plans": {"content": plan.content_sha256()}, "texts": texts}
     found["figures"]["number of warnings"] = len(ours)
     split(plan.metrics().figures(), "metrics", found)
     if plan.baseline is not None:
@@ -371,21 +371,12 @@ def plain(value: Any) -> Any:
     return repr(value) if isinstance(value, float) else value
 
 
-def content_of(plan: plancc.Plan) -> str:
-    """The content hash of format 1.4, so that trees with other formats compare."""
-    try:
-        from plancc.plan.digests import former_content_sha256
-    except ImportError:
-        return plan.content_sha256()
-    return former_content_sha256(plan.header, plan.arrays())
-
-
 def hash_of_file(path: Path) -> str:
     """Hash of a file: of a plan its content hash, of an ``.npz`` its arrays, else its bytes."""
     if not path.exists():
         return "missing"
     if path.suffix == ".h5":
-        return content_of(plancc.load(path))
+        return plancc.load(path).content_sha256()
     if path.suffix == ".npz":
         return hash_of_arrays(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -91,7 +91,7 @@ def write_plan(path: Path, num_parts: int, vertices: int, nonzeros: int) -> None
             file.attrs[name] = value if isinstance(value, str) else np.int64(value)
         file.attrs["content_sha256"] = ""
         for name, node in NODES.items():
-            if node.optional or node.layout not in ("", "row"):
+            if node.optional or node.exchange not in ("", "expand"):
                 continue
             if name in known:
                 file.create_dataset(name, data=known[name], chunks=True, fletcher32=True)

@@ -1,5 +1,5 @@
-/* plancc.h: reads one part of a row plan (docs/reference/plan-format.md, versions 1.0 to 1.x) and exchanges
-   the rows that the parts need from each other. C11; needs HDF5's C library, and MPI on request.
+/* plancc.h: reads one part of a row plan (docs/reference/plan-format.md, versions 1.5 to 1.x) and
+   exchanges the rows that the parts need from each other. C11; needs HDF5's C library, and MPI on request.
 
    In exactly one source file:
 
@@ -15,9 +15,8 @@
    Every function that can fail returns 0 for success, else 1 and a sentence in `message`. Nothing
    is printed, and nothing aborts but MPI itself (see plancc_exchange). A file is not trusted: sizes
    are checked against its header and against what it stores before anything is allocated, and
-   every number that is used as an index before it is used. In files of version 1.5 and higher all
-   that is read is compared with its digests (BLAKE3); the content hash over them is not, and files
-   of older versions have no digests.
+   every number that is used as an index before it is used. All that is read of datasets is compared
+   with its digests (BLAKE3); the content hash over them is not.
 
    MIT licence, as plancc. */
 #ifndef PLANCC_H
@@ -223,7 +222,6 @@ typedef struct plancc__reader {
   const char *path;
   hid_t file;
   int64_t part, num_parts;
-  int digested; /* whether the file has digests: since 1.5 */
   char *message;
   size_t message_size;
 } plancc__reader;
@@ -264,8 +262,7 @@ static int plancc__is_plain(hid_t dataset, int *deflated) {
     H5Z_filter_t filter =
         H5Pget_filter2(list, (unsigned)k, &flags, &none, NULL, 0, NULL, &options);
     *deflated |= filter == H5Z_FILTER_DEFLATE;
-    good = good && (filter == H5Z_FILTER_FLETCHER32 || filter == H5Z_FILTER_SHUFFLE ||
-                    filter == H5Z_FILTER_DEFLATE);
+    good = good && (filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_DEFLATE);
   }
   H5Pclose(list);
   return good && filters >= 0;
@@ -349,7 +346,6 @@ static int plancc__compare(const plancc__reader *r, const char *name, hid_t data
   unsigned char said[32], found[32], *bytes;
   plancc__hash hash;
   int whole = 0, good = 1;
-  if (!r->digested) return 0;
   for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) whole |= !strcmp(name, shared[k]);
   if (plancc__digest(r, name, whole ? 0 : r->part, whole ? 1 : r->num_parts, said)) return 1;
   if (whole) {
@@ -452,21 +448,12 @@ static int plancc__text(const plancc__reader *r, const char *name, char *words, 
     hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute);
     hid_t space = attribute < 0 ? -1 : H5Aget_space(attribute);
     if (type >= 0 && space >= 0 && H5Tget_class(type) == H5T_STRING &&
-        H5Sget_simple_extent_npoints(space) == 1) {
+        H5Tis_variable_str(type) == 0 && H5Sget_simple_extent_npoints(space) == 1 &&
+        H5Tget_size(type) < size) {
       hid_t memory = H5Tcopy(H5T_C_S1);
       H5Tset_cset(memory, H5Tget_cset(type));
-      if (H5Tis_variable_str(type) > 0) {
-        char *text = NULL;
-        H5Tset_size(memory, H5T_VARIABLE);
-        if (H5Aread(attribute, memory, &text) >= 0 && text && strlen(text) < size) {
-          strcpy(words, text);
-          good = 1;
-        }
-        if (text) H5Dvlen_reclaim(memory, space, H5P_DEFAULT, &text);
-      } else if (H5Tget_size(type) < size) {
-        H5Tset_size(memory, H5Tget_size(type) + 1);
-        good = H5Aread(attribute, memory, words) >= 0;
-      }
+      H5Tset_size(memory, H5Tget_size(type) + 1);
+      good = H5Aread(attribute, memory, words) >= 0;
       H5Tclose(memory);
     }
     if (type >= 0) H5Tclose(type);
@@ -552,12 +539,8 @@ static int plancc__read(plancc__reader *r, plancc_part *p) {
   if (plancc__text(r, "format", text, sizeof text)) return 1;
   if (strcmp(text, "plancc-plan")) return plancc__fail(r, "not a plan of plancc");
   if (plancc__text(r, "format_version", text, sizeof text)) return 1;
-  if (strncmp(text, "1.", 2))
-    return plancc__fail(r, "plan format %s, and this reader knows 1.x", text);
-  long minor = strtol(text + 2, &rest, 10);
-  if (*rest || rest == text + 2 || minor < 0)
-    return plancc__fail(r, "format version '%s' is not MAJOR.MINOR", text);
-  r->digested = minor >= 5;
+  if (strncmp(text, "1.", 2) || strtol(text + 2, &rest, 10) < 5 || *rest)
+    return plancc__fail(r, "plan format %s, and this reader knows 1.x from 1.5 on", text);
   if (H5Aexists(r->file, "pieces") > 0)
     return plancc__fail(r, "a plan in pieces: make one file of it with plancc join");
   if (plancc__text(r, "layout", text, sizeof text)) return 1;
@@ -632,7 +615,7 @@ void plancc_free_part(plancc_part *p) {
 
 int plancc_read_part(const char *path, int64_t part, plancc_part *out, char *message,
                      size_t message_size) {
-  plancc__reader r = {path, -1, 0, 0, 0, message, message_size};
+  plancc__reader r = {path, -1, 0, 0, message, message_size};
   H5E_auto2_t report;
   void *client;
   memset(out, 0, sizeof *out);
@@ -672,7 +655,7 @@ static int plancc__withdraw(const plancc_part *p, MPI_Request *request) {
 
 int plancc_exchange(const plancc_part *p, int width, const double *own, double *halo,
                     MPI_Comm comm, char *message, size_t message_size) {
-  plancc__reader r = {"plancc_exchange", -1, 0, 0, 0, message, message_size};
+  plancc__reader r = {"plancc_exchange", -1, 0, 0, message, message_size};
   int size, rank, wrong;
   if (message && message_size) message[0] = '\0';
   if (MPI_Comm_size(comm, &size) || MPI_Comm_rank(comm, &rank))

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from plancc.plan.join import join
     from plancc.plan.plan import Plan
     from plancc.plan.reader import load
-    from plancc.plan.upgrade import upgrade
     from plancc.plan.verify import verify, verify_file
     from plancc.refinement import refine
     from plancc.version import __version__
@@ -57,7 +56,6 @@ _HOME = {
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
     "plancc.plan.join": ("join",),
-    "plancc.plan.upgrade": ("upgrade",),
     "plancc.plan.verify": ("verify", "verify_file"),
     "plancc.refinement": ("refine",),
     "plancc.version": ("__version__",),
@@ -84,7 +82,6 @@ __all__ = [
     "read_graph",
     "refine",
     "train",
-    "upgrade",
     "verify",
     "verify_file",
     "write_graph",

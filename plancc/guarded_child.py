@@ -86,11 +86,6 @@ def _limit_cpu(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
 
 
-def give_time(seconds: float) -> None:
-    """Let this child use so many more seconds of a processor, now that it knows its work."""
-    _limit_cpu(int(resource.getrlimit(resource.RLIMIT_CPU)[0] + seconds))
-
-
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
     """Do the work of a child process, within the CPU time that the command line names; ends it.
 

@@ -46,7 +46,6 @@ SECTIONS = {
         "convert": "Write a graph as a folder of arrays that are mapped into memory.",
         "export": "Write a graph or a plan for other tools.",
         "join": "Join a plan in pieces to one file.",
-        "upgrade": "Write an older plan file in the newest format version.",
     },
     "This installation": {
         "doctor": "Check libraries, MPI, threads, memory and GPU.",

@@ -14,18 +14,21 @@ from contextlib import contextmanager
 import h5py
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc.files import check_input
-from plancc.plan.format import FileNode
+from plancc.files import check_input, open_file
+from plancc.plan.format import MAJOR, OLDEST, FileNode
 
 FILTERS = {
     h5py.h5z.FILTER_DEFLATE: "deflate",
     h5py.h5z.FILTER_SHUFFLE: "shuffle",
-    h5py.h5z.FILTER_FLETCHER32: "fletcher32",
 }
 OF_HDF5 = re.compile(r"^['\"]?(Can't|Unable to|Error iterating|Couldn't|Invalid location)")
 """How the sentences begin that h5py makes of HDF5's."""
 MAX_DEFLATION = 1100
 """Upper bound of the ratio of deflate, 1032: a dataset that claims more is not in the file."""
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+WITH_CHECKSUMS = 3
+"""First version of HDF5's superblock whose files have checksums in all of their structures."""
 
 KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 
@@ -51,7 +54,7 @@ class Container:
     InputError
         If there is no such file, or it may not be read.
     PlanError
-        If it is no HDF5 file.
+        If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
     """
 
     def __init__(self, path: str, shown: str | None = None) -> None:
@@ -59,12 +62,17 @@ class Container:
         self._groups: set[str] = set()  # those that were found in the file itself
         check_input(path)
         try:
+            if not has_checksums(path):
+                raise self.error(
+                    f"not a plan of format {MAJOR}.{OLDEST} or newer: it is in a container of HDF5 "
+                    "without checksums; compile the graph again"
+                )
             self.size = os.path.getsize(path)
             self.file = _open(path)
         except PermissionError as error:
             raise InputError(f"{self._shown}: not readable (permission denied)") from error
         except OSError as error:
-            raise self.error(not_opened(path, error)) from error
+            raise self.error(_not_opened(path, error)) from error
 
     def close(self) -> None:
         self.file.close()
@@ -72,12 +80,6 @@ class Container:
     def error(self, problem: str) -> PlanError:
         """The error that says so of this file."""
         return PlanError(f"{self._shown}: {problem}")
-
-    @property
-    def version(self) -> int:
-        """The version of the superblock."""
-        found: int = self.file.id.get_create_plist().get_version()[0]
-        return found
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
@@ -139,6 +141,21 @@ class Container:
             raise self.error(f"/{name} is not completely stored in the file")
 
 
+def has_checksums(path: str) -> bool:
+    """Whether HDF5 may open a file: all structures have checksums, or it is no HDF5 file.
+
+    A damaged byte in other files, which older libraries write, can keep HDF5 busy for ever.
+    """
+    at = 0  # the superblock stands here, or after a block of another program
+    with open_file(path) as stream:
+        while start := stream.read(len(SIGNATURE) + 1):
+            if start[:-1] == SIGNATURE:
+                return start[-1] >= WITH_CHECKSUMS
+            at = max(512, 2 * at)
+            stream.seek(at)
+    return True
+
+
 def _open(path: str) -> h5py.File:
     """The file without a lock, unless this process has it open with one."""
     try:
@@ -149,7 +166,7 @@ def _open(path: str) -> h5py.File:
         return h5py.File(path, "r")
 
 
-def not_opened(path: str, error: OSError) -> str:
+def _not_opened(path: str, error: OSError) -> str:
     """Why a file cannot be opened as HDF5, in the user's words."""
     text = str(error)
     if "signature not found" in text:

@@ -143,27 +143,14 @@ def root_of(
     SHA-256 of one line ``name=value`` per header attribute and one line ``name dtype shape digest``
     per dataset, both sorted by name, where the digest is BLAKE3 of the dataset's leaves.
     """
-    names = {name: blake3_digest(bytes_of(leaves)).hex() for name, leaves in digests.items()}
-    return hash_of_lines(attributes, names, arrays)
-
-
-def former_content_sha256(header: Header, arrays: Arrays) -> str:
-    """The content hash of files of versions 1.0 to 1.4, whose datasets have one SHA-256 each."""
-    names = {name: hashlib.sha256(bytes_of(array)).hexdigest() for name, array in arrays.items()}
-    return hash_of_lines(header_attributes(header), names, arrays)
-
-
-def hash_of_lines(
-    attributes: Mapping[str, Any], digests: Mapping[str, str], arrays: Mapping[str, Any]
-) -> str:
-    """Hash of header attributes, and of types, sizes and digests of datasets, line by line."""
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"
         for name, v in attributes.items()
     )
     for name in sorted(digests):
         shape = "x".join(map(str, arrays[name].shape))
-        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digests[name]}")
+        digest = blake3_digest(bytes_of(digests[name])).hex()
+        lines.append(f"{name} {arrays[name].dtype.str} {shape} {digest}")
     return hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
 
 

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.vertexdata import KEYS, MASKS, VertexData
 from plancc.plan.exchange import Exchange, Side
-from plancc.plan.values import HOPS, Header
+from plancc.plan.values import HOPS, STEPS, Header
 
 FORMAT = "plancc-plan"
 MAJOR, MINOR = 1, 7
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
-LAYOUTS = {"row": 0, "edge": 3, "grid": 4, "feature": 4}
-"""Minor version that each layout came with."""
+OLDEST = 5
+"""Minor version below which no release wrote files."""
+LAYOUTS = ("row", "edge", "grid", "feature")
 
 # Attributes of the root group that describe the product, with their types.
 HEADER_TYPES: dict[str, type] = {
@@ -34,20 +35,12 @@ HEADER_TYPES: dict[str, type] = {
     "normalization": str,
     "self_loops": bool,
 }
-WITH_DIGESTS = 5
-"""Minor version from which plans have `/digests`, and strings of fixed length."""
 GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
-WITH_UNEVEN_CHUNKS = 7
-"""Minor version from which c need not divide the blocks of rows of a grid "1.5d"."""
 TOPOLOGY_ATTRIBUTE = "topology"
 """Attribute of the root group of a plan that has routes: the text of a `Topology`."""
-WITH_ROUTES = 7
-"""Minor version from which plans may have routes."""
 PIECES = "pieces"
 """Attribute of the root group, and a group, of the head of a plan in pieces."""
-WITH_PIECES = 6
-"""Minor version from which plans may be in pieces."""
 PIECE_FORMAT = f"{FORMAT}-piece"
 """Attribute "format" of a piece."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256", PIECES)
@@ -68,10 +61,8 @@ class FileNode:
         fixed by the header; ``rows+1`` is one more than the local rows of all parts, which are n
         and the folded ones. Other names are free, but equal names are equal sizes.
     optional : bool
-    layout : str
-        The only one that has it, and then always; "": every layout.
-    routed : bool
-        Whether only plans with routes have it.
+    exchange : str
+        The step or hop whose messages it lists; plans with this one have it (`Header.steps`).
     cut : str
         What cuts it into the slices of parts, each with a digest of its own: the "rows" of parts,
         their "local rows" or "nonzeros", or "messages" or "rows" of a table ("expand/send rows");
@@ -83,29 +74,27 @@ class FileNode:
     dtypes: tuple[str, ...]
     shape: tuple[str, ...]
     optional: bool = False
-    layout: str = ""
-    routed: bool = False
+    exchange: str = ""
     cut: str = ""
     shared: bool = False
 
     def is_of(self, header: Header) -> bool:
         """Whether a plan with this header has it, or, if it is optional, may have it."""
-        routed = header.topology is not None
-        return self.layout in ("", header.layout) and (routed or not self.routed)
+        return not self.exchange or self.exchange in header.steps()
 
 
-STEPS = {"expand": "", "fold": "edge"}
-"""The steps of a product, and the layout that has them; "": every layout."""
+EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS))
+"""All that `Header.steps` may name."""
 
 
-def _step_nodes(step: str, layout: str = "", routed: bool = False) -> dict[str, FileNode]:
-    """Both tables of one step, once grouped by sender, once by receiver."""
+def _exchange_nodes(step: str) -> dict[str, FileNode]:
+    """Both tables of a step or a hop: one grouped by sender, one by receiver."""
     messages, volume = f"{step} messages", f"{step} volume"
     found = {}
     for prefix in ("send", "recv"):
         table = f"{step}/{prefix}"
         of_messages, of_rows = f"{table} messages", f"{table} rows"
-        node = partial(FileNode, layout=layout, routed=routed)
+        node = partial(FileNode, exchange=step)
         found[f"{table}_ptr"] = node(("<i8",), ("p+1",))
         found[f"{table}_peer"] = node(("<i4",), (messages,), cut=of_messages)
         found[f"{table}_row_ptr"] = node(("<i8",), (f"{messages}+1",), cut=of_messages, shared=True)
@@ -121,14 +110,7 @@ NODES: dict[str, FileNode] = {
     "matrix/row_ptr": FileNode(("<i8",), ("rows+1",), cut="local rows", shared=True),
     "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
     "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
-    **_step_nodes("expand"),
-    **_step_nodes("fold", layout="edge"),
-    **{
-        name: node
-        for step, layout in STEPS.items()
-        for hop in HOPS
-        for name, node in _step_nodes(f"{step}_{hop}", layout, routed=True).items()
-    },
+    **{name: node for step in EXCHANGES for name, node in _exchange_nodes(step).items()},
     "vertex_data/features": FileNode(
         ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
     ),
@@ -140,8 +122,6 @@ NODES: dict[str, FileNode] = {
     "vertex_data/targets": FileNode(("|u1",), ("n", "classes"), optional=True, cut="rows"),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
-ROUTE_GROUPS = tuple(f"{step}_{hop}" for step in STEPS for hop in HOPS)
-"""Those that only plans with routes have."""
 DIGESTS = "digests"
 """The group that has the digests of every dataset, under the name of the dataset."""
 ATTRIBUTE_GROUPS = ("provenance", "metrics")

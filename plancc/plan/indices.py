@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.plan.exchange import Exchange, Int64Array, Side
-from plancc.plan.format import STEPS
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
+from plancc.plan.values import STEPS
 
 BLOCK = 4_000_000
 """Nonzeros that are looked at together."""

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from plancc.graph.vertexdata import VertexData
 from plancc.jit import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
-from plancc.plan.format import STEPS, vertex_data_arrays, vertex_data_problem
+from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
-from plancc.plan.values import Header
+from plancc.plan.values import STEPS, Header
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),

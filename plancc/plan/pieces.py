@@ -22,10 +22,9 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanError
 from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
-from plancc.plan.container import Container
+from plancc.plan.container import Container, has_checksums
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import PIECE_FORMAT, PIECES, FileNode
-from plancc.plan.guard import needs_guard
 
 MOST_OPEN = 64
 """Pieces that are open at a time."""
@@ -84,7 +83,7 @@ def former_pieces(path: str | PathLike[str]) -> Path | None:
     """The folder of pieces of the plan that is at `path` now, if it was made for this path."""
     target = os.path.realpath(os.fspath(path))
     try:
-        if not os.path.isfile(target) or needs_guard(target):
+        if not os.path.isfile(target) or not has_checksums(target):
             return None
         with h5py.File(target, "r", locking=False) as file:
             name, content = (
@@ -251,8 +250,6 @@ class Pieces:
             path = f"{HANDLES}/{self._held}/{index}.h5"
         if not os.path.exists(path):
             raise head.error(f"piece {index} of {self.count} is missing: {shown}")
-        if needs_guard(path):
-            raise head.error(f"piece {index} is in a container without checksums: {shown}")
         piece = Container(path, shown)
         try:
             with piece.reading("the header"):

@@ -12,11 +12,11 @@ import numpy as np
 
 from plancc.jit import njit
 from plancc.plan.exchange import Exchange
-from plancc.plan.format import STEPS
 from plancc.plan.indices import crossings, fold_as_said, local_rows, rises
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
+from plancc.plan.values import STEPS
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,6 @@ block: whatever HDF5 raises on a damaged file becomes a PlanError.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -23,22 +22,14 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
-from plancc.plan.attributes import digest_of_attributes, is_plain, python_value, stored
-from plancc.plan.container import Container, not_opened
-from plancc.plan.digests import (
-    DIGEST_BYTES,
-    Digests,
-    bytes_of,
-    cut_points,
-    digests_of,
-    digests_of_plan,
-    hash_of_lines,
-    root_of,
-)
+from plancc.plan.attributes import digest_of_attributes, is_plain, stored
+from plancc.plan.container import Container
+from plancc.plan.digests import DIGEST_BYTES, Digests, digests_of, digests_of_plan, root_of
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     DIGESTS,
+    EXCHANGES,
     FORMAT,
     GRID_ATTRIBUTE,
     GROUPS,
@@ -47,26 +38,20 @@ from plancc.plan.format import (
     MAJOR,
     MINOR,
     NODES,
+    OLDEST,
     PIECES,
     ROOT_ATTRIBUTES,
-    ROUTE_GROUPS,
-    STEPS,
     STORAGE_ATTRIBUTES,
     TOPOLOGY_ATTRIBUTE,
-    WITH_DIGESTS,
-    WITH_PIECES,
-    WITH_ROUTES,
-    WITH_UNEVEN_CHUNKS,
     FileNode,
 )
 from plancc.plan.grid import Grid
-from plancc.plan.guard import WITH_CHECKSUMS, Attributes, needs_guard, read_guarded
 from plancc.plan.metrics import Metrics
 from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
-from plancc.plan.values import Header
+from plancc.plan.values import STEPS, Header
 from plancc.text import shown
 
 PARTS_AT_ONCE = 64
@@ -85,8 +70,6 @@ class PlanFile:
     Parameters
     ----------
     path : path of the plan
-    guarded : bool
-        Whether this process may hang. Only `plancc.plan.guard` says so.
 
     Raises
     ------
@@ -94,11 +77,6 @@ class PlanFile:
         If there is no such file.
     PlanError
         If it is not a plan, is damaged, or is of a version or layout that cannot be read.
-
-    Notes
-    -----
-    A file of versions 1.0 to 1.4 is first read whole by a child process, which compares its content
-    hash; `plancc upgrade` makes a file of it whose slices can be read, and checked, alone.
 
     Attributes
     ----------
@@ -111,10 +89,9 @@ class PlanFile:
         The content hash. The digests of all datasets have it; `read` compares these with the data.
     """
 
-    def __init__(self, path: str | PathLike[str], *, guarded: bool = False) -> None:
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = os.fspath(path)
         check_input(self.path)
-        self._guarded, self._checked = guarded, False
         for left in reversed(range(TRIES)):
             before = _which_file(self.path)
             try:
@@ -124,23 +101,15 @@ class PlanFile:
                     raise
 
     def _open(self) -> None:
-        self._attributes: Attributes = {}
+        self._attributes: dict[str, dict[str, Any]] = {}
         self._digests: dict[str, Digests] = {}
         self._opened: dict[str, h5py.Dataset | Pieced] = {}
         self._pieces: Pieces | None = None
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
-        try:
-            if not self._guarded and needs_guard(self.path):
-                self._ask_guard()
-        except PermissionError as error:
-            raise InputError(f"{self.path}: not readable (permission denied)") from error
-        except OSError as error:
-            raise self._error(not_opened(self.path, error)) from error
         self._container = Container(self.path)
         try:
             with self._container.reading("the header"):
                 self.header = self._read_header()
-                self._check_container()
                 self._check_names()
                 if PIECES in self.attributes(""):
                     folder, parts = self.attributes("")[PIECES], self.header.num_parts
@@ -157,14 +126,11 @@ class PlanFile:
             self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
             self.messages, self.volume = self._steps["expand"]
             self.fold_messages, self.fold_volume = self._steps.get("fold", (0, 0))
-            for step in (*STEPS, *ROUTE_GROUPS):
+            for step in EXCHANGES:
                 if step not in self._steps:
                     self._check_none(step)
             self._sizes["rows+1"] = self.header.num_vertices + self.fold_volume + 1
-            if self.minor >= WITH_DIGESTS:
-                self._read_digests()
-            elif not self._guarded:
-                self._digests = self._guard.digests
+            self._read_digests()
         except BaseException:
             self.close()
             raise
@@ -218,10 +184,6 @@ class PlanFile:
                 self._attributes[group] = self._read_attributes(group)
         return dict(self._attributes[group])
 
-    def all_attributes(self) -> Attributes:
-        """Attributes of the root, which is "", and of the groups that have some."""
-        return {group: self.attributes(group) for group in ("", *ATTRIBUTE_GROUPS)}
-
     def _read_attributes(self, group: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         plain, foreign = [], ""
@@ -232,17 +194,12 @@ class PlanFile:
             said = f"attribute '{shown(name)}' of /{group}"
             if where.get_type().get_size() * math.prod(where.shape or ()) > self._container.size:
                 raise self._error(f"{said} is larger than the file")
-            if self._guarded:
-                found[name] = python_value(node.attrs[name])
-            elif not is_plain(where):
+            if not is_plain(where):
                 foreign = said
             else:
                 plain.append(stored(node, name))
                 found[name] = plain[-1].value
-        if foreign and not group and "format_version" not in found:
-            self._ask_guard()
-            return self._attributes[group]
-        if foreign:
+        if foreign and (group or found.get("format") == FORMAT):
             raise self._error(f"{foreign} is no number and no text of fixed length")
         if group in self._digests:
             self._compare(group, digest_of_attributes(plain), 0)
@@ -254,16 +211,11 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """The stored figures with `prefix` before their names; None if one is missing or no number.
+        """The stored figures with `prefix` before their names.
 
-        Files older than the fold lack its figures, which in their row plans follow from the others.
+        None if one is missing or no number.
         """
-        stored = self.attributes("metrics")
-        halo = stored.get(f"{prefix}boundary_ratio")
-        if self.minor < LAYOUTS["edge"] and isinstance(halo, int | float):
-            stored |= {f"{prefix}fold_volume": 0, f"{prefix}fold_messages": 0}
-            stored[f"{prefix}replication_factor"] = 1 + halo
-        return Metrics.from_dict(stored, prefix)
+        return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
         """Which vertex data the plan carries: "features", "labels", ..."""
@@ -293,9 +245,8 @@ class PlanFile:
         start, stop = int(points[0]), int(points[-1]) + node.shared
         with self._container.reading(f"/{name}"):
             array: npt.NDArray[Any] = dataset[start:stop]
-        if self._digests:
-            found = digests_of(array, points - start, shared=node.shared)
-            self._compare(name, found, first if node.cut else 0)
+        found = digests_of(array, points - start, shared=node.shared)
+        self._compare(name, found, first if node.cut else 0)
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
@@ -441,9 +392,8 @@ class PlanFile:
             dataset = self.node(name)
             with self._container.reading(f"/{name}"):
                 arrays[name] = dataset[...]
-        if self._digests:
-            for name, found in digests_of_plan(arrays).items():
-                self._compare(name, found, 0)
+        for name, found in digests_of_plan(arrays).items():
+            self._compare(name, found, 0)
         plan = Plan.from_arrays(self.header, arrays)
         provenance, baseline = self.attributes("provenance"), self.metrics("random_")
         return replace(plan, provenance=provenance, baseline=baseline)
@@ -473,37 +423,15 @@ class PlanFile:
         for name in self.names():
             for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
-        self.all_attributes()
+        self.check_attributes()
 
-    def num_bytes(self) -> int:
-        """Bytes of all datasets that this version knows, as they are in memory."""
-        return sum(self.node(name).nbytes for name in self.names())
+    def check_attributes(self) -> None:
+        """Compare the attributes of ``/provenance`` and ``/metrics`` with their digests.
 
-    def make_digests(self) -> dict[str, Digests]:
-        """The digests that a file of versions 1.0 to 1.4 lacks, after comparing its content hash.
-
-        It has one dataset in memory at a time, besides all tables of offsets.
-
-        Raises
-        ------
-        PlanError
-            If the content is not what was written.
+        PlanError if they are not what was written.
         """
-        names = self.names()
-        tables = {name: self.node(name)[...] for name in names if name.endswith("_ptr")}
-        hashes, digests = {}, {}
-        for name in names:
-            with self._container.reading(f"/{name}"):
-                array = tables[name] if name in tables else self.node(name)[...]
-            node = NODES[name]
-            points = np.array([0, len(array)])
-            if node.cut:
-                points = cut_points(node.cut, tables.__getitem__)
-            hashes[name] = hashlib.sha256(bytes_of(array)).hexdigest()
-            digests[name] = digests_of(array, points, shared=node.shared)
-        nodes = {name: self.node(name) for name in names}
-        self._check_root(hash_of_lines(self._hashed_attributes(), hashes, nodes))
-        return digests
+        for group in ATTRIBUTE_GROUPS:
+            self.attributes(group)
 
     def _hashed_attributes(self) -> dict[str, Any]:
         """Those header attributes that enter the content hash."""
@@ -565,9 +493,9 @@ class PlanFile:
     def _check_none(self, step: str) -> None:
         with self._container.reading(f"/{step}"):
             if self._container.is_there(step, h5py.Group):
-                said = f"of layout '{self.header.layout}'"
-                if STEPS.get(step, self.header.layout) in ("", self.header.layout):
-                    said = f"without the attribute '{TOPOLOGY_ATTRIBUTE}'"
+                said = f"without the attribute '{TOPOLOGY_ATTRIBUTE}'"
+                if step in STEPS or self.header.topology is not None:
+                    said = f"of layout '{self.header.layout}'"
                 raise self._error(f"/{step} in a plan {said}")
 
     def _step_sizes(self, step: str) -> tuple[int, int]:
@@ -605,8 +533,11 @@ class PlanFile:
             major, self.minor = (int(part) for part in str(version).split("."))
         except ValueError:
             raise self._error(f"format version '{shown(version)}' is not MAJOR.MINOR") from None
-        if major != MAJOR:
-            raise self._error(f"format version {version}; this plancc reads {MAJOR}.x only")
+        if major != MAJOR or self.minor < OLDEST:
+            raise self._error(
+                f"format version {version}; this plancc reads {MAJOR}.x from {MAJOR}.{OLDEST} on: "
+                "compile the plan again"
+            )
         values: dict[str, Any] = {}
         for name, kind in HEADER_TYPES.items():
             value = attributes.get(name)
@@ -625,11 +556,6 @@ class PlanFile:
             raise self._error(
                 f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
             )
-        if self.minor < LAYOUTS[header.layout]:
-            raise self._error(
-                f"layout '{header.layout}' in a plan of version {version}, which came "
-                f"with {MAJOR}.{LAYOUTS[header.layout]}"
-            )
         if header.normalization not in NORMALIZATIONS:
             raise self._error(f"unknown normalization '{shown(header.normalization)}'")
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
@@ -645,20 +571,12 @@ class PlanFile:
         if len(text) > MAX_GRID_TEXT or not text.isprintable():
             raise self._error(f"header attribute '{GRID_ATTRIBUTE}' is no grid: {shown(text, 40)}")
         try:
-            grid = Grid.parse(text)
+            return Grid.parse(text)
         except InputError as error:
             raise self._error(f"header attribute {error}") from None
-        if grid.has_uneven_chunks and self.minor < WITH_UNEVEN_CHUNKS:
-            raise self._error(
-                f"grid '{grid}' in a plan of version {MAJOR}.{self.minor}: {grid.columns} does not "
-                f"divide {grid.rows}, as it need not since {MAJOR}.{WITH_UNEVEN_CHUNKS}"
-            )
-        return grid
 
     def _read_topology(self, text: Any) -> Topology:
         name = f"header attribute '{TOPOLOGY_ATTRIBUTE}'"
-        if self.minor < WITH_ROUTES:
-            raise self._error(f"{name} in a plan of version {MAJOR}.{self.minor}")
         text = str(text)
         if len(text) > MAX_TOPOLOGY_TEXT or not text.isprintable():
             raise self._error(f"{name} is no topology: {shown(text, 40)}")
@@ -670,35 +588,18 @@ class PlanFile:
             raise self._error(f"{name} is '{text}'; write '{topology}'")
         return topology
 
-    def _ask_guard(self) -> None:
-        self._guard = read_guarded(self.path)
-        self._attributes, self._checked = dict(self._guard.attributes), True
-
-    def _check_container(self) -> None:
-        """A file whose version promises checksums and digests is in a container that has them."""
-        container = self._container.version
-        if self.minor < WITH_DIGESTS and not (self._checked or self._guarded):
-            self._ask_guard()
-        elif self.minor >= WITH_DIGESTS and container < WITH_CHECKSUMS:
-            raise self._error(
-                f"version {MAJOR}.{self.minor} in a container of HDF5 1.8, which has no checksums"
-            )
-
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""
         if self.minor > MINOR:
             return
-        known = {*ROOT_ATTRIBUTES}
-        known -= {PIECES} if self.minor < WITH_PIECES else set()
-        known -= {TOPOLOGY_ATTRIBUTE} if self.minor < WITH_ROUTES else set()
         unknown = [
-            f"attribute '{shown(name)}'" for name in self.attributes("") if name not in known
+            f"attribute '{shown(name)}'"
+            for name in self.attributes("")
+            if name not in ROOT_ATTRIBUTES
         ]
-        groups, datasets = {*GROUPS, *ATTRIBUTE_GROUPS}, {*NODES}
-        if self.minor >= WITH_DIGESTS:
-            groups |= {DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
-            datasets |= {f"{DIGESTS}/{name}" for name in (*NODES, *ATTRIBUTE_GROUPS)}
-        if self.minor >= WITH_PIECES and PIECES in self.attributes(""):
+        groups = {*GROUPS, *ATTRIBUTE_GROUPS, DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
+        datasets = {*NODES, *(f"{DIGESTS}/{name}" for name in (*NODES, *ATTRIBUTE_GROUPS))}
+        if PIECES in self.attributes(""):
             groups |= {PIECES, *(f"{PIECES}/{name}" for name in GROUPS)}
             datasets |= {FIRST_PART, *(f"{PIECES}/{name}" for name in NODES if NODES[name].cut)}
         folders = [""]

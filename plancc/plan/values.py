@@ -8,6 +8,8 @@ from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
 
+STEPS = ("expand", "fold")
+"""The steps of a product; row plans have no fold."""
 HOPS = ("collect", "cross", "spread")
 """The hops of a step, in their order."""
 
@@ -79,7 +81,7 @@ class Header:
 
     def steps(self) -> tuple[str, ...]:
         """The steps whose messages a plan has, by their names in the file."""
-        steps = ("expand", "fold") if self.layout == "edge" else ("expand",)
+        steps = STEPS if self.layout == "edge" else STEPS[:1]
         if self.topology is None:
             return steps
         return (*steps, *(f"{step}_{hop}" for step in steps for hop in HOPS))

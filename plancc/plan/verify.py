@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,13 @@ from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.plan.exchange import Exchange, Int64Array, Side
-from plancc.plan.format import NODES, STEPS, WITH_DIGESTS, vertex_data_arrays, vertex_data_problem
+from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.indices import blocks, crossings, index_invariants
 from plancc.plan.matrix import matrix_of
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
-from plancc.plan.values import HOPS
+from plancc.plan.values import HOPS, STEPS
 
 
 def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
@@ -56,21 +55,11 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
         plan = file.read_unchecked()
         with _named(path):
             _check(index_invariants(plan))
-        if file.minor < WITH_DIGESTS:
-            _check_stored_with_checksums(file)
         done.append("content hash")  # compared by whoever reads
         with _named(path):
             done += verify(plan, against)
         file.check_figures(plan.metrics)
     return [*done, "stored metrics"]
-
-
-def _check_stored_with_checksums(file: PlanFile) -> None:
-    """Every dataset that is not empty has a checksum; HDF5 has compared it while reading."""
-    for name in NODES:
-        dataset: Any = file.node(name) if file.has(name) else None
-        if dataset is not None and dataset.size and not dataset.fletcher32:
-            raise PlanError(f"{file.path}: /{name} is stored without checksums (fletcher32)")
 
 
 def verify(plan: Plan, against: Graph | None = None) -> list[str]:

@@ -124,7 +124,6 @@ def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"
     tool.write_text(SOME_PARTITIONER)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    shutil.copy(ROOT / "tests" / "golden" / "plan-1.2.h5", workplace / "old.h5")
     ids = range(4, 18)
     (workplace / "edges.txt").write_text("".join(f"{k} {k + 1}\n" for k in ids[:-1]))
     (workplace / "costs.csv").write_text("id,weight\n" + "".join(f"{k},2.5\n" for k in ids))

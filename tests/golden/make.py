@@ -5,12 +5,11 @@
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
 replaced. All have the same owners of rows. plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of
 two ranks and of one. plan-1.6.h5 is plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same
-in two pieces. plan-1.5.h5 is the edge plan of plan-1.3.h5, loaded and saved again. plan-1.4.h5 is
-the grid plan of the row plan in plan-1.2.h5; plan-1.3.h5 is an edge plan, by ``lower`` with the
-nonzeros (1, 2), (1, 3) at part 1, (3, 0) at part 2 and (3, 1) at part 0. Those before are row
-plans, made under SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file",
-num_parts=3, normalize="row", data=data(), part=OWNER)``.
-plan-1.1.h5 has labels in place of targets; plan-1.0.h5 has no clusters either.
+in two pieces. plan-1.5.h5 is an edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at part 1,
+(3, 0) at part 2 and (3, 1) at part 0. row-1.7.h5 is a row plan, made under
+SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file", num_parts=3,
+normalize="row", data=data(), part=OWNER)`` with labels in place of targets and without clusters;
+grid-1.7.h5 is such a plan with targets and clusters, on a grid.
 """
 
 from __future__ import annotations

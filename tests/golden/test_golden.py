@@ -1,4 +1,4 @@
-"""Plan files of every format version so far, made by make.py: every later version reads them."""
+"""Plan files of formats 1.5 and newer, made by make.py: every later version reads them."""
 
 from __future__ import annotations
 
@@ -8,53 +8,35 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import long
 
 import plancc
-from plancc.plan.digests import former_content_sha256
 from plancc.plan.grid import Grid
 from plancc.plan.matrix import matrix_of
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
 
 HERE = Path(__file__).parent
-FILES = {
-    # the content hash that the file holds, and a rule that came with its version
-    "1.0": ("95e3464f5a91ac68e6e28c972499ada74119384b8dba4ff0b4dad695766c0d6e", ""),
-    "1.1": (
-        "11f1533ab3aa87a70c426c998a24b748a2af747022f303b8470178659cd6db2d",
-        "clusters are numbers from 0",
-    ),
-    "1.2": (
-        "4d1067ba927f413e0535499b5f9857b9d022ccd5fa7cf0996d61812844d2e500",
-        "targets hold 0 and 1",
-    ),
-    "1.3": (
-        "0fcc3f7407a4924aeaee5962d27cbbfb149d6613609d376902aff4d49fab312f",
-        "every folded row has a nonzero",
-    ),
-    "1.4": (
-        "406ff79c2b40e4873f75ef21f9683d9ba43687112f860656f7d907962f14b71f",
-        "the grid fits layout, parts and vertices",
-    ),
-    "1.5": ("0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7", ""),
-    "1.6": ("0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7", ""),
-    "1.7": ("48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72", ""),
+FILES = {  # the content hash that the file holds
+    "plan-1.5": "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7",
+    "plan-1.6": "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7",
+    "plan-1.7": "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72",
+    "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
+    "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
 PIECES = HERE / "pieces-1.6.h5"
 
 
-def file(version: str) -> Path:
-    return HERE / f"plan-{version}.h5"
+def file(name: str) -> Path:
+    return HERE / f"{name}.h5"
 
 
 @cache
-def loaded(version: str) -> plancc.Plan:
-    return plancc.load(file(version))
+def loaded(name: str) -> plancc.Plan:
+    return plancc.load(file(name))
 
 
-def tables(version: str) -> dict[str, list]:
-    return {name: array.tolist() for name, array in loaded(version).arrays().items()}
+def tables(name: str) -> dict[str, list]:
+    return {name: array.tolist() for name, array in loaded(name).arrays().items()}
 
 
 def targets_of(vertices: np.ndarray) -> list:
@@ -62,32 +44,17 @@ def targets_of(vertices: np.ndarray) -> list:
     return (np.arange(28).reshape(7, 4) % 3 == 0)[vertices].tolist()
 
 
-def former_hash(plan):
-    """The content hash as it was before version 1.5, which makes it of digests."""
-    return former_content_sha256(plan.header, plan.arrays())
+@pytest.mark.parametrize(("name", "digest"), FILES.items())
+def test_every_file_verifies_and_has_its_hash(name, digest, tmp_path):
+    """Also when it is saved again."""
+    plan = loaded(name)
+    assert report(file(name)).content_sha256 == digest
+    plancc.verify_file(file(name))
+    assert plan.save(tmp_path / "plan.h5") == plan.content_sha256() == digest
 
 
-@pytest.mark.parametrize(
-    ("version", "digest", "rule"),
-    [
-        pytest.param(version, *how, marks=long if version in ("1.1", "1.2", "1.6") else ())
-        for version, how in FILES.items()  # what those have, a later one has too
-    ],
-)
-def test_every_file_verifies_and_has_its_hash(version, digest, rule, tmp_path):
-    """Also when it is saved again, with the hash of its time or of today."""
-    plan = loaded(version)
-    assert report(file(version)).content_sha256 == digest
-    assert any(rule in each for each in plancc.verify_file(file(version)))
-    again = plan.save(tmp_path / "plan.h5")
-    if version < "1.5":
-        assert former_hash(plan) == former_hash(plancc.load(tmp_path / "plan.h5")) == digest
-    else:
-        assert again == plan.content_sha256() == digest
-
-
-def test_format_1_0_header_and_provenance():
-    plan = loaded("1.0")
+def test_a_row_plan_has_its_header_and_provenance():
+    plan = loaded("row-1.7")
     header = plan.header
     assert (header.layout, header.normalization) == ("row", "row")
     assert (header.num_vertices, header.num_nonzeros, header.num_parts) == (7, 14, 3)
@@ -109,8 +76,8 @@ def test_format_1_0_header_and_provenance():
         assert plan.provenance[name] == value
 
 
-def test_format_1_0_tables():
-    found = tables("1.0")
+def test_a_row_plan_has_its_tables():
+    found = tables("row-1.7")
     for name, expected in {
         "rows/part_ptr": [0, 3, 5, 7],
         "rows/global_id": [0, 6, 1, 2, 3, 4, 5],
@@ -143,7 +110,7 @@ def test_format_1_0_tables():
         assert found[name] == expected, name
 
 
-def test_format_1_0_matrix():
+def test_a_row_plan_has_its_matrix():
     """Row 1 needs 2 and 3 with weights 2 and 3, and itself with 1: divided by 6, and so on."""
     expected = np.zeros((7, 7), np.float32)
     expected[0, [0, 6]] = [1 / 2, 1 / 2]
@@ -153,11 +120,11 @@ def test_format_1_0_matrix():
     expected[4, 4] = 1
     expected[5, [0, 5]] = [7 / 8, 1 / 8]
     expected[6, 6] = 1
-    assert matrix_of(loaded("1.0")).toarray().tolist() == expected.tolist()
+    assert matrix_of(loaded("row-1.7")).toarray().tolist() == expected.tolist()
 
 
-def test_format_1_0_figures():
-    told = report(file("1.0"))
+def test_a_row_plan_has_its_figures():
+    told = report(file("row-1.7"))
     assert told.metrics.as_dict() == pytest.approx(
         {
             "volume": 6,
@@ -181,8 +148,8 @@ def test_format_1_0_figures():
     assert told.random.volume == 7
 
 
-def test_format_1_0_is_read_by_ranks():
-    header, part = read_rank_slice(file("1.0"), 1, 2)  # parts 1 and 2 on one rank
+def test_a_row_plan_is_read_by_ranks():
+    header, part = read_rank_slice(file("row-1.7"), 1, 2)  # parts 1 and 2 on one rank
     assert header.num_parts == 3
     assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
     assert part.expand.send.peer.tolist() == part.expand.receive.peer.tolist() == [0]
@@ -190,31 +157,9 @@ def test_format_1_0_is_read_by_ranks():
     assert part.num_halo == 2  # vertices 0 and 1
 
 
-def test_format_1_1_is_format_1_0_and_clusters():
-    plan, found = loaded("1.1"), tables("1.1")
-    assert found.pop("vertex_data/clusters") == [2, 0, 0, 0, 1, 1, 2]
-    assert found == tables("1.0")
-    assert plan.header == loaded("1.0").header
-    without = replace(plan, vertex_data=replace(plan.vertex_data, clusters=None))
-    assert former_hash(without) == FILES["1.0"][0]
-    _, part = read_rank_slice(file("1.1"), 1, 2)
-    clusters = dict(zip(part.global_id.tolist(), part.vertex_data.clusters.tolist(), strict=True))
-    assert clusters == {2: 0, 3: 1, 4: 1, 5: 2}
-
-
-def test_format_1_2_has_targets_in_place_of_labels():
-    plan, found, before = loaded("1.2"), tables("1.2"), tables("1.1")
-    assert plan.arrays()["vertex_data/targets"].dtype == np.uint8
-    assert found.pop("vertex_data/targets") == targets_of(plan.global_id)
-    del before["vertex_data/labels"]
-    assert found == before
-    _, part = read_rank_slice(file("1.2"), 1, 2)
-    assert part.vertex_data.targets.tolist() == targets_of(part.global_id)
-
-
-def test_format_1_3_tables_of_an_edge_plan():
+def test_format_1_5_has_an_edge_plan():
     """Nonzeros (1, 2), (1, 3) are with part 1, (3, 0) with part 2, (3, 1) with part 0."""
-    plan, before, found = loaded("1.3"), loaded("1.2"), tables("1.3")
+    plan, before, found = loaded("plan-1.5"), loaded("row-1.7"), tables("plan-1.5")
     assert plan.header == replace(before.header, layout="edge")
     for name, expected in {
         "rows/part_ptr": [0, 3, 5, 7],
@@ -240,10 +185,11 @@ def test_format_1_3_tables_of_an_edge_plan():
         assert found[name] == expected, name
     assert matrix_of(plan).toarray().tolist() == matrix_of(before).toarray().tolist()
     assert plan.vertex_data.targets.tolist() == targets_of(plan.global_id)
+    assert b"GCOL" not in file("plan-1.5").read_bytes()  # HDF5's global heap
 
 
-def test_format_1_3_figures_and_ranks():
-    told = report(file("1.3"))
+def test_format_1_5_figures_and_ranks():
+    told = report(file("plan-1.5"))
     assert told.metrics.as_dict() == pytest.approx(
         {
             "volume": 5,
@@ -265,31 +211,32 @@ def test_format_1_3_figures_and_ranks():
         }
     )
     assert (told.random.volume, told.random.fold_volume) == (7, 0)
-    _, part = read_rank_slice(file("1.3"), 1, 2)  # parts 1 and 2 on one rank
+    _, part = read_rank_slice(file("plan-1.5"), 1, 2)  # parts 1 and 2 on one rank
     assert sorted(part.global_id.tolist()) == [2, 3, 4, 5]
     assert part.fold.send.peer.tolist() == part.fold.receive.peer.tolist() == [0]
     assert part.global_id[part.fold.receive.row].tolist() == [3]
     assert (part.num_halo, part.fold.send.volume) == (1, 1)
 
 
-def test_format_1_4_is_a_row_plan_and_a_grid():
-    plan, before = loaded("1.4"), loaded("1.2")
-    assert plan.header == replace(before.header, layout="grid", grid=Grid("2d", 3, 2))
-    assert tables("1.4") == tables("1.2")
-    told, told_before = report(file("1.4")), report(file("1.2"))
-    assert (told.metrics, told.random) == (told_before.metrics, told_before.random)
-    assert former_hash(replace(plan, header=before.header)) == FILES["1.2"][0]
+def test_a_grid_plan_is_a_row_plan_and_a_grid():
+    plan, found, row = loaded("grid-1.7"), tables("grid-1.7"), tables("row-1.7")
+    assert plan.header == replace(loaded("row-1.7").header, layout="grid", grid=Grid("2d", 3, 2))
+    assert found.pop("vertex_data/clusters") == [2, 0, 0, 0, 1, 1, 2]
+    assert found.pop("vertex_data/targets") == np.uint8(targets_of(plan.global_id)).tolist()
+    del row["vertex_data/labels"]
+    assert found == row
+    assert report(file("grid-1.7")).metrics == report(file("row-1.7")).metrics
 
 
-def test_format_1_4_is_read_by_ranks():
+def test_a_grid_plan_is_read_by_ranks():
     """Rank 3 of 3 x 2 has part 1, rows 2 and 3, and the columns of the second process column.
 
     Parts have 3, 2, 2 rows and two pieces each, of 1 + 2, 1 + 1 and 1 + 1 rows; the second process
     column has the last three pieces, places 4, 5 and 6 in plan order: vertices 3, 4 and 5.
     """
     with pytest.raises(plancc.InputError, match="grid '2d 3x2', which runs on exactly 6 ranks"):
-        read_rank_slice(file("1.4"), 0, 3)
-    _, part = read_rank_slice(file("1.4"), 3, 6)
+        read_rank_slice(file("grid-1.7"), 0, 3)
+    _, part = read_rank_slice(file("grid-1.7"), 3, 6)
     assert (part.index, part.num_parts, part.first_row) == (3, 6, 3)
     assert part.global_id.tolist() == [2, 3]
     assert part.vertex_data.targets.tolist() == targets_of([2, 3])
@@ -309,7 +256,7 @@ def test_format_1_4_is_read_by_ranks():
     ],
 )
 def test_wrong_targets_are_found(tmp_path, labels, targets, broken):
-    plan = loaded("1.2")
+    plan = loaded("plan-1.5")
     data = replace(plan.vertex_data, labels=labels, targets=targets)
     replace(plan, vertex_data=data).save(tmp_path / "plan.h5")
     with pytest.raises(plancc.PlanError, match=broken):
@@ -325,34 +272,26 @@ def same_slices(path: Path, before: Path, where: list[tuple[int, int]]) -> None:
         assert part.value.tolist() == old.value.tolist()
 
 
-def test_format_1_5_is_format_1_3_with_digests():
-    plan, before = loaded("1.5"), loaded("1.3")
-    assert (plan.header, plan.provenance) == (before.header, before.provenance)
-    assert tables("1.5") == tables("1.3")
-    assert b"GCOL" not in file("1.5").read_bytes()  # HDF5's global heap
-    same_slices(file("1.5"), file("1.3"), [(0, 2), (1, 2), (2, 3)])
-
-
 def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
-    plan, before, pieces = loaded("1.6"), loaded("1.5"), plancc.load(PIECES)
+    plan, before, pieces = loaded("plan-1.6"), loaded("plan-1.5"), plancc.load(PIECES)
     assert (plan.header, plan.provenance) == (before.header, before.provenance)
-    assert report(PIECES).content_sha256 == FILES["1.6"][0]
+    assert report(PIECES).content_sha256 == FILES["plan-1.6"]
     assert pieces.provenance == plan.provenance
     found = {name: array.tolist() for name, array in pieces.arrays().items()}
-    assert found == tables("1.6")
+    assert found == tables("plan-1.6")
     plancc.verify_file(PIECES)
-    same_slices(PIECES, file("1.5"), [(0, 2), (1, 2), (2, 3)])
+    same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
 def test_format_1_7_has_hops(tmp_path):
-    plan, found = loaded("1.7"), tables("1.7")
+    plan, found = loaded("plan-1.7"), tables("plan-1.7")
     plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("1.7").read_bytes()
+    assert (tmp_path / "plan.h5").read_bytes() == file("plan-1.7").read_bytes()
     assert str(plan.header.topology) == "1x2+1x1"
-    assert found.items() >= tables("1.6").items()
+    assert found.items() >= tables("plan-1.6").items()
     assert found["expand_cross/send_row"] == [0, 5]
     assert (found["fold_collect/send_row"], found["fold_cross/send_row"]) == ([1, 3], [3])
     assert [found[f"{step}_spread/send_row"] for step in ("expand", "fold")] == [[], []]
-    _, part = read_rank_slice(file("1.7"), 2, 3)
+    _, part = read_rank_slice(file("plan-1.7"), 2, 3)
     assert part.route.hops[1].send.row.tolist() == part.route.hops[1].receive.peer.tolist() == [0]
     assert part.fold_route.hops[1].receive.peer.tolist() == [1]

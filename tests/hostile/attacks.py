@@ -10,7 +10,7 @@ from .killed_runs import KilledRuns
 from .lines import Lines
 from .neighbours import NEIGHBOURS
 from .places import Places
-from .plan_bytes import OldPlanBytes, PlanBytes
+from .plan_bytes import PlanBytes
 from .plan_structure import PlanStructure
 from .plan_tables import PlanTables
 from .signals import Signals
@@ -19,7 +19,6 @@ ATTACKS: dict[str, type[Attack]] = {
     each.name: each
     for each in (
         PlanBytes,
-        OldPlanBytes,
         PlanStructure,
         PlanTables,
         Inputs,

@@ -27,7 +27,6 @@ TARGETS = {
     "inspect FILE": "plan.h5",
     "verify FILE": "plan.h5",
     "compare PLAN FILE": "plan.h5",
-    "upgrade FILE -o out.h5": "plan.h5",
     "simulate FILE": "plan.h5",
     "refine FILE --budget 1 -o out.h5": "plan.h5",
     "plancc-run FILE --epochs 1": "plan.h5",

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
 import plancc
-from plancc import guarded_child
 from plancc.errors import InputError, PlanError
 from plancc.models import MODELS as ALL_MODELS
 from plancc.plan.reader import PlanFile, load
@@ -32,8 +30,6 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 MODELS = {"rp": 4, "medium-grain": 4, "cagnet-2d": 4, "cagnet-3d": 8, "mop": 4}
 """Models, one for every layout and way to read it, and their parts."""
 NAME = "plan.h5"
-GUARDED = 2
-"""Seconds of CPU time after which a guard is ended; users wait twice as long."""
 
 
 class PlanBytes(Attack):
@@ -43,13 +39,9 @@ class PlanBytes(Attack):
     chunk = 500
     quick, few = 120, 10
 
-    def bases(self, fresh: list[Path]) -> list[Path]:
-        """Undamaged files."""
-        return fresh
-
     def prepare(self, folder: Path) -> None:
         own = GOLDEN / "plan-1.5.h5"  # what seeds are made of
-        self.paths = {path.name: path for path in (*self.bases(fresh_plans(folder)), own)}
+        self.paths = {path.name: path for path in (*fresh_plans(folder), own)}
         self.names = [name for name in self.paths if name != own.name]
         self.truth = Truth(self.paths)
 
@@ -60,24 +52,11 @@ class PlanBytes(Attack):
 
     def look(self, case: Case, folder: Path) -> str:
         path = folder / NAME
-        with patch.object(guarded_child, "CPU_SECONDS", GUARDED):
-            found = read_every_way(path)
-            self.truth.check(found, case.words[0])
-            if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
-                run_command(folder, "inspect", str(path))
+        found = read_every_way(path)
+        self.truth.check(found, case.words[0])
+        if "load" in found or zlib.crc32(case.files[NAME]) % 16 == 0:
+            run_command(folder, "inspect", str(path))
         return "ok" if "load" in found else "refused"
-
-
-class OldPlanBytes(PlanBytes):
-    """Plan files of formats 1.0 to 1.4 with wrong bytes; a guard reads each in a process."""
-
-    name = "old-plan-bytes"
-    cpu = 60.0
-    chunk = 50
-    quick, few = 6, 0  # most seeds are of this attack
-
-    def bases(self, fresh: list[Path]) -> list[Path]:
-        return sorted(GOLDEN.glob("plan-1.[0-4].h5"))
 
 
 def sample(rng: np.random.Generator, degree: int) -> tuple[plancc.Graph, plancc.VertexData]:

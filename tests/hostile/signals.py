@@ -18,10 +18,6 @@ import numpy as np
 from .attack import Attack, Case, Finding
 
 PROGRAMS = Path(sys.executable).parent
-GOLDEN = Path(__file__).parents[1] / "golden"
-FREE_SPACE = 483
-"""Offset in the plan of format 1.4: the size of the free space of HDF5's global heap. Libraries of
-HDF5 read a heap whose free space has size 0 for ever."""
 START = 120.0
 """Seconds for a program to begin: it answers signals from then on."""
 PROMISE = 2.0
@@ -53,9 +49,7 @@ COMMANDS = {
     "refine": "refine PLAN --objective max-volume --budget 60 -o out.h5",
     "inspect": "inspect PLAN --per-part",
     "inspect-batches": "inspect PLAN --batches 50",
-    "inspect-damaged": "inspect DAMAGED",
     "verify": "verify PLAN --against BIG",
-    "verify-damaged": "verify DAMAGED",
     "compare": "compare PLAN PART",
     "study": "study BIG --models hp,metis,rp -p 8,16,64 --time-limit 30 --keep kept.jsonl",
     "report": "report PLAN -o out.html",
@@ -80,7 +74,6 @@ FILES = {
     "PLAN": ("plan.h5", "compile BIG --model rp -p 8 --data DATA -q -o {path}"),
     "PART": ("plan.part.8", "export PLAN -o {path}"),
     "WEIGHTS": ("weights.npz", "plancc-run PLAN --epochs 1 --hidden 8 -q --save {path}"),
-    "DAMAGED": ("damaged.h5", ""),
 }
 """Names of files, and the commands that make some of them."""
 
@@ -104,11 +97,7 @@ class Signals(Attack):
         path = self.folder / FILES[name][0]
         if path.exists():
             return path
-        if name == "DAMAGED":
-            content = bytearray((GOLDEN / "plan-1.4.h5").read_bytes())
-            content[FREE_SPACE : FREE_SPACE + 8] = bytes(8)
-            path.write_bytes(content)
-        elif name == "DATA":
+        if name == "DATA":
             rows = np.arange(1 << self.scale, dtype=np.int32)
             np.savez(path, features=np.float32(rows[:, None] % 7), labels=rows % 2)
         else:

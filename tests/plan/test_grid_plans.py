@@ -290,12 +290,6 @@ WRONG = {
     "layout": ({"grid": "feature 2x2"}, "grid 'feature 2x2' in a plan of layout 'grid'"),
     "in a row plan": ({"layout": "row"}, "grid '2d 2x2' in a plan of layout 'row'"),
     "in an edge plan": ({"layout": "edge"}, "grid '2d 2x2' in a plan of layout 'edge'"),
-    "older version": ({"format_version": "1.3"}, "version 1.3, which came with 1.4"),
-    "uneven chunks of 1.6": (
-        {"grid": "1.5d 2x3", "format_version": "1.6"},
-        "grid '1.5d 2x3' in a plan of version 1.6: 3 does not divide 2, as it need not since 1.7",
-    ),
-    "row plan of 1.3": ({"format_version": "1.3", "layout": "row"}, "in a plan of layout 'row'"),
 }
 
 

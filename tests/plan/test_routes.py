@@ -321,7 +321,6 @@ def sealed(path, edit):
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("many")), "give nodes x ranks"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("1x4+2x4")), "write '3x4'"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("4x3")), "node|nodes"),
-        (lambda f: f.attrs.__setitem__("format_version", np.bytes_("1.6")), "1.6"),
         (lambda f: f.__delitem__("expand_cross"), "expand_cross"),
     ],
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -29,8 +27,6 @@ from plancc.plan.verify import verify, verify_file
 from plancc.report.plans import report
 from plancc_runtime.slices import checked_slice
 from plancc_runtime.transport.local import run_ranks
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 # Two small plans whose tables can be written out; in both, row i uses itself.
 #
@@ -437,19 +433,6 @@ def test_of_the_content_hash(path, files):
     with h5py.File(path, "r+") as file:
         del file.attrs["content_sha256"]
     with pytest.raises(PlanError, match="content_sha256 is missing"):
-        verify_file(path)
-
-
-def test_of_the_checksums(tmp_path):
-    """Files before the digests had checksums in HDF5, which must be there."""
-    path = tmp_path / "plan.h5"
-    shutil.copy(GOLDEN / "plan-1.0.h5", path)
-    with h5py.File(path, "r+") as file:
-        data = file["rows/global_id"][()]
-        del file["rows/global_id"]
-        file.create_dataset("rows/global_id", data=data, chunks=True, compression="gzip")
-    load(path)
-    with pytest.raises(PlanError, match=r"/rows/global_id is stored without checksums"):
         verify_file(path)
 
 

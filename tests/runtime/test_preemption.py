@@ -24,7 +24,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train, trained
 from plancc_runtime.transport.local import run_ranks
 
-PLAN = Path(__file__).parents[1] / "golden" / "plan-1.0.h5"
+PLAN = Path(__file__).parents[1] / "golden" / "row-1.7.h5"
 EPOCHS, ENOUGH = 30, 17
 OPTIONS = TrainOptions(
     **{"epochs": EPOCHS, "threads": 1, "kernel": "numba", "optimizer": "adam", "dropout": 0.4},
