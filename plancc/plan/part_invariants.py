@@ -1,16 +1,16 @@
 """Invariants of the parts that a rank reads, and what it says of other ranks. Knows no file.
 
-The loader and every rank check these with loops of their own, in time linear in nonzeros and
-volume; `plancc.plan.verify` derives the same with numpy and scipy, and shares no loop with them.
+Every reader checks them, by loops in time linear in nonzeros and volume.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
 from plancc.jit import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
@@ -23,18 +23,31 @@ MATRIX_FAULTS = {
     2: ("columns of a row are distinct, own ones first", "{row} uses column {column} twice"),
     3: ("columns of a row are distinct, own ones first", "{row} has a received column first"),
     4: ("interior rows come first", "{row} is on the wrong side of {interior}"),
-    5: ("every folded row has a nonzero", "{row} has none"),
-    6: ("nonzeros of the diagonal are with the owner of their row", "{row} has one"),
-    7: ("every received row is used", "row {row_number} that part {part} receives is not"),
+    5: ("every received row is used", "row {row_number} that part {part} receives is not"),
+    6: ("every folded row has a nonzero", "{row} has none"),
+    7: ("nonzeros of the diagonal are with the owner of their row", "{row} has one"),
 }
-"""Invariant and problem of what `_matrix_fault` finds."""
+"""Invariant and problem of what `_matrix_fault` finds; from `OF_FOLDS` on, of edge plans only."""
+OF_FOLDS = 6
 ROUTE_FAULTS = {
-    1: ("hops stay inside nodes or cross them", "part {part} has a message with part {place}"),
-    2: ("a node sends to another at most once", "part {part} sends twice, also to part {place}"),
-    3: ("parts send rows that they have", "part {part} sends row {place}, which it has not"),
-    4: ("rows arrive once", "row {place} comes to part {part} twice"),
-    5: ("routes bring the rows that parts need", "row {place} does not come to part {part}"),
-    6: ("rows arrive where they are needed", "row {place} comes to part {part} for nothing"),
+    1: (
+        "hops of the {step} stay inside nodes or cross them",
+        "part {part} has a message with part {place}",
+    ),
+    2: (
+        "a node sends to another at most once in the {step}_cross",
+        "part {part} sends twice, also to part {place}",
+    ),
+    3: (
+        "parts send rows that they have in the hops of the {step}",
+        "part {part} sends row {place}, which it has not",
+    ),
+    4: ("rows arrive once in the hops of the {step}", "row {place} comes to part {part} twice"),
+    5: (
+        "hops of the {step} bring the rows that parts need",
+        "row {place} does not come to part {part}",
+    ),
+    6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
 }
 """Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
 MESSAGE_FAULTS = {
@@ -70,12 +83,22 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
         "rows/num_interior is within the part's rows",
         f"part {parts.first + outside[0]} has {num_interior[outside[0]]}" if len(outside) else "",
     )
-    yield _matrix(parts, num_interior, own)
+    yield from _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
     for step in STEPS:
         if hops := parts.exchanges.hops(step):
-            yield _hops(parts, hops, parts.exchanges.needed(step))
+            yield from _hops(parts, step, hops)
     yield from data_invariants(parts.vertex_data, int(parts.part_ptr[-1]))
+
+
+def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
+    """The names of the invariants; PlanError of the first that is broken, in the file `path`."""
+    done: dict[str, None] = {}
+    for name, problem in invariants:
+        if problem:
+            raise PlanError(f"{path}: {name}: {problem}" if path else f"{name}: {problem}")
+        done[name] = None
+    return list(done)
 
 
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
@@ -84,8 +107,9 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
     `num_vertices` are those of the plan, whatever rows these are.
     """
     for name, array in vertex_data_arrays(data).items():
-        if array is not None and (array.dtype.kind != "f" or not all_finite(array)):
-            yield vertex_data_problem(name, array, num_vertices)
+        if array is not None:
+            fine = array.dtype.kind == "f" and all_finite(array)
+            yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
     if data.targets is not None:
         yield "labels or targets", "both are there" if data.labels is not None else ""
 
@@ -97,7 +121,9 @@ def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) ->
     return MESSAGE_FAULTS[fault].format(part=part, message=message) if fault else ""
 
 
-def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tuple[str, str]:
+def _matrix(
+    parts: PartRange, num_interior: Int64Array, own: Int64Array
+) -> Iterator[tuple[str, str]]:
     place_of_row = place_of_halo = np.zeros(0, np.int64)
     if parts.exchanges.fold is not None:
         place_of_row, place_of_halo = parts.place_of_rows(), parts.place_of_halo()
@@ -108,22 +134,23 @@ def _matrix(parts: PartRange, num_interior: Int64Array, own: Int64Array) -> tupl
         place_of_row,
         place_of_halo,
     )
-    if not fault:
-        return "the matrix of every part is well formed", ""
-    invariant, problem = MATRIX_FAULTS[fault]
     number = parts.first + part
-    return invariant, problem.format(
-        row=f"local row {row} of part {number}",
-        row_number=row,
-        part=number,
-        column=column,
-        interior=num_interior[part],
-    )
+    said = {
+        "row": f"local row {row} of part {number}",
+        "row_number": row,
+        "part": number,
+        "column": column,
+        "interior": num_interior[part],
+    }
+    for kind, (invariant, problem) in MATRIX_FAULTS.items():
+        if kind < OF_FOLDS or parts.exchanges.fold is not None:
+            yield invariant, problem.format(**said) if kind == fault else ""
 
 
-def _hops(parts: PartRange, hops: Sequence[Exchange], needed: Side) -> tuple[str, str]:
-    """Whether hops bring the rows that these parts need, which `needed` names by owner."""
+def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tuple[str, str]]:
+    """Whether the hops of a step bring the rows that these parts need."""
     assert parts.topology is not None
+    needed = parts.exchanges.needed(step)
     ends = [
         (table.ptr, table.peer, table.row_ptr, table.row)
         for hop in hops
@@ -137,10 +164,9 @@ def _hops(parts: PartRange, hops: Sequence[Exchange], needed: Side) -> tuple[str
         parts.part_ptr,
         parts.first,
     )
-    if not fault:
-        return "routes bring the rows that parts need", ""
-    invariant, problem = ROUTE_FAULTS[fault]
-    return invariant, problem.format(part=part, place=place)
+    for kind, (invariant, problem) in ROUTE_FAULTS.items():
+        broken = problem.format(part=part, place=place) if kind == fault else ""
+        yield invariant.format(step=step), broken
 
 
 @njit(cache=True, nogil=True)
@@ -243,14 +269,14 @@ def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type
                     return 4, m, r, 0
                 continue
             if start == stop:
-                return 5, m, r, 0
+                return 6, m, r, 0
             for k in range(start, stop):
                 slot = halo_ptr[m] + column[k] - own
                 if column[k] >= own and place_of_halo[slot] == place_of_row[local_ptr[m] + r]:
-                    return 6, m, r, column[k]
+                    return 7, m, r, column[k]
         for c in range(own, held):
             if stamp[c] < 0:
-                return 7, m, c - own, 0
+                return 5, m, c - own, 0
     return 0, 0, 0, 0
 
 

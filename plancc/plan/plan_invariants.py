@@ -1,7 +1,7 @@
-"""Invariants of a whole plan, as the loader checks them: quick loops, in time linear in its size.
+"""Invariants of a whole plan: quick loops, in time linear in its size. Knows plans, no file.
 
-Knows plans, no file. What concerns one part alone is in `plancc.plan.part_invariants`; here is what
-parts say of each other. `plancc.plan.verify` has the same answers by other means.
+What concerns one part alone is in `plancc.plan.part_invariants`; here is what parts say of each
+other.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plancc.jit import njit
-from plancc.plan.exchange import Exchange
-from plancc.plan.indices import crossings, fold_as_said, local_rows, rises
+from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
@@ -21,27 +20,58 @@ from plancc.plan.values import STEPS
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield (invariant, violation or ""); later checks may rely on earlier ones."""
-    yield "rows/part_ptr rises from 0 to n", rises(plan.part_ptr, plan.num_vertices)
+    yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
     yield "rows/global_id is a permutation", _permutation(plan)
-    yield "matrix/row_ptr rises from 0 to nnz", rises(plan.row_ptr, plan.header.num_nonzeros)
-    yield "layout edge has a fold, layout row has none", fold_as_said(plan)
+    yield "matrix/row_ptr rises from 0 to nnz", _rises(plan.row_ptr, plan.header.num_nonzeros)
+    yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     yield "the topology fits layout and parts", plan.header.topology_problem()
     for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
-            problem = rises(table.ptr, table.num_messages) or rises(table.row_ptr, table.volume)
+            problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
             yield f"{step}/{end} tables are well formed", problem
-    yield "matrix/row_ptr has every local row", local_rows(plan)
+    yield "matrix/row_ptr has every local row", _local_rows(plan)
     yield from part_invariants(plan.all_parts, plan.num_interior)
     for step, tables in plan.exchanges.items():
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
     for step in STEPS:
         if hops := plan.exchanges.hops(step):
-            yield "a node sends to another at most once", crossings(plan, hops[1])
+            at_most_once = f"a node sends to another at most once in the {step}_cross"
+            yield at_most_once, _crossings(plan, hops[1])
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
+
+
+def _rises(offsets: Int64Array, total: int) -> str:
+    if offsets[0] != 0 or offsets[-1] != total:
+        return f"it goes from {offsets[0]} to {offsets[-1]}, not from 0 to {total}"
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # a difference could overflow
+    return f"it falls after entry {falls[0]}" if len(falls) else ""
+
+
+def _fold_as_said(plan: Plan) -> str:
+    if (plan.header.layout == "edge") == (plan.fold is not None):
+        return ""
+    return f"layout {plan.header.layout} with{'out' if plan.fold is None else ''} a fold"
+
+
+def _local_rows(plan: Plan) -> str:
+    found, expected = len(plan.row_ptr) - 1, plan.local_ptr[-1]
+    return "" if found == expected else f"it has {found}, there are {expected}"
+
+
+def _crossings(plan: Plan, crossing: Exchange) -> str:
+    """Which nodes send to each other in more than one message; "" if none do."""
+    assert plan.header.topology is not None
+    node, cross = plan.header.topology.node_of_rank().astype(np.int64), crossing.send
+    sender = np.repeat(node, np.diff(cross.ptr))
+    pairs, counts = np.unique(sender * plan.num_parts + node[cross.peer], return_counts=True)
+    for pair in pairs[counts > 1]:
+        a, b = divmod(int(pair), plan.num_parts)
+        return f"node {a} sends {counts.max()} messages to node {b}"
+    return ""
 
 
 def _permutation(plan: Plan) -> str:

@@ -47,6 +47,7 @@ from plancc.plan.format import (
 )
 from plancc.plan.grid import Grid
 from plancc.plan.metrics import Metrics
+from plancc.plan.part_invariants import check
 from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
@@ -379,9 +380,7 @@ class PlanFile:
             If a dataset cannot be read, or an invariant of the format does not hold.
         """
         plan = self.read_unchecked()
-        for name, problem in plan_invariants(plan):
-            if problem:
-                raise self._error(f"{name}: {problem}")
+        check(plan_invariants(plan), self.path)
         self.check_figures(plan.metrics)
         return plan
 

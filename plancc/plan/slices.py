@@ -7,13 +7,12 @@ them. Offsets are checked before anything is read with them, and all else by
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
 
 import numpy as np
 
-from plancc.errors import InputError, PlanError
+from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import vertex_data_from_arrays
@@ -25,7 +24,7 @@ from plancc.plan.grid_slices import (
     share_of_rank,
 )
 from plancc.plan.merge import merge
-from plancc.plan.part_invariants import claims_of, data_invariants, part_invariants
+from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
 from plancc.plan.parts import Claims, GridShare, Part, PartRange
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchanges, Header
@@ -100,7 +99,7 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
     data = _read_vertex_data(file, first, last)
     if grid is not None:
         data = data.take(np.arange(own.start, own.stop))
-    _check(file, data_invariants(replace(data, features=None), header.num_vertices))
+    check(data_invariants(replace(data, features=None), header.num_vertices), file.path)
     first_row = int(part_ptr[first]) + (own.start or 0)
     return Part.of_rows(rank, num_ranks, first_row, global_id, data, share)
 
@@ -142,7 +141,7 @@ def _read_grid_share(
     own = grid.part(rank)
     rows = np.arange(*rows_of_rank(grid, block.part_ptr, rank)) - block.part_ptr[own]
     data = data or _read_vertex_data(file, own, own + 1).take(rows)
-    _check(file, data_invariants(data, file.header.num_vertices))
+    check(data_invariants(data, file.header.num_vertices), file.path)
     share = share_of_rank(grid, rank, block, part, data)
     return replace(share, claims=_claims_of_grid(file.header, rank, block))
 
@@ -187,7 +186,7 @@ def _read_parts(
         topology=header.topology,
     )
     num_interior = file.read("rows/num_interior")[first:last]
-    _check(file, part_invariants(parts, num_interior))
+    check(part_invariants(parts, num_interior), file.path)
     return parts, num_interior
 
 
@@ -217,20 +216,11 @@ def check_tables(file: PlanFile) -> None:
         vertices += claims.vertices
     differ = "a part expects other rows than are sent" if digest % 2**64 else ""
     repeated = "a vertex has several rows, or none" if vertices % 2**64 else ""
-    _check(
-        file,
-        [
-            ("sends and receives mirror each other", differ),
-            ("rows/global_id is a permutation", repeated),
-        ],
-    )
-
-
-def _check(file: PlanFile, invariants: Iterable[tuple[str, str]]) -> None:
-    """PlanError of the first invariant that does not hold."""
-    for name, problem in invariants:
-        if problem:
-            raise PlanError(f"{file.path}: {name}: {problem}")
+    of_all = [
+        ("sends and receives mirror each other", differ),
+        ("rows/global_id is a permutation", repeated),
+    ]
+    check(of_all, file.path)
 
 
 def _read_step(file: PlanFile, step: str, first: int, last: int) -> Exchange:
