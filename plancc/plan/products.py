@@ -1,8 +1,9 @@
-"""The product A H of a row or edge plan as a list of steps; the adjoint is the list reversed.
+"""The product A H of every layout as a list of steps; the adjoint is the list reversed.
 
-Spaces are rows of dense matrices on every rank: "x" and "y", the own inputs and outputs; "halo",
-rows that other ranks own; "folded", partial rows for other ranks. Blocks of the local matrix have
-the names of what they multiply, and of where it goes:
+Spaces are rows of dense matrices on every rank: "x" and "y", the own inputs and outputs; others
+are named by the programs below. Blocks of the local matrix have names too, of row and edge plans
+those of what they multiply, and of where it goes ("halo", rows that other ranks own; "folded",
+partial rows for other ranks):
 
                 "x"        "halo"
            +-----------+-------------+
@@ -11,15 +12,20 @@ the names of what they multiply, and of where it goes:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-Knows no rank and no size. Whoever executes the steps starts messages as soon as their source is
-there, and waits for them where they are read: what stands between travels beside them.
+A program knows no rank and no size. Whoever reads it binds the names of its steps: to messages,
+groups of ranks and matrices to execute it, to what these move (`plancc.plan.words.transfers`) to
+count it. Whoever executes it starts messages as soon as their source is there, and waits for them
+where they are read; a product of rows that arrive in pieces takes piece by piece.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from plancc.plan.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -29,14 +35,20 @@ class Step(ABC):
     Attributes
     ----------
     name : str
-        Of the exchange, or of the block.
+        Of what it moves, or of the block.
     source, target : str
         Spaces.
+    moves : bool
+        Whether rows of H travel, or pieces of the matrix where several ranks share it.
+    reverse : bool
+        Whether the rows travel the other way than the name is bound to.
     """
 
     name: str
     source: str
     target: str
+    moves: ClassVar[bool] = True
+    reverse: ClassVar[bool] = False
 
     @abstractmethod
     def adjoint(self) -> Step:
@@ -45,25 +57,43 @@ class Step(ABC):
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Rows of the target come from where the exchange says that the source has them."""
+    """Rows of the target come from where the exchange says that the source has them.
+
+    Attributes
+    ----------
+    late : bool
+        Whether they come epochs later: constants for the backward pass.
+    """
+
+    late: bool = field(default=False, kw_only=True)
 
     def adjoint(self) -> ScatterAdd:
-        return ScatterAdd(self.name, self.target, self.source)
+        return ScatterAdd(self.name, self.target, self.source, late=self.late)
 
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Rows of the source are added to where they come from in the `Gather`: the messages back."""
+    """Rows of the source are added to where they come from in the `Gather`: the messages back.
+
+    Attributes
+    ----------
+    late : bool
+        As of `Gather`.
+    """
+
+    late: bool = field(default=False, kw_only=True)
+    reverse = True
 
     def adjoint(self) -> Gather:
-        return Gather(self.name, self.target, self.source)
+        return Gather(self.name, self.target, self.source, late=self.late)
 
 
 @dataclass(frozen=True)
 class Multiply(Step):
     """The product of a block of the matrix, or of its transpose, and the source.
 
-    The first of them puts it into the target, others add it.
+    The first of them puts it into the target, others add it. Where ranks share the block, its
+    pieces are broadcast among them, one before each product, in both directions alike.
 
     Attributes
     ----------
@@ -75,6 +105,99 @@ class Multiply(Step):
     def adjoint(self) -> Multiply:
         there = Multiply(self.name, self.target, self.source)
         return replace(there, transposed=not self.transposed)
+
+
+@dataclass(frozen=True)
+class Broadcast(Step):
+    """Every piece of the source goes in turn from the rank that has it to all of its group."""
+
+    def adjoint(self) -> Reduce:
+        return Reduce(self.name, self.target, self.source)
+
+
+@dataclass(frozen=True)
+class Reduce(Step):
+    """Every piece of the source is summed in turn over a group, at the rank that has it."""
+
+    reverse = True
+
+    def adjoint(self) -> Broadcast:
+        return Broadcast(self.name, self.target, self.source)
+
+
+@dataclass(frozen=True)
+class AllGather(Step):
+    """The rows of all ranks of a group go to each of them."""
+
+    def adjoint(self) -> ReduceScatter:
+        return ReduceScatter(self.name, self.target, self.source)
+
+
+@dataclass(frozen=True)
+class ReduceScatter(Step):
+    """The rows of a whole group are summed over it; every rank keeps its own."""
+
+    reverse = True
+
+    def adjoint(self) -> AllGather:
+        return AllGather(self.name, self.target, self.source)
+
+
+@dataclass(frozen=True)
+class AllToAll(Step):
+    """Own rows become a slice of the columns of the rows of a whole group.
+
+    Attributes
+    ----------
+    to_rows : bool
+        Whether such a slice becomes own rows.
+    """
+
+    to_rows: bool = False
+
+    @property
+    def reverse(self) -> bool:  # type: ignore[override]
+        return self.to_rows
+
+    def adjoint(self) -> AllToAll:
+        return AllToAll(self.name, self.target, self.source, not self.to_rows)
+
+
+@dataclass(frozen=True)
+class AllReduce(Step):
+    """The rows are summed over a group, whose ranks have copies of the sum.
+
+    Back, every rank uses its copy of the gradient.
+    """
+
+    def adjoint(self) -> UseCopy:
+        return UseCopy(self.name, self.target, self.source)
+
+
+@dataclass(frozen=True)
+class Replicate(Step):
+    """The rows of one rank go to all of its group, which have copies of them."""
+
+    def adjoint(self) -> UseCopy:
+        return UseCopy(self.name, self.target, self.source, of_one=True)
+
+
+@dataclass(frozen=True)
+class UseCopy(Step):
+    """Copies of rows are used where they are; nothing travels.
+
+    Attributes
+    ----------
+    of_one : bool
+        Whether one rank of a group uses its copy, and the others none.
+    """
+
+    of_one: bool = False
+    moves = False
+
+    def adjoint(self) -> AllReduce | Replicate:
+        there = Replicate if self.of_one else AllReduce
+        return there(self.name, self.target, self.source)
 
 
 Program = tuple[Step, ...]
@@ -106,9 +229,78 @@ def edge_program(expand_is_longer: bool) -> Program:
     )
 
 
+GRID: Program = (
+    Broadcast("pieces", "x", "piece"),
+    Multiply("matrix", "piece", "sums"),
+    ReduceScatter("layers", "sums", "y"),
+)
+"""1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3).
+
+"pieces" go round in the process column, those of the matrix in the process row; "sums" are of the
+rows of the process row, in a layer of "3d" more than own ones.
+"""
+
+
+def replicated(needed_only: bool) -> Program:
+    """1.5D (Tripathy et al. 2020, Algorithm 2): the ranks of a process row have copies of a part.
+
+    "held" are the rows of a part at the one of them that sends them, as Equation 3 says.
+    `needed_only`: whether messages of a row plan take the place of the broadcasts.
+    """
+    middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
+    if needed_only:
+        middle = (
+            Gather("expand", "held", "halo"),
+            Multiply("own", "held", "sums"),
+            Multiply("halo", "halo", "sums"),
+        )
+    return (
+        UseCopy("holder", "x", "held", of_one=True),
+        *middle,
+        AllReduce("copies", "sums", "y"),
+    )
+
+
+FEATURE: Program = (
+    AllToAll("slices", "x", "columns"),
+    Gather("expand", "columns", "halo"),
+    Multiply("own", "columns", "sums"),
+    Multiply("halo", "halo", "sums"),
+    AllToAll("slices", "sums", "y", to_rows=True),
+)
+"""Feature slices, alone and between groups (Wan et al. 2025, Algorithm 2, Section 5.2.1).
+
+With a pipeline all this is done by batches of the rows.
+"""
+
+
+def clone_program(late: bool, returns: bool = True) -> Program:
+    """Edge plans without a fold, or with a `late` one (Md et al. 2021, 0c and cd-r).
+
+    "y" has own rows and "leaves", those of other ranks' vertices. `returns`: whether sums go back
+    to the leaves.
+    """
+    own = Multiply("partial", "x", "y"), Multiply("itself", "x", "y")
+    if not late:
+        return own
+    product, itself = own
+    back = (Gather("trees", "y", "leaves", late=True),) if returns else ()
+    return product, ScatterAdd("trees", "leaves", "y", late=True), itself, *back
+
+
+def grid_program(grid: Grid) -> Program:
+    """The program of a plan on this grid."""
+    if grid.scheme == "feature":
+        return FEATURE
+    if grid.scheme == "1.5d":
+        return replicated(grid.sparse)
+    return ROW if grid.exchanges_rows else GRID
+
+
 def adjoint(program: Sequence[Step]) -> Program:
-    """The program of A^T G, read off that of A H."""
-    return tuple(step.adjoint() for step in reversed(program))
+    """The program of A^T G, read off that of A H; what comes late is constant, and left out."""
+    kept = (step for step in reversed(program) if not getattr(step, "late", False))
+    return tuple(step.adjoint() for step in kept)
 
 
 def without_messages(program: Sequence[Step]) -> Program:

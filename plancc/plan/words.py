@@ -1,21 +1,24 @@
 """What travels in an epoch: one count, for predictions and for the runtime's own figures.
 
-Knows groups of ranks and sizes; no plan, no machine. Whoever executes a layout, or predicts it,
-lists the *transfers* of an epoch; `count` adds them up. The runtime's transports count the same as
-they send, and tests hold them to it. A word is one number, whatever its type.
+Knows programs, groups of ranks and sizes; no plan, no machine. Whoever executes a layout, or
+predicts it, says what the names of its program's steps move: its *transfers*; `count` adds them up.
+The runtime's transports count the same as they send, and tests hold them to it. A word is one
+number, whatever its type.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import StepTraffic
+from plancc.plan.products import Step
 
 
 @dataclass(eq=False)
@@ -43,12 +46,42 @@ class Counts:
         return Counts(*(getattr(self, each.name)[rank : rank + 1] for each in fields(self)))
 
 
+@dataclass(frozen=True, eq=False)
 class Transfer(ABC):
-    """What ranks hand to the network at once; empty messages do not count."""
+    """What ranks hand to the network at once; empty messages do not count.
+
+    Attributes
+    ----------
+    reverse : bool
+        Whether it travels back: of messages from receivers to senders; a broadcast as a reduction
+        to its root, an all-gather as a reduce-scatter.
+    """
+
+    reverse: bool = field(default=False, kw_only=True)
+
+    def reversed(self) -> Self:
+        """The same the other way."""
+        return replace(self, reverse=not self.reverse)
 
     @abstractmethod
     def counts(self, num_ranks: int) -> Counts:
         """What every one of the ranks 0..num_ranks - 1 sends, receives and reduces."""
+
+
+def transfers(
+    program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
+) -> Iterator[Transfer]:
+    """What the steps of a program hand to the network, in their order.
+
+    Parameters
+    ----------
+    program : iterable of Step
+    moved : mapping of str to sequence of Transfer
+        What the names of steps move, as a program moves it forward; of other names, nothing.
+    """
+    for step in program:
+        for each in moved.get(step.name, ()) if step.moves else ():
+            yield each.reversed() if step.reverse else each
 
 
 def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
@@ -66,16 +99,13 @@ class RowMessages(Transfer):
     Attributes
     ----------
     step : StepTraffic
-        Of as many ranks as are counted.
+        Of all ranks that are counted, or int64[1]: of the one whose counts are wanted.
     width : int or int64[num_ranks]
         Columns of a row; one number per rank is the same at both ends of every message.
-    reverse : bool
-        Whether they travel from receivers to senders.
     """
 
     step: StepTraffic
     width: int | Int64Array
-    reverse: bool = False
 
     def counts(self, num_ranks: int) -> Counts:
         sent, received, messages_sent, messages_received = self.step
@@ -109,7 +139,7 @@ class Collective:
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast(Collective, Transfer):
+class BroadcastWords(Collective, Transfer):
     """Rounds of broadcasts, or of reductions to the root: the same backward.
 
     Attributes
@@ -120,13 +150,11 @@ class Broadcast(Collective, Transfer):
         Its place in the group.
     buffers : int64[rounds, groups] or int
         Number of messages that the words travel in.
-    reduce : bool
     """
 
     words: Int64Array
     root: Int64Array
     buffers: int | Int64Array = 1
-    reduce: bool = False
 
     def counts(self, num_ranks: int) -> Counts:
         others = self.members - 1
@@ -137,7 +165,7 @@ class Broadcast(Collective, Transfer):
             (self.words, found.words_sent, found.words_received),
             (buffers, found.messages_sent, found.messages_received),
         ):
-            if self.reduce:
+            if self.reverse:
                 at_root, at_others = at_others, at_root
             of_root = _sums(roots.ravel(), amount.ravel(), num_ranks)
             at_root += of_root * others
@@ -147,7 +175,7 @@ class Broadcast(Collective, Transfer):
 
 
 @dataclass(frozen=True, eq=False)
-class AllReduce(Collective, Transfer):
+class AllReduceWords(Collective, Transfer):
     """Sums at every member.
 
     Attributes
@@ -165,18 +193,16 @@ class AllReduce(Collective, Transfer):
 
 
 @dataclass(frozen=True, eq=False)
-class AllGather(Collective, Transfer):
+class AllGatherWords(Collective, Transfer):
     """Every member's piece to all others, or a reduce-scatter: the same backward.
 
     Attributes
     ----------
     words : int64[groups, members]
         Words of the members' pieces.
-    reduce : bool
     """
 
     words: Int64Array
-    reduce: bool = False
 
     def counts(self, num_ranks: int) -> Counts:
         found, others = Counts.zero(num_ranks), self.members - 1
@@ -184,7 +210,7 @@ class AllGather(Collective, Transfer):
             (self.words, found.words_sent, found.words_received),
             ((self.words > 0).astype(np.int64), found.messages_sent, found.messages_received),
         ):
-            if self.reduce:
+            if self.reverse:
                 out, arriving = arriving, out
             out[self.ranks] += amount * others
             arriving[self.ranks] += amount.sum(axis=1, keepdims=True) - amount
@@ -192,19 +218,16 @@ class AllGather(Collective, Transfer):
 
 
 @dataclass(frozen=True, eq=False)
-class AllToAll(Collective, Transfer):
+class AllToAllWords(Collective, Transfer):
     """Member j sends ``rows[j] * columns[k]`` words to every other member k.
 
     Attributes
     ----------
     rows, columns : int64[groups, members]
-    reverse : bool
-        Whether member k sends them to j.
     """
 
     rows: Int64Array
     columns: Int64Array
-    reverse: bool = False
 
     def counts(self, num_ranks: int) -> Counts:
         found, full = Counts.zero(num_ranks), (self.rows > 0, self.columns > 0)

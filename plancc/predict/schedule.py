@@ -106,7 +106,7 @@ class PointToPoint(Operation, words.Transfer):
     Attributes
     ----------
     pairs : Pairs
-    width, reverse
+    width
         As of `plancc.plan.words.RowMessages`.
     is_late : bool
         Whether no rank waits for them in this epoch: only what takes longer than all the rest of
@@ -115,7 +115,6 @@ class PointToPoint(Operation, words.Transfer):
 
     pairs: Pairs
     width: int | Int64Array
-    reverse: bool = False
     is_late: bool = False
 
     def moved(self, rows: StepTraffic) -> StepTraffic:
@@ -129,12 +128,14 @@ class PointToPoint(Operation, words.Transfer):
         )
 
     def counts(self, num_ranks: int) -> Counts:
-        return words.RowMessages(self.pairs.step, self.width, self.reverse).counts(num_ranks)
+        return words.RowMessages(self.pairs.step, self.width, reverse=self.reverse).counts(
+            num_ranks
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class BroadcastOperation(words.Broadcast, Operation):
-    """`plancc.plan.words.Broadcast`, as an operation.
+class BroadcastOperation(words.BroadcastWords, Operation):
+    """`plancc.plan.words.BroadcastWords`, as an operation.
 
     Attributes
     ----------
@@ -146,18 +147,18 @@ class BroadcastOperation(words.Broadcast, Operation):
 
 
 @dataclass(frozen=True, eq=False)
-class AllReduceOperation(words.AllReduce, Operation):
-    """`plancc.plan.words.AllReduce`, as an operation."""
+class AllReduceOperation(words.AllReduceWords, Operation):
+    """`plancc.plan.words.AllReduceWords`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllGatherOperation(words.AllGather, Operation):
-    """`plancc.plan.words.AllGather`, as an operation."""
+class AllGatherOperation(words.AllGatherWords, Operation):
+    """`plancc.plan.words.AllGatherWords`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)
-class AllToAllOperation(words.AllToAll, Operation):
-    """`plancc.plan.words.AllToAll`, as an operation."""
+class AllToAllOperation(words.AllToAllWords, Operation):
+    """`plancc.plan.words.AllToAllWords`, as an operation."""
 
 
 @dataclass(frozen=True, eq=False)

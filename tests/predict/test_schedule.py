@@ -44,7 +44,9 @@ PASSES = ((), ("order",), ("constant",), ("order", "constant"))
 def epoch_traffic(parts, dims, passes):
     """What every part sends in an epoch."""
     ways = [way for two in widths_of(dims, passes) for way in zip(two, (False, True), strict=True)]
-    return count((RowMessages(parts.step, width, back) for width, back in ways), len(parts.rows))
+    return count(
+        (RowMessages(parts.step, width, reverse=back) for width, back in ways), len(parts.rows)
+    )
 
 
 @given(

@@ -106,7 +106,7 @@ class BlockRowScheduler(Scheduler):
                 ranks=column_groups(self._grid),
                 words=rows * width,
                 root=root,
-                reduce=back,
+                reverse=back,
             )
 
 
@@ -150,7 +150,7 @@ class BlockScheduler(Scheduler):
             place,
             ranks=fiber_groups(grid),
             words=_of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None],
-            reduce=not back,
+            reverse=not back,
         )
         if back and grid.layers > 1:
             yield fiber
@@ -166,7 +166,7 @@ class BlockScheduler(Scheduler):
             ranks=column_groups(grid),
             words=np.concatenate([size[:, None] * share for size in self._size], axis=1),
             root=np.repeat(self._of_row[:, None], grid.layers * grid.columns, axis=1),
-            reduce=back,
+            reverse=back,
         )
         if not back and grid.rows > 1:
             yield rows

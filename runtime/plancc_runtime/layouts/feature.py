@@ -48,7 +48,7 @@ from plancc.plan.batches import Batches
 from plancc.plan.layers import Aggregate, LayerStep
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc.plan.words import AllToAll, Counts
+from plancc.plan.words import AllToAllWords, Counts
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
@@ -185,7 +185,7 @@ class FeatureGraph(LayerGraph):
             shares = [batches.share(stage, k) for k in range(group.size)]
             rows = np.array([[last - first for first, last in shares]])
             for out in (False, True):
-                transfer = AllToAll(members(group), rows, columns, reverse=out)
+                transfer = AllToAllWords(members(group), rows, columns, reverse=out)
                 found.add(counts_of(group, transfer))
         return found
 

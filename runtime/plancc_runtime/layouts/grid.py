@@ -41,7 +41,7 @@ from plancc.plan.grid import Piece
 from plancc.plan.layers import Aggregate, LayerStep, Linear, WholeRows
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc.plan.words import AllGather, Broadcast, Counts
+from plancc.plan.words import AllGatherWords, BroadcastWords, Counts
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid_block import (
@@ -250,11 +250,11 @@ class GridGraph(LayerGraph):
             return found
         if self.grid.splits_columns and isinstance(step, WholeRows) and not step.back:
             words = self._words_of_slices(step.columns)
-            return counts_of(self.row, AllGather(members(self.row), words[None]))
+            return counts_of(self.row, AllGatherWords(members(self.row), words[None]))
         if self.grid.splits_columns and isinstance(step, Linear):
             words = self._words_of_slices(step.columns if step.back else step.inner)
             rounds = np.arange(self.row.size)[:, None]
-            return counts_of(self.row, Broadcast(members(self.row), words[:, None], rounds))
+            return counts_of(self.row, BroadcastWords(members(self.row), words[:, None], rounds))
         return Counts.zero(1)
 
     def _words_of_slices(self, width: int) -> Int64Array:
@@ -265,7 +265,7 @@ class GridGraph(LayerGraph):
     def _counts_of_sums(self, columns: int, back: bool) -> Counts:
         """Between layers, of a product with so many columns at this rank."""
         words = np.array([self._rows_of_layers]) * columns
-        return counts_of(self.fiber, AllGather(members(self.fiber), words, reduce=not back))
+        return counts_of(self.fiber, AllGatherWords(members(self.fiber), words, reverse=not back))
 
     def release_buffers(self) -> None:
         for product in self._products.values():
@@ -391,7 +391,7 @@ class Summa:
         group = self._graph.column
         words = np.array([size(piece) * columns for piece in self.pieces], np.int64)[:, None]
         root = np.array([piece.row for piece in self.pieces], np.int64)[:, None]
-        found = counts_of(group, Broadcast(members(group), words, root, reduce=back))
+        found = counts_of(group, BroadcastWords(members(group), words, root, reverse=back))
         if self._of_row is not None:
             found.add(self._of_row.counts())
         return found

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Piece
-from plancc.plan.words import Broadcast, Counts, Transfer
+from plancc.plan.words import BroadcastWords, Counts, Transfer
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
 from plancc_runtime.layouts.matrices import halo_block, is_symmetric
@@ -227,7 +227,7 @@ class RowPieces:
         nonzeros = np.array(self._nonzeros)[:, None]
         root = np.array([[piece.column] for piece in self._pieces])
         words, buffers = 2 * nonzeros + self._num_rows + 1, 1 + 2 * (nonzeros > 0)
-        return counts_of(self._row, Broadcast(members(self._row), words, root, buffers))
+        return counts_of(self._row, BroadcastWords(members(self._row), words, root, buffers))
 
     def release(self) -> None:
         """Free the buffers of pieces that arrive."""

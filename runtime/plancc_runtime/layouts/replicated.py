@@ -29,7 +29,7 @@ from torch import Tensor
 
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
-from plancc.plan.words import AllReduce, Broadcast, Counts
+from plancc.plan.words import AllReduceWords, BroadcastWords, Counts
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.grid import GridGraph, Product
 from plancc_runtime.layouts.grid_block import (
@@ -90,9 +90,9 @@ class ReplicatedGraph(GridGraph):
         """Between the copies, of a product with so many columns."""
         words, group = np.array([self.num_inputs * columns]), members(self.row)
         if not back:
-            return counts_of(self.row, AllReduce(group, words))
+            return counts_of(self.row, AllReduceWords(group, words))
         root = np.array([[self.grid.chunk(self.position.row)]])
-        return counts_of(self.row, Broadcast(group, words[None], root))
+        return counts_of(self.row, BroadcastWords(group, words[None], root))
 
 
 class _Messages:
