@@ -144,12 +144,9 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     """Time to draw and to lay out what an epoch works on, over the time of an epoch at p = 1."""
     import torch
 
-    from plancc.plan.products import ROW
     from plancc_runtime.layouts.block import Block
     from plancc_runtime.layouts.boundary import draw, numbered
-    from plancc_runtime.layouts.halo import Halo
-    from plancc_runtime.layouts.matrices import halo_part
-    from plancc_runtime.layouts.product import BlockProduct
+    from plancc_runtime.layouts.local import LocalGraph
     from plancc_runtime.layouts.resources import Resources
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.transport.single import SingleTransport
@@ -164,14 +161,11 @@ def _overhead(inputs: Inputs, report: Report) -> None:
     whole = Block.of_part(plan.part(0), plan.header.self_loops)
     block = numbered(whole, TrainOptions().sampling)
     transport = SingleTransport()  # which is asked for nothing
-    resources = Resources(transport, torch.float32)
-    layout = BlockProduct(ROW, block, {"expand": Halo(block.expand, block.num_inputs, resources)})
-    part = halo_part(block)
+    layout = LocalGraph(block, Resources(transport, torch.float32))
+    layout.lay_out("plan")
 
     def draw_and_lay_out(options: TrainOptions) -> None:
-        sample = draw(block, options.sampling, 0, 1)
-        halo = Halo(sample.expand, block.num_inputs, resources)
-        layout.with_halo(sample.of_halo(part), sample.expand.receive.row_ptr, halo)
+        layout.sampled(draw(block, options.sampling, 0, 1)).lay_out("plan")
 
     name = graph.name.partition(".")[0]
     report.notes.append(f"hidden 32, 128: {name}, {ranks} parts by gp, 3 layers; one rank draws")

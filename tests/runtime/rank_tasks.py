@@ -161,12 +161,12 @@ def products(
             graph = LocalGraph(
                 block, Resources(transport, dtype, overlap=overlap, wire=wire, kernel=kernel)
             )
-            graph.forward_product(h, "plan")  # exchanges are played again
-            graph.adjoint_product(g, "plan")
+            graph.multiplied(h, "plan")  # exchanges are played again
+            graph.multiplied(g, "plan", back=True)
             before = transport.traffic.as_array()
-            forward = graph.forward_product(h, "plan")
+            forward = graph.multiplied(h, "plan")
             traffic = transport.traffic.as_array() - before
-            answers.append((forward.numpy(), graph.adjoint_product(g, "plan").numpy()))
+            answers.append((forward.numpy(), graph.multiplied(g, "plan", back=True).numpy()))
         return part.global_id, answers, graph.halo(h).numpy(), traffic
     finally:
         transport.max_words, halo.GROUP_ROWS, matrices.GROUP_NONZEROS = usual

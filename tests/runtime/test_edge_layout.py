@@ -22,8 +22,8 @@ from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import NONZEROS, Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
-from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.layouts.wire import WIRES
 from plancc_runtime.nn import GATConv, SAGEConv
 from plancc_runtime.nn.network import Network, NetworkOptions
@@ -114,7 +114,7 @@ def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
             Block.of_part(part, True), Resources(transport, torch.float64, wire=wire)
         )
         out, back = (torch.tensor(rows[part.global_id]) for rows in (h, g))
-        return graph.forward_product(out, "plan"), graph.adjoint_product(back, "plan")
+        return graph.multiplied(out, "plan"), graph.multiplied(back, "plan", back=True)
 
     ranks = on_ranks(p, work)
     errors = []

@@ -31,8 +31,8 @@ from plancc.plan.lowering import lower
 from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
-from plancc_runtime.execution.grids import grid_graph
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
+from plancc_runtime.layouts.grid import GridGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.slices import check_slices
@@ -101,7 +101,7 @@ class TestProducts(LayoutTests):
 
         def make(transport, resources):
             header, part = of_ranks[transport.rank]
-            return grid_graph(part, header, resources)
+            return GridGraph(part, header, resources)
 
         dense = coefficients(worlds.array(kind), kind == "undirected")
         del dense["sum"]  # as "plan"
@@ -114,7 +114,7 @@ class TestProducts(LayoutTests):
 def test_degrees_are_those_of_whole_rows(grid):
     def work(transport):
         header, part = slices(grid, "undirected")[transport.rank]
-        graph = grid_graph(part, header, Resources(transport, torch.float64))
+        graph = GridGraph(part, header, Resources(transport, torch.float64))
         return part.global_id, *(graph.degree(nonzeros) for nonzeros in ("edges", "closed"))
 
     dense = coefficients(worlds.array("undirected"), True)
@@ -159,7 +159,7 @@ def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
 
     def work(transport):
         header, part = read_rank_slice(file, transport.rank, transport.size)
-        graph = grid_graph(part, header, Resources(transport, torch.float64))
+        graph = GridGraph(part, header, Resources(transport, torch.float64))
         own = graph.slice_of(width)
         x = torch.ones(part.num_rows, own.stop - own.start, dtype=torch.float64)
         x.requires_grad_()

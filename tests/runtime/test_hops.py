@@ -21,8 +21,8 @@ from plancc.report.plans import report
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_cache_order
-from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nodes import fits, with_exchange
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing import Layout, LayoutTests

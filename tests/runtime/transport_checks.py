@@ -24,8 +24,8 @@ import torch
 from plancc_runtime import launch, testing
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
-from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
 from plancc_runtime.testing import (
     check_exchanges,

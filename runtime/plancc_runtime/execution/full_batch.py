@@ -42,8 +42,8 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.matrices import matrix_of
-from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions

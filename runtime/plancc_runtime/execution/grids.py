@@ -18,16 +18,9 @@ from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.grid import GridGraph
-from plancc_runtime.layouts.replicated import ReplicatedGraph
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import TrainOptions
-
-
-def grid_graph(part: Part, header: Header, resources: Resources) -> GridGraph:
-    """The graph of a plan of layout "grid". Collective."""
-    kind = ReplicatedGraph if header.grid and header.grid.scheme == "1.5d" else GridGraph
-    return kind(part, header, resources)
 
 
 class Grids(Execution):
@@ -60,7 +53,7 @@ class Grids(Execution):
             graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
             self.kernel = resources.kernel
         else:
-            graph = grid_graph(part, header, resources)
+            graph = GridGraph(part, header, resources)
             if measured:
                 graph.use_kernel(quickest_kernel(graph.block(), width, resources))
             self.kernel = graph.resources.kernel

@@ -92,7 +92,7 @@ class Block:
         What draws know rows and nonzeros by; likewise.
     edges : int64[num_local_rows] or None
         Edges of every row, where `row_ptr` has fewer: before `boundary.draw` left some out, or of
-        all ranks, as `product.with_whole_rows` counted them.
+        all ranks, as `whole_counts.with_whole_rows` counted them.
     closed_edges : int64[num_local_rows] or None
         The latter, and the row's own vertex where it is no edge.
     scale : (float, float)

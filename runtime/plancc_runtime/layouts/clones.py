@@ -29,6 +29,7 @@ was received is constant: gradients stay on their rank.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +49,8 @@ from plancc.plan.exchange import (
     runs,
 )
 from plancc.plan.layers import Aggregate, LayerStep
-from plancc.plan.words import Counts, RowMessages, count
+from plancc.plan.products import Program, adjoint, clone_program
+from plancc.plan.words import RowMessages
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.rows import add_rows
@@ -56,8 +58,8 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.halo import Halo, MessageBuffers
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import both_ways, matrix_of
-from plancc_runtime.layouts.product import with_whole_rows
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.workspace import empty
@@ -243,57 +245,57 @@ class CloneGraph(LocalGraph):
         self._clones, self._sums = clones, sums
         self._constant = constant and sums is not None  # else there is one product only
         self._own_only = last and sums is None
-        self._partial: dict[str, tuple[SparseMatrix, SparseMatrix, Tensor | None]] = {}
+        self._partial: dict[str, tuple[Sequence[SparseMatrix], Tensor | None]] = {}
         self._product: Tensor | None = None
 
-    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
-        matrix, _, itself = self._partial_of(coefficients)
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        """The products in their order, whatever the direction: sums have the same bits so."""
+        both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
-        if self._product is None or not self._constant:
-            out = empty(num_own if self._own_only else len(x), x.shape[1], x)
+        rows = num_own if self._own_only else self._block.num_inputs
+        if back and len(x) < rows:  # the last layer's leaves
+            x = torch.cat([x, x.new_zeros(rows - len(x), x.shape[1])])
+        if self._product is None or back:
+            out = empty(self._block.num_inputs if back else rows, x.shape[1], x)
             with self.resources.clock("spmm"):
-                matrix.multiply(x, out)
-            if self._constant:
+                both[back].multiply(x, out)
+            if self._constant and not back:
                 self._product, out = out, out.clone()
         else:
             out = self._product.clone()
-        if self._sums is not None:
-            self._sums.exchange(out[num_own:])
-        if len(out) > self.num_outputs:
+        late = None if back else self._sums
+        if late is not None:
+            late.exchange(out[num_own:])
+        if not back and len(out) > self.num_outputs:
             out = out[: self.num_outputs].clone()
         if itself is not None:
-            out.addcmul_(x[: len(out)], itself[: len(out)])
-        if self._sums is not None:
-            self._sums.complete(out)
-        return out
-
-    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
-        _, transposed, itself = self._partial_of(coefficients)
-        g, num_clones = g.contiguous(), self._block.num_inputs
-        num_rows = self._clones.num_own if self._own_only else num_clones
-        if len(g) < num_rows:  # the last layer's leaves
-            g = torch.cat([g, g.new_zeros(num_rows - len(g), g.shape[1])])
-        out = empty(num_clones, g.shape[1], g)
-        with self.resources.clock("spmm"):
-            transposed.multiply(g, out)
-        if itself is not None:
-            out[: len(g)].addcmul_(g, itself[: len(g)])
+            some = min(len(x), len(out))
+            out[:some].addcmul_(x[:some], itself[:some])
+        if late is not None:
+            late.complete(out)
         return out
 
     @property
     def cycle(self) -> int:  # type: ignore[override]
         return 1 if self._sums is None else self._sums.cycle
 
-    def counts(self, step: LayerStep) -> Counts:
-        if self._sums is None or not isinstance(step, Aggregate) or step.back:
-            return Counts.zero(1)
-        return count(self._sums.transfers(step.columns), 1)
+    def program(self, step: LayerStep) -> Program:
+        if not isinstance(step, Aggregate):
+            return ()
+        sums = self._sums
+        program = clone_program(sums is not None, returns=sums is not None and sums.returns)
+        return adjoint(program) if step.back else program
+
+    def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
+        assert isinstance(step, Aggregate)
+        bins = [] if self._sums is None else self._sums.bins
+        return {"trees": [RowMessages(each.halo.step, step.columns) for each in bins]}
 
     def release_buffers(self) -> None:
         super().release_buffers()
         self._product = None
 
-    def _partial_of(self, coefficients: str) -> tuple[SparseMatrix, SparseMatrix, Tensor | None]:
+    def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
         """P and its transpose, laid out, and s: Tensor[clones, 1]."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
@@ -304,7 +306,7 @@ class CloneGraph(LocalGraph):
                 column = torch.from_numpy(itself[:, None]).to(
                     self.resources.device, self.resources.dtype
                 )
-            self._partial[coefficients] = *both, column
+            self._partial[coefficients] = both, column
         return self._partial[coefficients]
 
 
@@ -421,7 +423,7 @@ class DelayedSums:
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
-        self._delay, self._returns, self.constant = delay, returns, constant
+        self._delay, self.returns, self.constant = delay, returns, constant
         self._turns: list[_Turns] = []
         self._arrived = False
 
@@ -430,11 +432,10 @@ class DelayedSums:
         """Epochs until every bin has had its turn."""
         return self._delay.epochs
 
-    def transfers(self, width: int) -> list[RowMessages]:
-        """What the turns of all bins move."""
-        steps = [each.halo.step for each in self._delay.bins]
-        ways = (True, False) if self._returns else (True,)
-        return [RowMessages(step, width, reverse=up) for step in steps for up in ways]
+    @property
+    def bins(self) -> list[Bin]:
+        """Whose turns move rows in a cycle."""
+        return self._delay.bins
 
     def exchange(self, partial: Tensor) -> None:
         """Take what has arrived for the epoch's bin, and send its partial sums. Collective.
@@ -472,7 +473,7 @@ class DelayedSums:
             if turn.sums is not None:
                 add_rows(z, each.roots, turn.sums)
         number = delay.epoch % delay.epochs
-        if self._arrived and self._returns:
+        if self._arrived and self.returns:
             now, turn = delay.bins[number], self._turns[number]
             turn.down = turn.down or now.halo.buffers(z.shape[1])
             now.halo.send_rows(z[now.roots], turn.down)
@@ -518,9 +519,9 @@ class DelayedSums:
                 turn.next_sums = zeros(each.roots)
             if past > 1:
                 turn.sums = zeros(each.roots)
-            if past > 1 and self._returns:
+            if past > 1 and self.returns:
                 turn.next_totals = zeros(each.leaves)
-            if past > 2 and self._returns:
+            if past > 2 and self.returns:
                 turn.totals = zeros(each.leaves)
 
     def _receive_all(self) -> None:

@@ -35,7 +35,7 @@ the one before is on its way to the owners of its rows, who then update it:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +47,13 @@ from torch.autograd.function import once_differentiable
 from plancc.plan.batches import Batches
 from plancc.plan.layers import Aggregate, LayerStep
 from plancc.plan.parts import Part
+from plancc.plan.products import FEATURE, Program, adjoint
 from plancc.plan.values import Header
-from plancc.plan.words import AllToAllWords, Counts
+from plancc.plan.words import AllToAllWords, Transfer
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.feature_flow import BatchCallback, Flow, Slicing
-from plancc_runtime.layouts.grid_pieces import counts_of, members
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.matrices import is_symmetric, matrix_of
@@ -131,12 +131,13 @@ class FeatureGraph(LayerGraph):
         degree = np.diff(self._block.with_nonzeros(nonzeros).row_ptr)[self._rows]
         return torch.from_numpy(degree.astype(np.int64)).to(self._device)
 
-    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x, held as x is; its gradient is A^T g. Collective.
-
-        If x has fewer columns than a group has ranks, some of these have none.
-        """
-        return _Product.apply(x, self, coefficients)
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        """If x has fewer columns than a group has ranks, some of these have none."""
+        if self.alone:
+            return self.multiply(0, x.contiguous(), coefficients, back)
+        out = empty_like(x)
+        self.run(x.contiguous(), out, coefficients, back)
+        return out
 
     def product_linear(
         self,
@@ -166,28 +167,32 @@ class FeatureGraph(LayerGraph):
         z = _LinearProduct.apply(x, weight, self, coefficients)
         return self.finished(z, bias, rectified)
 
-    def counts(self, step: LayerStep) -> Counts:
-        """What this rank hands to the network for a layer's step: int64[1] each.
+    def program(self, step: LayerStep) -> Program:
+        if not isinstance(step, Aggregate):
+            return ()
+        return adjoint(FEATURE) if step.back else FEATURE
 
-        In a product, own rows without the own slice go there; back, the own slice without own rows.
+    def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
+        """In a product, own rows without the own slice go there; back, the own slice without own
+        rows.
+
         Over a group of c equal shares that is 2 n width (c - 1) / c, whatever c is at most 2 n
         width (Wan et al. 2025, Proposition 3.4). Halo rows between groups, of a slice each, come on
         top.
         """
-        if not isinstance(step, Aggregate):
-            return Counts.zero(1)
-        batches, group = self._batches, self._slicing.members
-        slices = [self._grid.slice_of_columns(step.columns, k) for k in range(group.size)]
+        assert isinstance(step, Aggregate)
+        batches, ranks = self._batches, np.array([self._slicing.members.ranks])
+        slices = (self._grid.slice_of_columns(step.columns, k) for k in range(ranks.size))
         columns = np.array([[last - first for first, last in slices]])
+        rows = (
+            np.array([[b - a for a, b in (batches.share(k, n) for n in range(ranks.size))]])
+            for k in range(batches.stages)
+        )
         own = int(columns[0, self._column])
-        found = self._slices.counts(replace(step, columns=own))
-        for stage in range(batches.stages):
-            shares = [batches.share(stage, k) for k in range(group.size)]
-            rows = np.array([[last - first for first, last in shares]])
-            for out in (False, True):
-                transfer = AllToAllWords(members(group), rows, columns, reverse=out)
-                found.add(counts_of(group, transfer))
-        return found
+        return {
+            "slices": [AllToAllWords(ranks, each, columns) for each in rows],
+            **self._slices.moved(replace(step, columns=own)),
+        }
 
     def release_buffers(self) -> None:
         self._slices.release_buffers()
@@ -197,7 +202,7 @@ class FeatureGraph(LayerGraph):
         source: Tensor,
         out: Tensor,
         coefficients: str,
-        adjoint: bool = False,
+        back: bool = False,
         before: BatchCallback | None = None,
         after: BatchCallback | None = None,
         meanwhile: Callable[[], None] | None = None,
@@ -209,7 +214,7 @@ class FeatureGraph(LayerGraph):
         source, out : Tensor[num_inputs, width]
             Contiguous.
         coefficients : str
-        adjoint : bool
+        back : bool
         before : callable of slice, optional
             Puts the rows of a batch into `source`; called once for each, before they are sent.
         after : callable of slice, optional
@@ -217,7 +222,7 @@ class FeatureGraph(LayerGraph):
         meanwhile : callable, optional
             Called once, when the first messages are under way.
         """
-        needs = self._needs(coefficients, adjoint)
+        needs = self._needs(coefficients, back)
         last = len(needs) - 1
         flow = Flow(self._slicing, source, out, before)
         for stage in range(last + 1):
@@ -227,43 +232,42 @@ class FeatureGraph(LayerGraph):
             if stage == 0 and meanwhile is not None:
                 meanwhile()
             flow.receive_input(needs[stage])
-            flow.send_output(stage, self.multiply(stage, flow.held, coefficients, adjoint))
+            flow.send_output(stage, self.multiply(stage, flow.held, coefficients, back))
             for arrived in range(max(stage - 1, 0), stage + (stage == last)):
                 at = flow.receive_output(arrived)
                 if after is not None:
                     after(at)
 
-    def _needs(self, coefficients: str, adjoint: bool) -> list[int]:
+    def _needs(self, coefficients: str, back: bool) -> list[int]:
         """The last batch of the input that every batch depends on."""
-        return [0] if self._batches.stages == 1 else self._stages_of(coefficients, adjoint).needs
+        return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
     def alone(self) -> bool:
         """Whether rows are slices already: of the only rank of a group, without a pipeline."""
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
-    def multiply(self, stage: int, x: Tensor, coefficients: str, adjoint: bool) -> Tensor:
+    def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
         """A batch of the product with a slice of columns: Tensor[rows of the batch, columns].
 
         Collective between groups.
         """
         if self._batches.stages == 1:
-            multiply = self._slices.adjoint_product if adjoint else self._slices.forward_product
-            return multiply(x, coefficients)
-        matrix = self._stages_of(coefficients, adjoint).matrices[stage]
+            return self._slices.multiplied(x, coefficients, back)
+        matrix = self._stages_of(coefficients, back).matrices[stage]
         out = empty(matrix.shape[0], x.shape[1], x)
         with self._resources.clock("spmm"):
             matrix.multiply(x, out)
         return out
 
-    def _stages_of(self, coefficients: str, adjoint: bool) -> _Stages:
+    def _stages_of(self, coefficients: str, back: bool) -> _Stages:
         if coefficients not in self._staged:
             matrix = matrix_of(self._block.with_coefficients(coefficients))
             forward = backward = self._laid_out(matrix)
             if not is_symmetric(matrix):
                 backward = self._laid_out(matrix.T.tocsr())
             self._staged[coefficients] = forward, backward
-        return self._staged[coefficients][adjoint]
+        return self._staged[coefficients][back]
 
     def _laid_out(self, matrix: csr_matrix) -> _Stages:
         batches = self._batches
@@ -284,26 +288,6 @@ class _Stages:
 
 def empty_like(x: Tensor) -> Tensor:
     return empty(x.shape[0], x.shape[1], x)
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: FeatureGraph, coefficients: str) -> Tensor:
-        ctx.graph, ctx.coefficients = graph, coefficients
-        return _whole(graph, x, coefficients, adjoint=False)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return _whole(ctx.graph, g, ctx.coefficients, adjoint=True), None, None
-
-
-def _whole(graph: FeatureGraph, x: Tensor, coefficients: str, adjoint: bool) -> Tensor:
-    if graph.alone:
-        return graph.multiply(0, x.contiguous(), coefficients, adjoint)
-    out = empty_like(x)
-    graph.run(x.contiguous(), out, coefficients, adjoint)
-    return out
 
 
 class _ProductLinear(torch.autograd.Function):
@@ -344,7 +328,7 @@ class _ProductLinear(torch.autograd.Function):
                     found.append(weight_gradient(aggregated, g))
 
             ctx.graph.run(
-                projected, back, ctx.coefficients, adjoint=True, before=project, meanwhile=meanwhile
+                projected, back, ctx.coefficients, back=True, before=project, meanwhile=meanwhile
             )
         return back, found[0] if found else None, None, None
 
@@ -378,7 +362,7 @@ class _LinearProduct(torch.autograd.Function):
             if need_x:
                 torch.mm(aggregated[at], weight.T, out=back[at])
 
-        ctx.graph.run(g.contiguous(), aggregated, ctx.coefficients, adjoint=True, after=update)
+        ctx.graph.run(g.contiguous(), aggregated, ctx.coefficients, back=True, after=update)
         return (
             back if need_x else None,
             weight_gradient(x, aggregated) if need_weight else None,

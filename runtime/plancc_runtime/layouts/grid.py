@@ -1,35 +1,41 @@
-"""Process grids: products of 1D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 and 3),
-differentiable.
+"""Process grids: products of 1D, 1.5D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 to 3).
 
-Knows a rank's share of a grid plan and groups of ranks; must not know losses or files. Replicated
-grids (1.5D) are in `layouts.replicated`.
+Knows a rank's share of a grid plan and groups of ranks; must not know losses or files.
 
 The rows of A in a process row are cut into pieces of columns (`Grid.pieces`), each of which one of
 its ranks has. H is held by rows of a part and, where the grid splits columns, a slice of them. 1D
 is a grid of one process column, where no piece of A moves; 2D is a Split-3D of one layer.
 
-forward, H -> A H, at every rank (i, j) of a layer:
+forward, H -> A H, at every rank (i, j) of a layer; back, G -> A^T G, the same read backward:
 
     for every piece q:   A_iq is broadcast in the process row, where it has several ranks
                          H_qj is broadcast in the process column
                          T_ij += A_iq H_qj
     between layers:      T_ij is reduce-scattered: every layer keeps the rows of its part
 
-adjoint, G -> A^T G, the same read backward:
+In 1.5D a process row has copies of a part, one per rank. Rank (i, j) has part i, and multiplies
+with chunk j of the parts (Equation 3), which the ranks of its process column have too:
 
-    between layers:      G is all-gathered to the rows of the process row
-    for every piece q:   A_iq is broadcast in the process row
-                         A_iq^T G_ij is reduced in the process column to the rank that has H_qj
+    for every part q of chunk j:   H_q is broadcast in the process column
+                                   T_ij += A_iq H_q
+    between copies:                T_i is the sum in the process row (all-reduce); back, rank
+                                   (i, chunk of i) broadcasts its sum to the others
 
-`GridGraph.counts` says what all this moves; the closed forms are in `plancc.predict.cagnet`.
+Where only needed rows travel, messages of the row plan take the place of the broadcasts and
+reductions in the process column. All copies compute the same loss, of which each counts one in c:
+gradients of the copies of a row are equal, and each is 1 / c of the whole one; so they stay if
+every rank takes its own through the adjoint, and those of the weights, summed over all ranks, are
+whole ones.
+
+The steps are those of `plancc.plan.products`; the closed forms of what they move are in
+`plancc.predict.cagnet`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,49 +43,41 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.plan.exchange import Int64Array
-from plancc.plan.grid import Piece
-from plancc.plan.layers import Aggregate, LayerStep, Linear, WholeRows
+from plancc.plan.layers import Aggregate, LayerStep, Linear, RowStep, WholeRows
 from plancc.plan.parts import Part
+from plancc.plan.products import AllGather, Broadcast, Program, adjoint, grid_program
 from plancc.plan.values import Header
-from plancc.plan.words import AllGatherWords, BroadcastWords, Counts
+from plancc.plan.words import (
+    AllGatherWords,
+    AllReduceWords,
+    BroadcastWords,
+    RowMessages,
+    Transfer,
+)
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.executor import Executor
 from plancc_runtime.layouts.grid_block import (
+    block_of_chunk,
     block_of_share,
+    held_pieces,
     rows_of_process_row,
-    with_whole_counts,
 )
-from plancc_runtime.layouts.grid_pieces import (
-    Multiplier,
-    OwnPieces,
-    RowPieces,
-    counts_of,
-    in_turn,
-    members,
-)
+from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, in_turn
+from plancc_runtime.layouts.halo import Halo, MessageBuffers, RowMover
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.local import ProductFunction
-from plancc_runtime.layouts.matrices import halo_part
+from plancc_runtime.layouts.matrices import Blocks, blocks_of, halo_part
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.base import Pending
+from plancc_runtime.layouts.shared_rows import SharedRows
+from plancc_runtime.layouts.whole_counts import with_whole_counts
+from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
 
 
-class Product(Protocol):
-    """A product with one set of coefficients, outside of autograd. Collective."""
-
-    def forward(self, x: Tensor) -> Tensor: ...
-    def adjoint(self, g: Tensor) -> Tensor: ...
-    def release(self) -> None: ...
-    def counts(self, columns: int, back: bool) -> Counts:
-        """What this rank hands to the network, for so many columns of its own: int64[1] each."""
-        ...
-
-
 class GridGraph(LayerGraph):
-    """What a layer needs of the graph, on a grid "1d", "2d" or "3d". Making one is collective.
+    """What a layer needs of the graph, on a process grid. Making one is collective.
 
-    Gradients are whole ones, of the rank's rows and columns.
+    Gradients are whole ones, of the rank's rows and columns; in "1.5d" 1 / copies of them.
 
     Parameters
     ----------
@@ -110,20 +108,31 @@ class GridGraph(LayerGraph):
         self.column = transport.subgroup(grid.ranks_of_column(rank))
         self.fiber = transport.subgroup(grid.ranks_of_fiber(rank))
         self._vertices = torch.from_numpy(part.global_id).to(self.device)
-        self._block = self._block_of(part, header.self_loops)
-        self._products: dict[str, Product] = {}
-
-    def _block_of(self, part: Part, self_loops: bool) -> Block:
-        share = part.grid
-        assert share is not None
-        self.pieces = self.grid.pieces(share.part_ptr, self.position.layer)
-        self.first_row = part.first_row
+        self._program = grid_program(grid)
         first, last = rows_of_process_row(share)
-        self.place_in_row = slice(part.first_row - first, part.first_row - first + part.num_rows)
-        self.num_row_rows = last - first
-        parts = self.position.row * self.grid.layers + np.arange(self.grid.layers)
-        self._rows_of_layers = np.diff(share.part_ptr)[parts].tolist()
-        return block_of_share(share, self_loops)
+        place = slice(part.first_row - first, part.first_row - first + part.num_rows)
+        self.place_in_row, self.num_row_rows = place, last - first
+        parts = self.position.row * grid.layers + np.arange(grid.layers)
+        rows_of_layers = np.diff(share.part_ptr)[parts].tolist()
+        self._shared = {
+            "layers": SharedRows(self.fiber, rows_of_layers, place),
+            "copies": SharedRows(self.row, [part.num_rows]),
+            "holder": SharedRows(self.row, [part.num_rows], root=grid.chunk(grid.part(rank))),
+        }
+        self.pieces = grid.pieces(share.part_ptr, self.position.layer)
+        if grid.scheme == "1.5d":
+            self.pieces = held_pieces(share)
+        self._rounds = Rounds(self.pieces, part.first_row, self.column, resources)
+        self._needed: Halo | None = None
+        self._buffers: dict[int, MessageBuffers] = {}
+        if share.block is None:
+            self._block = block_of_share(share, header.self_loops)
+        else:
+            self._block = block_of_chunk(share, header.self_loops)
+            among = replace(resources, transport=as_transport(self.column))
+            self._needed = Halo(self._block.expand, self._block.num_inputs, among)
+        self._executors: dict[str, Executor] = {}
+        self._travelling: dict[str, RowPieces] = {}
 
     @property
     def vertices(self) -> Tensor:
@@ -147,40 +156,53 @@ class GridGraph(LayerGraph):
             self._block = with_whole_counts(self._block, [self.row, self.fiber])
         return self._block
 
-    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        return ProductFunction.apply(x, self, coefficients)
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        x = x.contiguous()
+        out = empty(len(x), x.shape[1], x)
+        rows, y = (out, x) if back else (x, out)
+        sums = y if self.fiber.size == 1 else empty(self.num_row_rows, x.shape[1], x)
+        spaces = {"x": rows, "held": rows, "sums": sums, "y": y}
+        executor, buffers = self.lay_out(coefficients), self._buffers_for(x)
+        if self._needed is not None:
+            spaces |= {"held": rows[: self._block.num_inputs], "halo": buffers["expand"].halo}
+        executor.run(spaces, buffers, back)
+        return out
 
-    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
-        """A x, outside of autograd. Collective."""
-        total = self.lay_out(coefficients).forward(x.contiguous())
-        if self.fiber.size == 1:
-            return total
-        with self.clock("wait"):
-            self.fiber.reduce_scatter_sum(total.split(self._rows_of_layers))
-        out = empty(self.num_outputs, x.shape[1], x)
-        return out.copy_(total[self.place_in_row])
-
-    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
-        """A^T g, outside of autograd. Collective."""
-        if self.fiber.size > 1:
-            own, g = g, empty(self.num_row_rows, g.shape[1], g)
-            g[self.place_in_row] = own
-            with self.clock("wait"):
-                self.fiber.allgather(g.split(self._rows_of_layers))
-        return self.lay_out(coefficients).adjoint(g.contiguous())
+    def _buffers_for(self, like: Tensor) -> dict[str, Any]:
+        if self._needed is None:
+            return {"pieces": self._rounds.buffers(like)}
+        width = like.shape[1]
+        if width not in self._buffers:
+            self._buffers[width] = self._needed.buffers(width)
+        return {"expand": self._buffers[width]}
 
     def use_kernel(self, name: str) -> None:
         """Make products by this kernel; before the first one."""
         self.resources = replace(self.resources, kernel=name)
 
-    def lay_out(self, coefficients: str) -> Product:
+    def lay_out(self, coefficients: str) -> Executor:
         """What multiplies by A with these values; made once. Collective."""
-        if coefficients not in self._products:
-            self._products[coefficients] = self._new_product(coefficients)
-        return self._products[coefficients]
+        if coefficients not in self._executors:
+            blocks = self._blocks(coefficients)
+            movers: dict[str, RowMover[Any]] = {"pieces": self._rounds}
+            if self._needed is not None:
+                movers = {"expand": self._needed}
+            self._executors[coefficients] = Executor(
+                self._program, blocks, movers, self.resources, self._shared
+            )
+        return self._executors[coefficients]
 
-    def _new_product(self, coefficients: str) -> Product:
-        return Summa(self, self.block(coefficients))
+    def _blocks(self, coefficients: str) -> Blocks:
+        block, resources = self.block(coefficients), self.resources
+        if self._needed is not None:
+            return blocks_of(block, resources)
+        travel, ptr = self.grid.splits_columns, block.expand.receive.row_ptr
+        own = OwnPieces(halo_part(block), ptr, resources, travel)
+        if not travel:
+            return {("matrix", back): own.both[back] for back in (False, True)}
+        pieces = RowPieces(own, self.pieces, self.num_row_rows, self.row, resources)
+        self._travelling[coefficients] = pieces
+        return pieces.blocks()
 
     def linear(
         self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
@@ -241,178 +263,50 @@ class GridGraph(LayerGraph):
 
         return in_turn(self.row.size, start, self.resources.overlap)
 
-    def counts(self, step: LayerStep) -> Counts:
+    def program(self, step: LayerStep) -> Program:
         if isinstance(step, Aggregate):
-            own = self.slice_of(step.columns)
-            columns = own.stop - own.start
-            found = self.lay_out(step.coefficients).counts(columns, step.back)
-            found.add(self._counts_of_sums(columns, step.back))
-            return found
-        if self.grid.splits_columns and isinstance(step, WholeRows) and not step.back:
-            words = self._words_of_slices(step.columns)
-            return counts_of(self.row, AllGatherWords(members(self.row), words[None]))
+            return adjoint(self._program) if step.back else self._program
         if self.grid.splits_columns and isinstance(step, Linear):
+            return (Broadcast("slices", "x", "slice"),)
+        if self.grid.splits_columns and isinstance(step, WholeRows) and not step.back:
+            return (AllGather("slices", "x", "whole"),)
+        return ()
+
+    def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
+        row = np.array([self.row.ranks])
+        if isinstance(step, Linear):
             words = self._words_of_slices(step.columns if step.back else step.inner)
             rounds = np.arange(self.row.size)[:, None]
-            return counts_of(self.row, BroadcastWords(members(self.row), words[:, None], rounds))
-        return Counts.zero(1)
+            return {"slices": [BroadcastWords(row, words[:, None], rounds)]}
+        assert isinstance(step, RowStep)
+        if isinstance(step, WholeRows):
+            return {"slices": [AllGatherWords(row, self._words_of_slices(step.columns)[None])]}
+        assert isinstance(step, Aggregate)
+        self.lay_out(step.coefficients)
+        own, pieces = self.slice_of(step.columns), self._travelling.get(step.coefficients)
+        columns = own.stop - own.start
+        layers, copies, holder = (self._shared[name] for name in ("layers", "copies", "holder"))
+        words = np.array(copies.rows) * columns
+        return {
+            "pieces": [self._rounds.moved(columns)],
+            "matrix": [] if pieces is None else [pieces.moved()],
+            "expand": [] if self._needed is None else [RowMessages(self._needed.step, columns)],
+            "layers": [
+                AllGatherWords(np.array([self.fiber.ranks]), np.array([layers.rows]) * columns)
+            ],
+            "copies": [AllReduceWords(row, words)],
+            "holder": [BroadcastWords(row, words[None], np.array([[holder.root]]))],
+        }
 
     def _words_of_slices(self, width: int) -> Int64Array:
         """Words of every rank's slice of own rows: int64[columns]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 
-    def _counts_of_sums(self, columns: int, back: bool) -> Counts:
-        """Between layers, of a product with so many columns at this rank."""
-        words = np.array([self._rows_of_layers]) * columns
-        return counts_of(self.fiber, AllGatherWords(members(self.fiber), words, reverse=not back))
-
     def release_buffers(self) -> None:
-        for product in self._products.values():
-            product.release()
-
-
-class Summa:
-    """The product with one set of coefficients, one rank's share: between layers nothing moves yet.
-
-    Sums are made in the order of the pieces, so that the same inputs give the same bits.
-
-    Parameters
-    ----------
-    graph : GridGraph
-    block : Block
-        What `GridGraph.block` returned.
-    """
-
-    def __init__(self, graph: GridGraph, block: Block) -> None:
-        self._graph, self.pieces = graph, graph.pieces
-        others = [size(piece) for piece in self.pieces if piece.row != graph.position.row]
-        self._largest = max(others, default=0)
-        travel = graph.grid.splits_columns
-        resources = graph.resources
-        self._own = OwnPieces(halo_part(block), block.expand.receive.row_ptr, resources, travel)
-        self._of_row: RowPieces | None = None
-        if travel:
-            self._of_row = RowPieces(
-                self._own, self.pieces, graph.num_row_rows, graph.row, resources
-            )
-
-    def forward(self, h: Tensor) -> Tensor:
-        """The sum over this rank's pieces: Tensor[rows of the process row, width]. Collective.
-
-        Parameters
-        ----------
-        h : Tensor[rows of the part, width]
-            Contiguous.
-        """
-        graph, width = self._graph, h.shape[1]
-        out = empty(graph.num_row_rows, width, h)
-        if not self.pieces:  # of a copy that has no chunk
-            out.zero_()
-        buffers = [empty(self._largest, width, h) for _ in range(2)]
-
-        def start(k: int) -> Callable[[], tuple[Multiplier, Tensor]]:
-            piece = self.pieces[k]
-            rows = self._own_rows(piece, h)
-            if rows is None:
-                rows = buffers[k % 2][: size(piece)]
-            with graph.clock("wait"):
-                matrix = self._start_matrix(k, transposed=False)
-                pending = graph.column.start_broadcast(rows, piece.row)
-
-            def finish() -> tuple[Multiplier, Tensor]:
-                with graph.clock("wait"):
-                    found = matrix()
-                    pending.wait()
-                return found, rows
-
-            return finish
-
-        arriving = in_turn(len(self.pieces), start, graph.resources.overlap)
-        for k, (matrix, rows) in enumerate(arriving):
-            with graph.clock("spmm"):
-                (matrix.add_product if k else matrix.put_product)(rows, out)
-        return out
-
-    def adjoint(self, g: Tensor) -> Tensor:
-        """The rows of the part in A^T g, summed over the process column. Collective.
-
-        Parameters
-        ----------
-        g : Tensor[rows of the process row, width]
-            Contiguous.
-
-        Returns
-        -------
-        Tensor[rows of the part, width]
-            Undefined where the rank's process column does not multiply with its rows.
-        """
-        graph, width = self._graph, g.shape[1]
-        out = empty(graph.num_inputs, width, g)
-        buffers = deque(empty(self._largest, width, g) for _ in range(2))
-        under_way: deque[Pending] = deque()
-
-        def wait(at_most: int) -> None:
-            with graph.clock("wait"):
-                while len(under_way) > at_most:
-                    under_way.popleft().wait()
-
-        def start(k: int) -> Callable[[], tuple[Piece, Multiplier]]:
-            with graph.clock("wait"):
-                matrix = self._start_matrix(k, transposed=True)
-
-            def finish() -> tuple[Piece, Multiplier]:
-                with graph.clock("wait"):
-                    return self.pieces[k], matrix()
-
-            return finish
-
-        for piece, matrix in in_turn(len(self.pieces), start, graph.resources.overlap):
-            wait(1)
-            rows = self._own_rows(piece, out)
-            if rows is None:
-                rows = buffers[0][: size(piece)]
-                buffers.rotate()
-            with graph.clock("spmm"):
-                matrix.matrix.multiply(g, rows)
-            with graph.clock("wait"):
-                under_way.append(graph.column.start_reduce_sum(rows, piece.row))
-            if not graph.resources.overlap:
-                wait(0)
-        wait(0)
-        return out
-
-    def release(self) -> None:
-        """Free the buffers of pieces that arrive; made again when they are needed."""
-        if self._of_row is not None:
-            self._of_row.release()
-
-    def counts(self, columns: int, back: bool) -> Counts:
-        group = self._graph.column
-        words = np.array([size(piece) * columns for piece in self.pieces], np.int64)[:, None]
-        root = np.array([piece.row for piece in self.pieces], np.int64)[:, None]
-        found = counts_of(group, BroadcastWords(members(group), words, root, reverse=back))
-        if self._of_row is not None:
-            found.add(self._of_row.counts())
-        return found
-
-    def _own_rows(self, piece: Piece, rows: Tensor) -> Tensor | None:
-        """The rows of a piece among this rank's, if it has them."""
-        if piece.row != self._graph.position.row:
-            return None
-        first = piece.first - self._graph.first_row
-        return rows[first : first + size(piece)]
-
-    def _start_matrix(self, k: int, transposed: bool) -> Callable[[], Multiplier]:
-        if self._of_row is not None:
-            return self._of_row.start(k, transposed)
-        own = self._own.piece(k, transposed)
-        return lambda: own
-
-
-def size(piece: Piece) -> int:
-    """Rows of a piece."""
-    return piece.last - piece.first
+        self._buffers.clear()
+        for pieces in self._travelling.values():
+            pieces.release()
 
 
 class _SlicedLinear(torch.autograd.Function):

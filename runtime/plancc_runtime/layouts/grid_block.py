@@ -14,7 +14,6 @@ this rank's inputs, which a piece's rows need not be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,7 @@ from plancc.plan.grid import Piece
 from plancc.plan.grid_slices import column_in_pieces, parts_to_read
 from plancc.plan.parts import GridShare
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.transport.base import Group
+from plancc_runtime.layouts.whole_counts import with_whole_counts
 
 NOTHING = np.zeros(0, np.int32)
 
@@ -70,19 +69,6 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
         expand=Exchange(Exchange.nothing().send, Side.of_rank(rows, ptr)),
         self_loops=self_loops,
     )
-
-
-def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
-    """The block with the edges that its rows have on all ranks of the groups, which means need.
-
-    Collective among them: an all-reduce of 16 bytes per row for every group.
-    """
-    edges = block.without_added_diagonal()
-    counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
-    for group in groups:
-        if group.size > 1:
-            group.allreduce_sum(counts)
-    return replace(block, edges=counts[0].copy(), closed_edges=counts[1].copy())
 
 
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:

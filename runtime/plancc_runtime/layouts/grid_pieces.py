@@ -1,16 +1,18 @@
-"""Pieces of A, this rank's own and those of its process row. Knows blocks, kernels and groups; must
-not know layers.
+"""Pieces of A and of H in a process grid: this rank's own, and those that travel.
 
-A piece travels as its CSR: values (a word per nonzero), columns (one more), and row pointers (one
-per row of the process row, and one). So it does for the adjoint too, as A is stored once: whoever
-receives it transposes it for the one product. A rank's own pieces are laid out both ways.
+Knows blocks, kernels and groups; must not know layers.
+
+A piece of A travels as its CSR: values (a word per nonzero), columns (one more), and row pointers
+(one per row of the process row, and one). So it does for the adjoint too, as A is stored once:
+whoever receives it transposes it for the one product. A rank's own pieces are laid out both ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,12 +21,14 @@ from torch import Tensor
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Piece
-from plancc.plan.words import BroadcastWords, Counts, Transfer
+from plancc.plan.words import BroadcastWords
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.torch_spmm import TorchMatrix
-from plancc_runtime.layouts.matrices import halo_block, is_symmetric
+from plancc_runtime.layouts.halo import RowMover
+from plancc_runtime.layouts.matrices import BlockPiece, Blocks, both_ways, halo_pieces
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.transport.base import Group
+from plancc_runtime.transport.base import Group, Pending
+from plancc_runtime.workspace import empty
 
 T = TypeVar("T")
 
@@ -43,45 +47,6 @@ def in_turn(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) 
         yield here()
         if arriving is None and k + 1 < count:
             arriving = start(k + 1)
-
-
-def members(group: Group) -> Int64Array:
-    """A group alone, as transfers want it: int64[1, members]."""
-    return np.arange(group.size)[None]
-
-
-def counts_of(group: Group, transfer: Transfer) -> Counts:
-    """What this rank hands to the network in a transfer of its `members`."""
-    return transfer.counts(group.size).of_rank(group.rank)
-
-
-@dataclass(frozen=True, eq=False)
-class Multiplier:
-    """A piece, laid out for one product.
-
-    Attributes
-    ----------
-    matrix : SparseMatrix
-        The piece, or its transpose.
-    rows : int64[m] or None
-        Where its rows belong, if it has only those with nonzeros.
-    """
-
-    matrix: SparseMatrix
-    rows: Tensor | None = None
-
-    def put_product(self, x: Tensor, out: Tensor) -> None:
-        """out = A x."""
-        if self.rows is None and self.matrix.nnz:
-            self.matrix.multiply(x, out)
-            return
-        out.zero_()
-        self.add_product(x, out)
-
-    def add_product(self, x: Tensor, out: Tensor) -> None:
-        """out += A x."""
-        if self.matrix.nnz:
-            self.matrix.multiply(x, out, add=True, rows=self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +86,12 @@ class OwnPieces:
     resources : Resources
     travel : bool
         Whether they are broadcast.
+
+    Attributes
+    ----------
+    both : tuple of two lists of BlockPiece
+        The pieces, and their transposes.
+    nonzeros : int64[pieces]
     """
 
     def __init__(
@@ -131,36 +102,28 @@ class OwnPieces:
         travel: bool,
     ) -> None:
         self.nonzeros = np.diff(transposed.indptr[ptr]).astype(np.int64)
-        self._forward: list[Multiplier] = []
-        self._adjoint: list[Multiplier] = []
+        self.both: tuple[list[BlockPiece], list[BlockPiece]] = [], []
         self._csr: list[Csr] = []
         for k in range(len(ptr) - 1):
             at = slice(int(ptr[k]), int(ptr[k + 1]))
             part = transposed[at]
             if not travel and _has_empty_rows(part):
-                block = halo_block(range(k, k + 1), at, part, resources)
-                self._forward.append(Multiplier(block.matrix, block.rows))
-                self._adjoint.append(Multiplier(block.transposed))
-                continue
-            matrix = part.T.tocsr()
-            forward = resources.lay_out(matrix)
-            same = is_symmetric(matrix)
-            self._forward.append(Multiplier(forward))
-            self._adjoint.append(Multiplier(forward if same else resources.lay_out(part)))
-            if not travel:
-                continue
-            dtype, device = forward.dtype, resources.device
-            self._csr.append(
-                Csr(
-                    torch.from_numpy(matrix.data).to(device, dtype),
-                    torch.from_numpy(matrix.indices.astype(np.int32, copy=False)).to(device),
-                    torch.from_numpy(matrix.indptr.astype(np.int32)).to(device),
+                pair = halo_pieces(range(k, k + 1), at, part, resources)
+            else:
+                matrix = part.T.tocsr()
+                forward, back = both_ways(matrix, resources)
+                pair = BlockPiece(forward), BlockPiece(back)
+            for pieces, piece in zip(self.both, pair, strict=True):
+                pieces.append(piece)
+            if travel:
+                device = resources.device
+                self._csr.append(
+                    Csr(
+                        torch.from_numpy(matrix.data).to(device, forward.dtype),
+                        torch.from_numpy(matrix.indices.astype(np.int32, copy=False)).to(device),
+                        torch.from_numpy(matrix.indptr.astype(np.int32)).to(device),
+                    )
                 )
-            )
-
-    def piece(self, k: int, transposed: bool) -> Multiplier:
-        """Piece k, or its transpose, for a product."""
-        return (self._adjoint if transposed else self._forward)[k]
 
     def csr(self, k: int) -> Csr:
         """Piece k as it travels."""
@@ -205,29 +168,35 @@ class RowPieces:
         self._nonzeros = counts.tolist()
         self._buffers: list[Csr] = []
 
-    def start(self, k: int, transposed: bool) -> Callable[[], Multiplier]:
+    def blocks(self) -> Blocks:
+        """All pieces, both ways, under the name "matrix"."""
+        count = range(len(self._pieces))
+        return {
+            ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)
+        }
+
+    def start(self, k: int, transposed: bool) -> Callable[[], BlockPiece]:
         """Begin the broadcast of piece k; what ends it. Collective in the process row."""
         piece, row = self._pieces[k], self._row
         mine = piece.column == row.rank
         csr = self._own.csr(k - self._first) if mine else self._buffer(k)
         under_way = [row.start_broadcast(array, piece.column) for array in csr.arrays()]
 
-        def finish() -> Multiplier:
+        def finish() -> BlockPiece:
             for pending in under_way:
                 pending.wait()
             if mine:
-                return self._own.piece(k - self._first, transposed)
-            width = piece.last - piece.first
-            return Multiplier(csr.laid_out(width, self._resources, transposed))
+                return self._own.both[transposed][k - self._first]
+            return BlockPiece(csr.laid_out(size(piece), self._resources, transposed))
 
         return finish
 
-    def counts(self) -> Counts:
-        """What this rank hands to the network when every piece is broadcast once."""
+    def moved(self) -> BroadcastWords:
+        """What a broadcast of every piece moves."""
         nonzeros = np.array(self._nonzeros)[:, None]
         root = np.array([[piece.column] for piece in self._pieces])
         words, buffers = 2 * nonzeros + self._num_rows + 1, 1 + 2 * (nonzeros > 0)
-        return counts_of(self._row, BroadcastWords(members(self._row), words, root, buffers))
+        return BroadcastWords(np.array([self._row.ranks]), words, root, buffers)
 
     def release(self) -> None:
         """Free the buffers of pieces that arrive."""
@@ -245,3 +214,136 @@ class RowPieces:
                 for _ in range(2)
             ]
         return self._buffers[k % 2].of(self._nonzeros[k])
+
+
+@dataclass(frozen=True)
+class _Travelling:
+    """A piece of A that is broadcast before its product."""
+
+    of: RowPieces
+    number: int
+    transposed: bool
+
+    def start(self) -> Callable[[], BlockPiece]:
+        return self.of.start(self.number, self.transposed)
+
+
+@dataclass
+class RoundBuffers:
+    """What pieces of H are in while they travel, in one product.
+
+    Attributes
+    ----------
+    ring : tuple of two Tensor[rows of the largest, width]
+        Pieces of other ranks, in turn.
+    rows : Tensor[rows of the part, width] or None
+        Own ones, forward.
+    """
+
+    ring: tuple[Tensor, Tensor]
+    rows: Tensor | None = None
+
+
+class Rounds(RowMover[RoundBuffers]):
+    """Pieces of H in a process column: broadcast in turn or, back, summed at their owners.
+
+    Parameters
+    ----------
+    pieces : list of Piece
+    first_row : int
+        Plan order of this rank's first row.
+    column : Group
+        The process column.
+    resources : Resources
+        With `overlap` the next piece travels while one is multiplied.
+    """
+
+    idle = False
+
+    def __init__(
+        self, pieces: list[Piece], first_row: int, column: Group, resources: Resources
+    ) -> None:
+        self._pieces, self._first_row, self._column = pieces, first_row, column
+        self._clock, self._overlap = resources.clock, resources.overlap
+        others = [size(piece) for piece in pieces if piece.row != column.rank]
+        self._largest = max(others, default=0)
+
+    def buffers(self, like: Tensor) -> RoundBuffers:
+        """New ones for rows of this width."""
+        ring = (empty(self._largest, like.shape[1], like) for _ in range(2))
+        return RoundBuffers((next(ring), next(ring)))
+
+    def moved(self, columns: int) -> BroadcastWords:
+        """What the broadcasts of a product with so many columns move."""
+        words = np.array([size(piece) * columns for piece in self._pieces], np.int64)
+        root = np.array([piece.row for piece in self._pieces], np.int64)
+        return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])
+
+    def send_rows(self, h: Tensor, buffers: RoundBuffers) -> None:
+        buffers.rows = h
+
+    def arriving(
+        self, pieces: Sequence[Any], buffers: RoundBuffers
+    ) -> Iterator[tuple[BlockPiece, Tensor]]:
+        def start(k: int) -> Callable[[], tuple[BlockPiece, Tensor]]:
+            assert buffers.rows is not None
+            rows = self._room(k, buffers.rows, buffers)
+            with self._clock("wait"):
+                block = pieces[k].start()
+                pending = self._column.start_broadcast(rows, self._pieces[k].row)
+
+            def finish() -> tuple[BlockPiece, Tensor]:
+                with self._clock("wait"):
+                    found = block()
+                    pending.wait()
+                return found, rows
+
+            return finish
+
+        return in_turn(len(pieces), start, self._overlap)
+
+    def leaving(
+        self, pieces: Sequence[Any], out: Tensor, buffers: RoundBuffers
+    ) -> Iterator[tuple[BlockPiece, Tensor]]:
+        under_way: deque[Pending] = deque()
+
+        def wait(at_most: int) -> None:
+            with self._clock("wait"):
+                while len(under_way) > at_most:
+                    under_way.popleft().wait()
+
+        def start(k: int) -> Callable[[], BlockPiece]:
+            with self._clock("wait"):
+                block = pieces[k].start()
+
+            def finish() -> BlockPiece:
+                with self._clock("wait"):
+                    return block()
+
+            return finish
+
+        for k, piece in enumerate(in_turn(len(pieces), start, self._overlap)):
+            wait(1)
+            rows = self._room(k, out, buffers)
+            yield piece, rows
+            with self._clock("wait"):
+                under_way.append(self._column.start_reduce_sum(rows, self._pieces[k].row))
+            if not self._overlap:
+                wait(0)
+        wait(0)
+
+    def add_arrived(self, out: Tensor, buffers: RoundBuffers) -> None:
+        """Nothing is left: sums are in `out`."""
+
+    def _room(self, k: int, rows: Tensor, buffers: RoundBuffers) -> Tensor:
+        """Where piece k is: among this rank's rows, if it has them, or in the ring."""
+        piece = self._pieces[k]
+        if piece.row != self._column.rank:
+            return buffers.ring[k % 2][: size(piece)]
+        first = piece.first - self._first_row
+        return rows[first : first + size(piece)]
+
+
+def size(piece: Piece) -> int:
+    """Rows of a piece of H, columns of one of A."""
+    return piece.last - piece.first

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.wire import WIRES, CountsNumbers
 from plancc_runtime.transport.base import Channel
 
+ALL = slice(None)
 GROUP_ROWS = 2048  # to pack, or to add: as much work as one call of torch costs
 
 
@@ -35,7 +36,18 @@ class MessageRun(Protocol):
     def messages(self) -> range: ...
 
 
+class RowRun(MessageRun, Protocol):
+    """A piece of a block: consecutive messages, and the halo rows that they bring or take."""
+
+    @property
+    def source(self) -> slice: ...
+
+    @property
+    def target(self) -> slice: ...
+
+
 G = TypeVar("G", bound=MessageRun)
+P = TypeVar("P", bound=RowRun)
 
 
 @dataclass(frozen=True)
@@ -92,9 +104,43 @@ class MessageBuffers(Buffers):
 
 
 B = TypeVar("B", bound=Buffers)
+M = TypeVar("M")
 
 
-class HaloExchange(ABC, Generic[B]):
+class RowMover(ABC, Generic[M]):
+    """What brings rows that a product takes piece by piece, and takes back rows that it makes so.
+
+    Attributes
+    ----------
+    idle : bool
+        Whether this rank neither sends nor receives.
+    """
+
+    idle: bool
+
+    @abstractmethod
+    def send_rows(self, h: Tensor, buffers: M) -> None:
+        """Start a round forward, with the own rows of h. Collective."""
+
+    @abstractmethod
+    def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
+        """The pieces of a block in order, each with its rows once they are here; end the round."""
+
+    @abstractmethod
+    def leaving(
+        self, pieces: Sequence[Any], out: Tensor, buffers: M
+    ) -> Iterator[tuple[Any, Tensor]]:
+        """The pieces of a block, each with room for its rows: a round back. Collective.
+
+        They leave when the next piece is asked for. `out`: where rows of this rank go.
+        """
+
+    @abstractmethod
+    def add_arrived(self, out: Tensor, buffers: M) -> None:
+        """Add what the peers return to rows of `out`, Tensor[num_inputs, width]; end the round."""
+
+
+class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, forward and back.
 
     Forward: `send_rows`, then `arrivals` or `finish`. Back: `start_back`, `send_back` for the
@@ -105,8 +151,6 @@ class HaloExchange(ABC, Generic[B]):
     num_inputs, num_halo : int
         Own rows, and halo rows.
     resources : Resources
-    idle : bool
-        Whether this rank neither sends nor receives.
     steps : tuple of StepTraffic
         What every hop of one round moves forward: int64[1] each.
     """
@@ -114,16 +158,11 @@ class HaloExchange(ABC, Generic[B]):
     num_inputs: int
     num_halo: int
     resources: Resources
-    idle: bool
     steps: tuple[StepTraffic, ...]
 
     @abstractmethod
     def buffers(self, width: int) -> B:
         """New buffers for products of `width` columns; reusable for any number of them."""
-
-    @abstractmethod
-    def send_rows(self, h: Tensor, buffers: B) -> None:
-        """Start a round forward, with the own rows of h. Collective."""
 
     @abstractmethod
     def arrivals(self, buffers: B) -> Iterator[int]:
@@ -150,18 +189,31 @@ class HaloExchange(ABC, Generic[B]):
         """All halo rows have been sent back."""
 
     @abstractmethod
-    def add_arrived(self, out: Tensor, buffers: B) -> None:
-        """Add what the peers return to rows of `out`, Tensor[num_inputs, width]; end the round."""
-
-    @abstractmethod
     def send_all_back(self, buffers: B) -> None:
         """Start a round back, with all of `buffers.halo`. Collective."""
+
+    def arriving(self, pieces: Sequence[P], buffers: B) -> Iterator[tuple[P, Tensor]]:
+        arrived = complete(self.arrivals(buffers), pieces)
+        while True:
+            with self.resources.clock("wait"):
+                piece = next(arrived, None)
+            if piece is None:
+                break
+            yield piece, self.received(piece.source, buffers)
+        self.finish(buffers)
+
+    def leaving(self, pieces: Sequence[P], out: Tensor, buffers: B) -> Iterator[tuple[P, Tensor]]:
+        self.start_back(buffers)
+        for piece in pieces:
+            yield piece, at_rows(buffers.halo, piece.target)
+            self.send_back(piece.messages, piece.target, buffers)
+        self.sent_back(buffers)
 
     def expand(self, h: Tensor, buffers: B) -> None:
         """Fill `buffers.halo` with the halo rows of h, Tensor[num_inputs, width]. Collective."""
         self.send_rows(h, buffers)
         self.finish(buffers)
-        self.received(slice(None), buffers)
+        self.received(ALL, buffers)
 
     def reduce(self, out: Tensor, buffers: B) -> None:
         """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
@@ -278,7 +330,7 @@ class Halo(HaloExchange[MessageBuffers]):
 
     def send_all_back(self, buffers: MessageBuffers) -> None:
         self.start_back(buffers)
-        self.send_back(range(len(self._recv)), slice(None), buffers)
+        self.send_back(range(len(self._recv)), ALL, buffers)
 
     def add_arrived(self, out: Tensor, buffers: MessageBuffers) -> None:
         clock = self._clock
@@ -295,6 +347,11 @@ class Halo(HaloExchange[MessageBuffers]):
                 add_rows(out, outer.rows, rows)
         with clock("wait"):
             buffers.reduce.finish()
+
+
+def at_rows(x: Tensor, at: slice) -> Tensor:
+    """Rows of x; x itself for `ALL` of them."""
+    return x if at is ALL else x[at]
 
 
 def _slices(ptr: np.ndarray) -> list[slice]:

@@ -8,11 +8,16 @@ of the columns of its rows, and overrule what stands here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from plancc.plan.layers import LayerStep
-from plancc.plan.words import Counts
+from plancc.plan.products import Program
+from plancc.plan.words import Counts, Transfer, count, transfers
 from plancc_runtime.kernels.dense import finished, linear
 from plancc_runtime.transport.base import Transport
 
@@ -49,12 +54,16 @@ class LayerGraph(ABC):
         """Rows of the output; by default those of the input."""
         return self.num_inputs
 
-    @abstractmethod
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x, held as x is; its gradient is A^T g. Collective.
 
         `coefficients`: the values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
         """
+        return _Product.apply(x, self, coefficients)
+
+    @abstractmethod
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        """A x or, `back`, A^T x, outside of autograd. Collective."""
 
     def is_finite(self) -> bool:
         """Whether the values of A on this rank are finite, as far as it keeps them."""
@@ -125,12 +134,41 @@ class LayerGraph(ABC):
         return x
 
     @abstractmethod
+    def program(self, step: LayerStep) -> Program:
+        """The program of a layer's step, as far as it moves anything, in the step's direction."""
+
+    @abstractmethod
+    def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
+        """What the names in `program` move in a whole cycle, forward; ranks are of `transport`.
+
+        The step's columns are all of them, however they are held. Messages may be of this rank
+        alone.
+        """
+
     def counts(self, step: LayerStep) -> Counts:
         """What this rank hands to the network for a layer's step, in a whole cycle: int64[1] each.
 
-        Its columns are all of them, however they are held.
+        Known once a product was made with these coefficients.
         """
+        program, transport = self.program(step), self.transport
+        if not program:
+            return Counts.zero(1)
+        found = count(transfers(program, self.moved(step)), transport.size)
+        return found.of_rank(transport.rank)
 
     @abstractmethod
     def release_buffers(self) -> None:
         """Free what is kept for the next product; made again when it is needed."""
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, graph: LayerGraph, coefficients: str) -> Tensor:
+        ctx.graph, ctx.coefficients = graph, coefficients
+        return graph.multiplied(x, coefficients)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Any:
+        # asked for even if x needs no gradient: then autograd does not call this at all
+        return ctx.graph.multiplied(g, ctx.coefficients, back=True), None, None

@@ -7,6 +7,7 @@ in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 from math import prod
@@ -18,15 +19,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
-from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum
-from plancc.plan.products import ROW, ScatterAdd, adjoint, edge_program
-from plancc.plan.words import Counts, RowMessages, count
+from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
+from plancc.plan.products import ROW, Program, adjoint, edge_program
+from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
+from plancc_runtime.layouts.executor import Executor
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.matrices import halo_part
-from plancc_runtime.layouts.product import BlockProduct
+from plancc_runtime.layouts.matrices import blocks_of, halo_blocks, halo_part
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.routed import halo_exchange
 from plancc_runtime.workspace import empty
@@ -44,6 +45,8 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     Maximum: ("fold",),
 }
 """Exchanges of the product's program that a step of a layer plays."""
+ARRIVING = {"expand": "halo", "fold": "folded"}
+"""The spaces of the rows that exchanges bring, or take back."""
 
 
 class LocalGraph(LayerGraph):
@@ -52,7 +55,7 @@ class LocalGraph(LayerGraph):
     Parameters
     ----------
     block : Block
-        If it has a fold, that of `product.with_whole_rows`.
+        If it has a fold, that of `whole_counts.with_whole_rows`.
     resources : Resources
     """
 
@@ -73,7 +76,7 @@ class LocalGraph(LayerGraph):
             )
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
-        self._layouts: dict[str, BlockProduct] = {}
+        self._layouts: dict[str, Executor] = {}
         self._buffers: dict[tuple[HaloExchange[Any], int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
@@ -139,10 +142,6 @@ class LocalGraph(LayerGraph):
 
     def is_finite(self) -> bool:
         return bool(np.isfinite(self.block.value).all())
-
-    def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
-        """A x: Tensor[num_outputs, width]; its gradient is A^T g. Collective."""
-        return ProductFunction.apply(x, self, coefficients)
 
     def halo(self, x: Tensor) -> Tensor:
         """The halo rows of x, Tensor[num_halo, ...]; owners add their gradients. Collective."""
@@ -231,55 +230,46 @@ class LocalGraph(LayerGraph):
             )
         return self._patterns[nonzeros]
 
-    def forward_product(self, x: Tensor, coefficients: str) -> Tensor:
-        """A x, outside of autograd. Collective."""
-        return self._multiplied(x, coefficients, back=False)
-
-    def adjoint_product(self, g: Tensor, coefficients: str) -> Tensor:
-        """A^T g, outside of autograd. Collective."""
-        return self._multiplied(g, coefficients, back=True)
-
-    def _multiplied(self, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """A x or A^T x, summed in the type of the resources."""
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        """A x or, `back`, A^T x, summed in the type of the resources."""
         rows = _as_type(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
-        buffers = self._product_buffers(x.shape[1])
-        self.lay_out(coefficients).multiply(rows, out, buffers, back)
+        buffers = self._buffers_for(x.shape[1])
+        spaces = self._spaces(*((out, rows) if back else (rows, out)), buffers)
+        self.lay_out(coefficients).run(spaces, buffers, back)
         return _as_type(out, x.dtype)
 
-    def counts(self, step: LayerStep) -> Counts:
-        if not isinstance(step, Aggregate | GatherNeighbours | Maximum):
-            return Counts.zero(1)
-        program = adjoint(self._program) if step.back else self._program
-        moving = MOVING[type(step)]
-        return count(
-            (
-                RowMessages(traffic, step.columns, reverse=isinstance(each, ScatterAdd))
-                for each in program
-                if each.name in moving
-                for traffic in self._exchanges()[each.name].steps
-            ),
-            1,
-        )
+    def program(self, step: LayerStep) -> Program:
+        moving = MOVING.get(type(step), ())
+        steps = tuple(each for each in self._program if each.name in moving)
+        return adjoint(steps) if step.back else steps
+
+    def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
+        assert isinstance(step, RowStep)
+        return {
+            name: [RowMessages(hop, step.columns) for hop in each.steps]
+            for name, each in self._exchanges().items()
+        }
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
         self._buffers.clear()
 
-    def lay_out(self, coefficients: str) -> BlockProduct:
+    def lay_out(self, coefficients: str) -> Executor:
         """What multiplies by A with these values; made once. Not collective."""
         if coefficients not in self._layouts:
             self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
 
-    def _new_layout(self, coefficients: str) -> BlockProduct:
+    def _new_layout(self, coefficients: str) -> Executor:
         whole, sample = self._whole, self._sample
         if whole is not None and sample is not None and sample.keeps_own:
             part = sample.of_halo(whole._halo_part(coefficients))
             received = sample.expand.receive
-            return whole.lay_out(coefficients).with_halo(part, received.row_ptr, self._halo)
-        block = self.block.with_coefficients(coefficients)
-        return BlockProduct(self._program, block, self._exchanges())
+            blocks = halo_blocks("halo", part, received.row_ptr, self.resources)
+            return whole.lay_out(coefficients).with_blocks(blocks, self._exchanges())
+        blocks = blocks_of(self.block.with_coefficients(coefficients), self.resources)
+        return Executor(self._program, blocks, self._exchanges(), self.resources)
 
     def _halo_part(self, coefficients: str) -> csr_matrix:
         if coefficients not in self._halo_parts:
@@ -292,7 +282,14 @@ class LocalGraph(LayerGraph):
         expand = {"expand": self._halo}
         return expand if self._copies is None else expand | {"fold": self._copies}
 
-    def _product_buffers(self, width: int) -> dict[str, Buffers] | None:
+    def _spaces(
+        self, x: Tensor, y: Tensor, buffers: Mapping[str, Buffers] | None
+    ) -> dict[str, Tensor]:
+        """Those of a product's program."""
+        arriving = {ARRIVING[name]: each.halo for name, each in (buffers or {}).items()}
+        return {"x": x, "y": y} | arriving
+
+    def _buffers_for(self, width: int) -> dict[str, Buffers] | None:
         """Those that a product of this width needs; None: nothing travels."""
         return {name: self._buffers_of(each, width) for name, each in self._exchanges().items()}
 
@@ -347,11 +344,16 @@ class ColumnsAtHand(LocalGraph):
     def columns(self, x: Tensor) -> Tensor:
         return x
 
-    def _product_buffers(self, width: int) -> None:
+    def _spaces(
+        self, x: Tensor, y: Tensor, buffers: Mapping[str, Buffers] | None
+    ) -> dict[str, Tensor]:
+        return {"x": x[: self._own], "halo": x[self._own :], "y": y}
+
+    def _buffers_for(self, width: int) -> None:
         return None
 
-    def counts(self, step: LayerStep) -> Counts:
-        return Counts.zero(1)
+    def program(self, step: LayerStep) -> Program:
+        return ()
 
 
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
@@ -359,21 +361,6 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     if isinstance(graph, LocalGraph):
         return graph
     raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
-
-
-class ProductFunction(torch.autograd.Function):
-    """A x of a graph that has `forward_product` and `adjoint_product`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: Any, coefficients: str) -> Tensor:
-        ctx.graph, ctx.coefficients = graph, coefficients
-        return graph.forward_product(x, coefficients)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Any:
-        # asked for even if x needs no gradient: then autograd does not call this at all
-        return ctx.graph.adjoint_product(g, ctx.coefficients), None, None
 
 
 class _HaloRows(torch.autograd.Function):

@@ -7,8 +7,8 @@ messages are multiplied together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,33 +19,47 @@ from plancc.jit import njit
 from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.halo import groups
+from plancc_runtime.layouts.halo import ALL, groups
 from plancc_runtime.layouts.resources import Resources
 
 GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
 
 
-@dataclass(frozen=True)
-class HaloBlock:
-    """The nonzeros of this rank whose columns a group of peers owns.
+class BlockPiece(NamedTuple):
+    """A piece of a block, laid out for a product in one direction.
 
     Attributes
     ----------
+    matrix : SparseMatrix
     messages : range
-        Messages that this rank receives, in the order of the senders.
-    at : slice
-        Their place in `Buffers.halo`.
-    rows : int64[m]
-        Local rows that have any, ascending.
-    matrix : SparseMatrix[m, halo rows of the group]
-    transposed : SparseMatrix[halo rows of the group, local rows]
+        Messages that bring its source or, transposed, take its target; empty: none do.
+    source, target : slice
+        Their rows in the spaces.
+    rows : Tensor int64[m] or None
+        Where its rows belong in the target, if it has only those with nonzeros.
     """
 
-    messages: range
-    at: slice
-    rows: Tensor
     matrix: SparseMatrix
-    transposed: SparseMatrix
+    messages: range = range(0)
+    source: slice = ALL
+    target: slice = ALL
+    rows: Tensor | None = None
+
+    def start(self) -> Callable[[], BlockPiece]:
+        """Begin to bring the matrix here, if it is elsewhere; what ends it."""
+        return lambda: self
+
+    def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
+        """out = A x, or out += A x."""
+        if not add and self.rows is not None:
+            out.zero_()
+            add = True
+        self.matrix.multiply(x, out, add=add, rows=self.rows)
+
+
+Blocks = dict[tuple[str, bool], list[Any]]
+"""The pieces of every block, by its name, and (True) of its transpose: of `BlockPiece`, or of what
+brings one by a `start` of its own."""
 
 
 def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
@@ -94,19 +108,48 @@ def matrix_of(block: Block) -> csr_matrix:
     )
 
 
-def halo_blocks(part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> list[HaloBlock]:
-    """The nonzeros in halo columns, as `halo_part` has them, by groups of messages."""
+def blocks_of(block: Block, resources: Resources) -> Blocks:
+    """The blocks of a row plan or, if the block has a fold, of an edge plan."""
+    matrix, n, own = matrix_of(block), block.num_inputs, block.num_outputs
+    row_ptr = block.expand.receive.row_ptr
+    if block.fold is None:
+        found = _own_block(matrix[:, :n] if block.num_halo else matrix, resources)
+        return found | halo_blocks("halo", halo_part(block), row_ptr, resources)
+    found = _own_block(matrix[:own, :n], resources)
+    messages = range(block.expand.receive.num_messages)
+    there, back = halo_pieces(messages, ALL, matrix[:own, n:].T.tocsr(), resources)
+    found |= {("halo", False): [there], ("halo", True): [back]}
+    found |= halo_blocks("folded_halo", matrix[own:, n:].T.tocsr(), row_ptr, resources)
+    # of A^T, in which folded rows are the halo rows
+    there, back = halo_pieces(range(0), ALL, matrix[own:, :n], resources)
+    return found | {("folded", False): [back], ("folded", True): [there]}
+
+
+def _own_block(matrix: csr_matrix, resources: Resources) -> Blocks:
+    there, back = both_ways(matrix, resources)
+    return {("own", False): [BlockPiece(there)], ("own", True): [BlockPiece(back)]}
+
+
+def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
+    """The nonzeros in halo columns, as `halo_part` has them, by groups of messages.
+
+    `recv_ptr`: int64[messages + 1], halo rows of every message.
+    """
     nonzeros = np.diff(part.indptr[recv_ptr])
-    return [
-        halo_block(group, at, part[at], resources)
+    pieces = [
+        halo_pieces(group, at, part[at], resources)
         for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
     ]
+    return {
+        (name, False): [there for there, _ in pieces],
+        (name, True): [back for _, back in pieces],
+    }
 
 
-def halo_block(
+def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
-) -> HaloBlock:
-    """From CSR[halo rows, local rows]: the block itself keeps only the rows that have nonzeros."""
+) -> tuple[BlockPiece, BlockPiece]:
+    """From CSR[halo rows, local rows]: the piece, of rows with nonzeros only; its transpose."""
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash: many times slower
     rows = rows[np.diff(rows, prepend=-1) > 0]
@@ -114,12 +157,10 @@ def halo_block(
         transposed.indptr, transposed.indices, transposed.data, rows, num_rows
     )
     matrix = csr_matrix((value, column, row_ptr), (len(rows), num_halo))
-    return HaloBlock(
-        messages=messages,
-        at=at,
-        rows=torch.from_numpy(rows.astype(np.int64)).to(resources.device),
-        matrix=resources.lay_out(matrix),
-        transposed=resources.lay_out(transposed),
+    there = torch.from_numpy(rows.astype(np.int64)).to(resources.device)
+    return (
+        BlockPiece(resources.lay_out(matrix), messages, source=at, rows=there),
+        BlockPiece(resources.lay_out(transposed), messages, target=at),
     )
 
 

@@ -317,12 +317,12 @@ class _PaperProduct(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(h, weight)
         ctx.graph, ctx.coefficients = graph, coefficients
-        return graph.forward_product(h, coefficients) @ weight.to(h.dtype)
+        return graph.multiplied(h, coefficients) @ weight.to(h.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         h, weight = ctx.saved_tensors
-        s = ctx.graph.adjoint_product(g, ctx.coefficients)
+        s = ctx.graph.multiplied(g, ctx.coefficients, back=True)
         back = s @ weight.T.to(s.dtype) if ctx.needs_input_grad[0] else None
         return back, weight_gradient(h, s), None, None
