@@ -1,6 +1,8 @@
-"""Makes `benchmarks`, which is not installed, importable however pytest is started."""
+"""Makes `benchmarks`, which is not installed, importable however pytest is started, and the closed
+forms of tests/predict."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "predict")]

@@ -10,7 +10,7 @@ from grid_words import executed, sum_of
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from plancc.predict.cagnet import CagnetCost, published, published_memory, rectangular, total
+from benchmarks.papers.cagnet import CagnetCost, published, published_memory, rectangular, total
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 
