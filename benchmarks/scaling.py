@@ -22,11 +22,11 @@ from benchmarks.report import Report
 from benchmarks.tables import Table
 from plancc.graph.normalize import normalize
 from plancc.owners.request import Assigner
-from plancc.plan.words import Collective
+from plancc.plan.words import AllReduceWords, BroadcastWords, Collective
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.scaling import Sweep
-from plancc.predict.schedule import AllReduceOperation, BroadcastOperation, Operation
+from plancc.predict.schedule import Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Sizes, tables_of_sizes
@@ -152,15 +152,16 @@ def summit_parts(
 
 def _kind(operation: Operation, assigner: Assigner) -> str:
     """The name of an operation in the figures."""
-    if isinstance(operation, AllReduceOperation):
-        return "reduce" if operation.place.layer else "weights"
-    if isinstance(operation, BroadcastOperation) and operation.of_matrix:
-        return "sbcast"
+    place, work = operation
+    if isinstance(work, AllReduceWords):
+        return "reduce" if place.layer else "weights"
     assert assigner.grid is not None
-    if isinstance(operation, BroadcastOperation) and assigner.grid.scheme == "1.5d":
-        # between copies: the counterpart of the all-reduce
-        return "dbcast" if operation.members == assigner.grid.rows else "reduce"
-    return "dbcast" if isinstance(operation, Collective) else "local"
+    if isinstance(work, BroadcastWords):
+        if not isinstance(work.buffers, int):  # pieces of A: values, columns, row pointers
+            return "sbcast"
+        if assigner.grid.scheme == "1.5d":  # between copies: the counterpart of the all-reduce
+            return "dbcast" if work.members == assigner.grid.rows else "reduce"
+    return "dbcast" if isinstance(work, Collective) else "local"
 
 
 def summit_tables() -> Iterator[Table]:

@@ -10,19 +10,13 @@ from functools import cache
 
 import numpy as np
 
+from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.machine import Machine
-from plancc.predict.schedule import (
-    AllGatherOperation,
-    AllReduceOperation,
-    BroadcastOperation,
-    Place,
-)
 from plancc.predict.simulation import collective_seconds
 
 KINDS = ("broadcast", "allreduce", "allgather")
 """Kinds of collectives: reductions to a root are broadcasts backward, and take as long; so are
 reduce-scatters all-gathers."""
-PLACE = Place(0, "forward", "collectives")
 
 
 class CollectiveTimes:
@@ -65,15 +59,11 @@ class CollectiveTimes:
 
 def _operation(
     kind: str, ranks: np.ndarray, sizes: Sequence[int]
-) -> BroadcastOperation | AllReduceOperation | AllGatherOperation:
+) -> BroadcastWords | AllReduceWords | AllGatherWords:
     """What all groups do at once, in words of one byte."""
     if kind == "allgather":
-        return AllGatherOperation(
-            PLACE, ranks=ranks, words=np.tile(np.array(sizes, np.int64), (len(ranks), 1))
-        )
+        return AllGatherWords(ranks, np.tile(np.array(sizes, np.int64), (len(ranks), 1)))
     words = np.full(len(ranks), sizes[0], np.int64)
     if kind == "allreduce":
-        return AllReduceOperation(PLACE, ranks=ranks, words=words)
-    return BroadcastOperation(
-        PLACE, ranks=ranks, words=words[None], root=np.zeros_like(words)[None]
-    )
+        return AllReduceWords(ranks, words)
+    return BroadcastWords(ranks, words[None], root=np.zeros_like(words)[None])

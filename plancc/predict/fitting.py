@@ -58,7 +58,7 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
         expand=pairs_of(sp.csr_array((1, 1), dtype=np.int64)),
     )
     multiply_adds = words = operations = 0
-    for each in schedule_of(tables, list(epoch.dims)).operations:
+    for _, each in schedule_of(tables, list(epoch.dims)).operations:
         if isinstance(each, DenseProduct):
             multiply_adds += epoch.rows * int(each.inner) * int(each.columns)
             words += epoch.rows * (int(each.inner) + int(each.columns))

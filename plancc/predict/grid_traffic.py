@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from plancc.plan.layers import Aggregate
 from plancc.plan.words import Transfer
-from plancc.predict.schedule import (
-    AllGatherOperation,
-    AllReduceOperation,
-    AllToAllOperation,
-    BroadcastOperation,
-)
 from plancc.predict.schedules import Tables, scheduler_of
+from plancc.predict.schedules.epoch import is_of_one
+
+KINDS = {
+    **{"expand": "rows", "pieces": "rows", "layers": "sums"},
+    **{"slices": "swapped", "copies": "reduced", "matrix": "matrix"},
+}
+"""Attributes of `ProductTraffic` by the names of steps that move these words."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +59,11 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     width : int
         Columns of H.
     """
-    words: dict[str, int] = {}
-    for each in scheduler_of(tables).product(1, Aggregate(width)):
-        if not isinstance(each, Transfer):
-            continue
-        counts, kind = each.counts(tables.num_ranks), _kind(each)
-        moved = int(counts.words_sent.sum())
-        if isinstance(each, AllReduceOperation):  # with oneself nothing is
-            moved = int(counts.words_reduced.sum()) * (each.members > 1)
-        words[kind] = words.get(kind, 0) + moved
+    scheduler, step = scheduler_of(tables), Aggregate(width)
+    moved, words = scheduler.moved(1, step), dict.fromkeys(KINDS.values(), 0)
+    for each in scheduler.program(1):
+        for _, work in scheduler.moving(1, step.direction, each, moved):
+            if isinstance(work, Transfer) and not is_of_one(work):  # with oneself nothing is
+                counts = work.counts(tables.num_ranks)
+                words[KINDS[each.name]] += int((counts.words_sent + counts.words_reduced).sum())
     return ProductTraffic(width, **words)
-
-
-def _kind(transfer: Transfer) -> str:
-    """The attribute of `ProductTraffic` that has its words."""
-    if isinstance(transfer, BroadcastOperation) and transfer.of_matrix:
-        return "matrix"
-    return {
-        AllGatherOperation: "sums",
-        AllToAllOperation: "swapped",
-        AllReduceOperation: "reduced",
-    }.get(type(transfer), "rows")

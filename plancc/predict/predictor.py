@@ -30,7 +30,7 @@ from plancc.predict.schedules import (
     schedule_of,
     tables_of_owners,
 )
-from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS
+from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
 from plancc.predict.training import WORD_BYTES

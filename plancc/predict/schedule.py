@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from plancc.jit import njit
-from plancc.plan import words
 from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.words import Counts
+from plancc.plan.words import Counts, RowMessages, Transfer, count
 from plancc.predict.memory import Memory
 from plancc.predict.pipelines import Pipeline
 
@@ -48,6 +47,10 @@ class Pairs:
     target: Int32Array
     rows: Int64Array
     _split: dict[int, PairSplit] = field(default_factory=dict, repr=False)
+
+    def reversed(self) -> Pairs:
+        """The messages back."""
+        return Pairs(self.num_ranks, self.target, self.source, self.rows)
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
         """Traffic of every rank between nodes and in total; kept for the next call."""
@@ -88,26 +91,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Operation:
-    """One operation of an epoch, on all ranks.
-
-    Attributes
-    ----------
-    place : Place
-    """
-
-    place: Place
-
-
-@dataclass(frozen=True, eq=False)
-class PointToPoint(Operation, words.Transfer):
+class PointToPoint(Transfer):
     """Point-to-point messages.
 
     Attributes
     ----------
     pairs : Pairs
-    width
-        As of `plancc.plan.words.RowMessages`.
+    width : int or int64[num_ranks]
+        Columns of a row, as of `plancc.plan.words.RowMessages`.
     is_late : bool
         Whether no rank waits for them in this epoch: only what takes longer than all the rest of
         the epoch is waited for.
@@ -128,41 +119,12 @@ class PointToPoint(Operation, words.Transfer):
         )
 
     def counts(self, num_ranks: int) -> Counts:
-        return words.RowMessages(self.pairs.step, self.width, reverse=self.reverse).counts(
-            num_ranks
-        )
+        found = RowMessages(self.pairs.step, self.width, reverse=self.reverse)
+        return found.counts(num_ranks)
 
 
 @dataclass(frozen=True, eq=False)
-class BroadcastOperation(words.BroadcastWords, Operation):
-    """`plancc.plan.words.BroadcastWords`, as an operation.
-
-    Attributes
-    ----------
-    of_matrix : bool
-        Whether pieces of A travel, not rows.
-    """
-
-    of_matrix: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class AllReduceOperation(words.AllReduceWords, Operation):
-    """`plancc.plan.words.AllReduceWords`, as an operation."""
-
-
-@dataclass(frozen=True, eq=False)
-class AllGatherOperation(words.AllGatherWords, Operation):
-    """`plancc.plan.words.AllGatherWords`, as an operation."""
-
-
-@dataclass(frozen=True, eq=False)
-class AllToAllOperation(words.AllToAllWords, Operation):
-    """`plancc.plan.words.AllToAllWords`, as an operation."""
-
-
-@dataclass(frozen=True, eq=False)
-class SparseProduct(Operation):
+class SparseProduct:
     """Local products of sparse and dense matrices.
 
     Attributes
@@ -185,7 +147,7 @@ class SparseProduct(Operation):
 
 
 @dataclass(frozen=True, eq=False)
-class DenseProduct(Operation):
+class DenseProduct:
     """Local products of dense matrices: ``rows * inner * columns`` multiply-adds on every rank.
 
     Attributes
@@ -199,7 +161,7 @@ class DenseProduct(Operation):
 
 
 @dataclass(frozen=True, eq=False)
-class Elementwise(Operation):
+class Elementwise:
     """Work on every element: activations, the loss, packing of what travels.
 
     Attributes
@@ -212,6 +174,22 @@ class Elementwise(Operation):
 
     words: Int64Array
     calls: int = 1
+
+
+Work = Transfer | SparseProduct | DenseProduct | Elementwise
+
+
+class Operation(NamedTuple):
+    """One operation of an epoch, on all ranks.
+
+    Attributes
+    ----------
+    place : Place
+    work : Transfer, SparseProduct, DenseProduct or Elementwise
+    """
+
+    place: Place
+    work: Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,8 +229,8 @@ class Schedule:
 
     def counts(self, chosen: Callable[[Operation], bool] = lambda operation: True) -> Counts:
         """What every rank hands to the network in the chosen operations of an epoch; exact."""
-        transfers = (each for each in self.operations if isinstance(each, words.Transfer))
-        return words.count((each for each in transfers if chosen(each)), self.num_ranks)
+        works = (each.work for each in self.operations if chosen(each))
+        return count((work for work in works if isinstance(work, Transfer)), self.num_ranks)
 
 
 @njit(cache=True, nogil=True)

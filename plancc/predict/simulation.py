@@ -33,23 +33,26 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import StepTraffic
-from plancc.plan.words import Collective, Counts
+from plancc.plan.words import (
+    AllGatherWords,
+    AllReduceWords,
+    AllToAllWords,
+    BroadcastWords,
+    Collective,
+    Counts,
+)
 from plancc.predict.machine import Machine
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
     DIRECTIONS,
     STEPS,
-    AllGatherOperation,
-    AllReduceOperation,
-    AllToAllOperation,
-    BroadcastOperation,
     DenseProduct,
     Elementwise,
-    Operation,
     Place,
     PointToPoint,
     Schedule,
     SparseProduct,
+    Work,
 )
 from plancc.predict.training import WORD_BYTES
 
@@ -233,17 +236,17 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     moved: dict[Place, Float64Array] = {}  # of what times have, the all-to-alls
     clock = _Clock(machine, schedule.num_ranks, word_bytes)
     late = np.zeros(schedule.num_ranks)
-    for operation in schedule.operations:
-        place, spent = operation.place, clock.seconds(operation)
-        if isinstance(operation, PointToPoint) and operation.is_late:
+    for place, work in schedule.operations:
+        spent = clock.seconds(work)
+        if isinstance(work, PointToPoint) and work.is_late:
             late += spent
             continue
         times[place] = times[place] + spent if place in times else spent
-        if isinstance(operation, AllToAllOperation):
+        if isinstance(work, AllToAllWords):
             moved[place] = moved[place] + spent if place in moved else spent
-        if isinstance(operation, SparseProduct):
-            own = operation.nonzeros if operation.own is None else operation.own
-            own_products[place] = spent * own / np.maximum(operation.nonzeros, 1)
+        if isinstance(work, SparseProduct):
+            own = work.nonzeros if work.own is None else work.own
+            own_products[place] = spent * own / np.maximum(work.nonzeros, 1)
     _hide(times, own_products, machine.overlap.communication)
     if schedule.pipeline is not None:
         _overlap(times, moved, schedule.pipeline)
@@ -281,7 +284,7 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
 
 
 def collective_seconds(
-    collective: BroadcastOperation | AllReduceOperation | AllGatherOperation,
+    collective: BroadcastWords | AllReduceWords | AllGatherWords,
     machine: Machine,
     word_bytes: int,
 ) -> Float64Array:
@@ -291,7 +294,7 @@ def collective_seconds(
 
     Parameters
     ----------
-    collective : BroadcastOperation, AllReduce or AllGather
+    collective : BroadcastWords, AllReduce or AllGather
     machine : Machine
     word_bytes : int
         Bytes of a word.
@@ -358,17 +361,17 @@ class _Clock:
         self._call = machine.compute.overhead * slow
         self._of: dict[type, Callable[[Any], Float64Array]] = {
             PointToPoint: self._messages,
-            BroadcastOperation: self._broadcast,
-            AllReduceOperation: self._allreduce,
-            AllGatherOperation: self._allgather,
-            AllToAllOperation: self._alltoall,
+            BroadcastWords: self._broadcast,
+            AllReduceWords: self._allreduce,
+            AllGatherWords: self._allgather,
+            AllToAllWords: self._alltoall,
             SparseProduct: self._sparse,
             DenseProduct: self._dense,
             Elementwise: self._elementwise,
         }
 
-    def seconds(self, operation: Operation) -> Float64Array:
-        return self._of[type(operation)](operation)
+    def seconds(self, work: Work) -> Float64Array:
+        return self._of[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:
         per_row = of.nonzeros / np.maximum(of.rows, 1) / np.maximum(of.calls, 1)
@@ -414,7 +417,7 @@ class _Clock:
         messages = (each.messages_sent + each.messages_received for each in (inside, between))
         return near + far + self._call * (sum(messages) > 0)
 
-    def _alltoall(self, of: AllToAllOperation) -> Float64Array:
+    def _alltoall(self, of: AllToAllWords) -> Float64Array:
         node = self._node[of.ranks]
         group = np.arange(len(of.ranks))[:, None] * (int(self._node[-1]) + 1) + node
         full = (of.rows > 0).astype(np.int64), (of.columns > 0).astype(np.int64)
@@ -430,7 +433,7 @@ class _Clock:
                     moved.append(amount)
         return self._exchange(StepTraffic(*inside), StepTraffic(*between))
 
-    def _broadcast(self, of: BroadcastOperation) -> Float64Array:
+    def _broadcast(self, of: BroadcastWords) -> Float64Array:
         buffers = np.broadcast_to(of.buffers, of.words.shape) * (of.words > 0)
         rounds = buffers.sum(axis=0)
         once = self._bytes * of.words.sum(axis=0)
@@ -443,7 +446,7 @@ class _Clock:
         spent = _shaped(shape, as_ring, lambda: self._tree(of, rounds, once))
         return self._of_groups(of, spent) + self._call * self._of_groups(of, rounds)
 
-    def _allreduce(self, of: AllReduceOperation) -> Float64Array:
+    def _allreduce(self, of: AllReduceWords) -> Float64Array:
         once, members = self._bytes * of.words, of.members
 
         def as_ring() -> Float64Array:
@@ -454,7 +457,7 @@ class _Clock:
         spent = _shaped(shape, as_ring, lambda: 2 * self._tree(of, np.ones(len(once)), once))
         return self._of_groups(of, spent) + self._call
 
-    def _allgather(self, of: AllGatherOperation) -> Float64Array:
+    def _allgather(self, of: AllGatherWords) -> Float64Array:
         ring = self._rings(of)
         arriving = of.words.sum(axis=1) - of.words.min(axis=1)
         return (

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from grid_words import executed, sum_of
 
+from benchmarks.papers.cagnet import CagnetCost, published, published_memory, rectangular, total
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
-from benchmarks.papers.cagnet import CagnetCost, published, published_memory, rectangular, total
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 

@@ -57,7 +57,7 @@ def test_products_of_boundary_sampling(row, rate):
     found, exact = predicted(row, ("order",), boundary_sampling=rate), predicted(row, ("order",))
     assert found.seconds < exact.seconds
     multiplied = [
-        sum(o.nonzeros.sum() for o in each.schedule.operations if hasattr(o, "nonzeros"))
+        sum(o.nonzeros.sum() for _, o in each.schedule.operations if hasattr(o, "nonzeros"))
         for each in (found, exact)
     ]
     halo = tables_of(row, copies=True).halo_nonzeros.sum()

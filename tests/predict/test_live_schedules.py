@@ -54,13 +54,13 @@ def test_sizes_of_the_products(plan, passes):
     expected = [np.bincount(owner, weights=nonzeros * live, minlength=PARTS) for live in rows[1:]]
     sizes = [np.bincount(owner[live], minlength=PARTS) for live in rows]
     found = schedule_of(tables_of(plan, live_layers=LAYERS), (12, 8, CLASSES), passes)
-    for each in found.operations:
-        if isinstance(each, SparseProduct):
-            np.testing.assert_array_equal(each.nonzeros, expected[each.place.layer - 1])
-            np.testing.assert_array_equal(each.rows, sizes[each.place.layer])
-        if isinstance(each, DenseProduct):  # inputs are multiplied where that makes them narrower
-            of = each.place.layer - (1 if "order" in passes else 0)
-            np.testing.assert_array_equal(each.rows, sizes[of])
+    for place, work in found.operations:
+        if isinstance(work, SparseProduct):
+            np.testing.assert_array_equal(work.nonzeros, expected[place.layer - 1])
+            np.testing.assert_array_equal(work.rows, sizes[place.layer])
+        if isinstance(work, DenseProduct):  # inputs are multiplied where that makes them narrower
+            of = place.layer - (1 if "order" in passes else 0)
+            np.testing.assert_array_equal(work.rows, sizes[of])
     assert 0 < sizes[-1].sum() < sizes[0].sum() < plan.num_vertices
 
 

@@ -87,18 +87,18 @@ def test_edge_plans_move_what_inspect_says(passes):
 def test_every_nonzero_is_multiplied(text):
     plan = worlds.plan("directed", text)
     grid, schedule = plan.header.grid, schedule_of(tables_of(plan), DIMS)
-    multiplied = [each for each in schedule.operations if isinstance(each, SparseProduct)]
-    for each in multiplied:
-        work = int((each.nonzeros * each.width).sum())
-        # every scheme divides this work; in replicated grids no copy does another's
-        widths = [min(pair) for pair in pairwise(DIMS)]
-        assert work == plan.header.num_nonzeros * widths[each.place.layer - 1]
-    dense = [each for each in schedule.operations if isinstance(each, DenseProduct)]
+    for place, work in schedule.operations:
+        if isinstance(work, SparseProduct):
+            # every scheme divides this work; in replicated grids no copy does another's
+            widths = [min(pair) for pair in pairwise(DIMS)]
+            done = int((work.nonzeros * work.width).sum())
+            assert done == plan.header.num_nonzeros * widths[place.layer - 1]
+    dense = [each for each in schedule.operations if isinstance(each.work, DenseProduct)]
     assert len(dense) == 3 + 3 + 2
     copies = grid.columns if grid.scheme == "1.5d" else 1
-    for each in dense:
-        a, b = DIMS[each.place.layer - 1 : each.place.layer + 1]
-        assert int((each.rows * each.inner * each.columns).sum()) == copies * 41 * a * b
+    for place, work in dense:
+        a, b = DIMS[place.layer - 1 : place.layer + 1]
+        assert int((work.rows * work.inner * work.columns).sum()) == copies * 41 * a * b
 
 
 @pytest.mark.parametrize("text", ["1.5d 5x3", "2d 2x3", "3d 2x2x2"])
@@ -128,7 +128,7 @@ def test_uneven_chunks_have_uneven_shares_and_stages():
     tables = even_tables("sizes", 100, 1000, 5, grid)
     assert blocks_of(tables).tolist() == [[120, 80]] * 5
     operations = schedule_of(tables, [4, 3], passes=()).operations
-    multiplied = [each for each in operations if isinstance(each, SparseProduct)]
+    multiplied = [work for _, work in operations if isinstance(work, SparseProduct)]
     assert [each.calls.tolist() for each in multiplied] == [[3, 2] * 5] * 2
     assert multiplied[0].nonzeros.tolist() == [120, 80] * 5
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
+from plancc.plan.words import AllGatherWords, AllReduceWords, AllToAllWords, BroadcastWords
 from plancc.predict.machine import (
     CollectiveShapes,
     Compute,
@@ -25,16 +26,13 @@ from plancc.predict.machine import (
 from plancc.predict.machine_files import find_machine, shipped_machines
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
-    AllGatherOperation,
-    AllReduceOperation,
-    AllToAllOperation,
-    BroadcastOperation,
     Operation,
     Pairs,
     Place,
     PointToPoint,
     Schedule,
     SparseProduct,
+    Work,
 )
 from plancc.predict.schedules import Tables, schedule_of, tables_of
 from plancc.predict.schedules.epoch import LOSS_CALLS, LOSS_WORDS
@@ -69,10 +67,10 @@ def even(grid: Grid | None, num_parts: int, rows: int = 6000, nonzeros: int = 90
     )
 
 
-def seconds_of(operation: Operation, num_ranks: int, machine: Machine, word_bytes: int = 4):
+def seconds_of(work: Work, num_ranks: int, machine: Machine, word_bytes: int = 4):
     """Of every rank in an epoch of this one operation."""
     memory = Memory(*np.zeros((5, num_ranks), np.int64))
-    schedule = Schedule("one", "row", num_ranks, DIMS, (), [operation], memory)
+    schedule = Schedule("one", "row", num_ranks, DIMS, (), [Operation(HERE, work)], memory)
     return simulate(schedule, machine, word_bytes).rank_seconds.tolist()
 
 
@@ -167,20 +165,18 @@ def test_a_flat_machine_by_hand():
 
 def test_messages_inside_and_between_nodes():
     """Four ranks on two nodes; ranks 0 and 1 send to 2, and 0 to 1."""
-    operation = PointToPoint(
-        Place(1, "forward", "expand"), pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1
-    )
+    messages = PointToPoint(pairs(4, (0, 1, 3), (0, 2, 10), (1, 2, 6)), width=1)
     node = Node(ranks=2, latency=0.125, bandwidth=32.0)
     machine = replace(SIMPLE, latency=1.0, bandwidth=4.0, node=node)
     inside = 0.125 + 3 * 4 / 32
-    assert seconds_of(operation, 4, machine) == [inside + 1 + 10, inside + 1 + 8, 2 + 16, 0]
+    assert seconds_of(messages, 4, machine) == [inside + 1 + 10, inside + 1 + 8, 2 + 16, 0]
     slow = replace(machine, node=replace(machine.node, injection=2.0))
     # 16 words leave the node, and all its ranks share the way
-    assert seconds_of(operation, 4, slow) == [inside + 1 + 32, inside + 1 + 32, 2 + 32, 0]
-    back = replace(operation, reverse=True)
-    assert seconds_of(back, 4, slow) == seconds_of(operation, 4, slow)
-    assert seconds_of(operation, 4, machine, 8)[3:] == [0]
-    assert seconds_of(operation, 4, machine, 8)[2] == 2 + 32
+    assert seconds_of(messages, 4, slow) == [inside + 1 + 32, inside + 1 + 32, 2 + 32, 0]
+    back = messages.reversed()
+    assert seconds_of(back, 4, slow) == seconds_of(messages, 4, slow)
+    assert seconds_of(messages, 4, machine, 8)[3:] == [0]
+    assert seconds_of(messages, 4, machine, 8)[2] == 2 + 32
 
 
 def test_rings_and_trees_by_hand():
@@ -190,9 +186,9 @@ def test_rings_and_trees_by_hand():
     tree = replace(machine, collective=CollectiveShapes("tree", "tree"))
     all_of_them = np.arange(6)[None]
 
-    def broadcast(ranks: np.ndarray, *words: int) -> BroadcastOperation:
+    def broadcast(ranks: np.ndarray, *words: int) -> BroadcastWords:
         sizes = np.array(words)[:, None] * np.ones((1, len(ranks)), np.int64)
-        return BroadcastOperation(HERE, ranks, words=sizes, root=np.zeros_like(sizes))
+        return BroadcastWords(ranks, words=sizes, root=np.zeros_like(sizes))
 
     # a ring of six has three links in nodes and three between: five sixths of 3 + 1.5
     assert seconds_of(broadcast(all_of_them, 8), 6, machine) == [3.75 + 8] * 6
@@ -207,14 +203,14 @@ def test_rings_and_trees_by_hand():
     nodes = np.array([[0, 1], [2, 3], [4, 5]])
     assert seconds_of(broadcast(nodes, 8), 6, machine) == [0.5 + 2] * 6
 
-    reduced = AllReduceOperation(HERE, all_of_them, words=np.array([12]))
+    reduced = AllReduceWords(all_of_them, words=np.array([12]))
     assert seconds_of(reduced, 6, machine) == pytest.approx([2 * 3.75 + 2 * 5 / 6 * 12] * 6)
     assert seconds_of(reduced, 6, tree) == [2 * (2 * (1 + 12) + 0.5 + 3)] * 6
-    gathered = AllGatherOperation(HERE, halves, words=np.array([[1, 2, 3], [4, 4, 4]]))
+    gathered = AllGatherWords(halves, words=np.array([[1, 2, 3], [4, 4, 4]]))
     assert seconds_of(gathered, 6, machine) == [2 + 10, 2 + 16] * 3
     # to three others of the group: one on the node, two beyond, as far as rows and columns say
-    swapped = AllToAllOperation(
-        HERE, np.arange(4)[None], rows=np.array([[1, 2, 3, 0]]), columns=np.array([[2, 2, 2, 2]])
+    swapped = AllToAllWords(
+        np.arange(4)[None], rows=np.array([[1, 2, 3, 0]]), columns=np.array([[2, 2, 2, 2]])
     )
     found = seconds_of(swapped, 6, replace(machine, node=replace(machine.node, injection=None)))
     # rank 0 sends 2 words in, 4 out in two messages; it receives 4, and 6 in one
@@ -237,7 +233,7 @@ def broadcast_seconds(copies: int, ranks_per_node: int) -> float:
     rows = [
         each
         for each in schedule.operations
-        if isinstance(each, BroadcastOperation) and each.members == grid.rows
+        if isinstance(each.work, BroadcastWords) and each.work.members == grid.rows
     ]
     return simulate(replace(schedule, operations=rows), machine).seconds
 
@@ -255,7 +251,7 @@ def test_only_groups_that_leave_a_node_share_its_injection():
     """Of three pairs of ranks, three of which are on a node, the second alone crosses."""
     pair = np.arange(6).reshape(3, 2)
     words = np.full((1, 3), 10)
-    sent = BroadcastOperation(HERE, ranks=pair, words=words, root=0 * words)
+    sent = BroadcastWords(ranks=pair, words=words, root=0 * words)
     node = Node(ranks=3, injection=4.0, bandwidth=8.0, latency=0.25)
     for shape in ("ring", "tree"):
         machine = Machine(0.5, 4.0, 1e9, node=node, collective=CollectiveShapes(shape, shape))
@@ -268,8 +264,8 @@ def test_only_groups_that_leave_a_node_share_its_injection():
 @pytest.mark.parametrize("words", [1, 100_000])
 def test_collectives_may_be_whichever_is_quicker(num_ranks, words):
     ranks = np.arange(num_ranks)[None]
-    sent = BroadcastOperation(HERE, ranks=ranks, words=np.array([[words]]), root=np.array([[0]]))
-    summed = AllReduceOperation(HERE, ranks=ranks, words=np.array([words]))
+    sent = BroadcastWords(ranks=ranks, words=np.array([[words]]), root=np.array([[0]]))
+    summed = AllReduceWords(ranks=ranks, words=np.array([words]))
     for each in (sent, summed):
         ring, tree, quicker = (
             seconds_of(each, num_ranks, replace(SIMPLE, collective=CollectiveShapes(shape, shape)))
@@ -396,9 +392,7 @@ def test_rates_by_shape():
     middle = (1e9 * 4e9 * 2e9 * 8e9) ** 0.25
     assert found == pytest.approx([1e9, 8e9, middle, 1e9, 8e9, 1e9])
     assert SparseRates((3,), (5,), ((7.0,),)).rate([1, 9], 5) == pytest.approx([7, 7])
-    product = SparseProduct(
-        Place(1, "forward", "multiply"), np.array([10]), np.array([40]), width=16, calls=4
-    )
+    product = SparseProduct(np.array([10]), np.array([40]), width=16, calls=4)
     # in each of the four calls a row has one nonzero
     assert seconds_of(product, 1, replace(SIMPLE, spmm=rates)) == pytest.approx([40 * 16 / 4e9])
 

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
+from plancc.plan.words import BroadcastWords
 from plancc.predict.fitting import EpochSeconds, fitted, work
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
-from plancc.predict.schedule import BroadcastOperation, Pairs
+from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
 from plancc.predict.simulation import simulate
 from plancc_cli import calibrate as calibrate_command
@@ -168,7 +169,7 @@ def test_the_share_of_a_node_in_the_network_decides_as_in_figures_1_and_2_of_pap
             grid=grid,
         )
         schedule = schedule_of(tables, dims)
-        chosen = [each for each in schedule.operations if isinstance(each, BroadcastOperation)]
+        chosen = [each for each in schedule.operations if isinstance(each.work, BroadcastWords)]
         only = replace(schedule, operations=chosen)
         return simulate(only, find_machine(machine)).seconds
 

@@ -186,7 +186,7 @@ def test_what_travels_is_what_is_predicted(model, topology, passes):
     assert sent >= len(found[0][0].epochs) * between.messages_sent.sum()
     nodes = plan.header.topology.nodes
     rounds = sum(
-        each.place.step == "cross" for each in schedule.operations if hasattr(each, "pairs")
+        place.step == "cross" for place, work in schedule.operations if hasattr(work, "pairs")
     )
     assert between.messages_sent.sum() <= rounds * nodes * (nodes - 1)
 

@@ -16,9 +16,10 @@ import pytest
 import torch
 
 from plancc.errors import OutputError
+from plancc.plan.words import AllReduceWords
 from plancc.predict.machine import Machine, Node, Overlap
 from plancc.predict.memory import Memory
-from plancc.predict.schedule import AllReduceOperation, Pairs, Place, PointToPoint, Schedule
+from plancc.predict.schedule import Operation, Pairs, Place, PointToPoint, Schedule, Work
 from plancc.predict.simulation import simulate
 from plancc_cli.rehearse import links_of
 from plancc_runtime.testing import TransportTests
@@ -165,11 +166,10 @@ MACHINE = Machine(
 )
 
 
-def predicted(
-    machine: Machine, num_ranks: int, operation: PointToPoint | AllReduceOperation
-) -> float:
+def predicted(machine: Machine, num_ranks: int, work: Work) -> float:
     memory = Memory(*np.zeros((5, num_ranks), np.int64))
-    schedule = Schedule("one", "row", num_ranks, [1, 1], (), [operation], memory)
+    operations = [Operation(Place(1, "forward", "expand"), work)]
+    schedule = Schedule("one", "row", num_ranks, [1, 1], (), operations, memory)
     return simulate(schedule, machine).seconds
 
 
@@ -191,9 +191,8 @@ def test_exchanges_take_what_the_simulation_predicts(machine, messages):
     num_ranks = 1 + max(max(a, b) for a, b, _ in messages)
     source, target, sizes = np.array(messages).T
     pairs = Pairs(num_ranks, source.astype(np.int32), target.astype(np.int32), sizes // 4)
-    operation = PointToPoint(Place(1, "forward", "expand"), pairs=pairs, width=1)
     found, _ = played(links_of(machine, num_ranks), exchanging(messages))
-    assert max(found) == predicted(machine, num_ranks, operation)
+    assert max(found) == predicted(machine, num_ranks, PointToPoint(pairs, width=1))
 
 
 def test_links_are_those_of_the_machine():
@@ -208,7 +207,7 @@ def test_links_are_those_of_the_machine():
     assert (found.ranks_per_node, found.injection, found.overlap) == (2, 3.0, 0.25)
     assert (found.cores, found.slowness) == (1, (1.0, 0.5, 0.25))
     ranks, words = np.arange(3), np.array([100])
-    reduce = AllReduceOperation(Place(0, "update", "all-reduce"), ranks=ranks[None], words=words)
+    reduce = AllReduceWords(ranks[None], words)
     seconds = found.collective(RecordedCollective("allreduce", ((0, 1, 2),), 0, (400,)))
     assert seconds == predicted(machine, 3, reduce)
 

@@ -15,10 +15,11 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, LayerStep, Maximum
+from plancc.plan.products import Program, clone_program
 from plancc.predict.memory import Memory
-from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, PointToPoint
-from plancc.predict.schedule import SparseProduct as Product
-from plancc.predict.schedules.row import ADD_WORDS, PACK_WORDS, RowScheduler
+from plancc.predict.schedule import Operation, Pairs, Place, PointToPoint, SparseProduct, Work
+from plancc.predict.schedules.epoch import Moved
+from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
 
 FOLDS = ("sync", "delayed", "none")
@@ -119,12 +120,9 @@ class SampledScheduler(RowScheduler):
 
     def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
         if isinstance(step, Aggregate | Maximum):
-            yield Product(
-                Place(layer, "forward", "multiply"),
-                rows=self.outputs(layer),
-                nonzeros=self.tables_of(layer).nonzeros,
-                width=step.columns,
-            )
+            place = Place(layer, "forward", "multiply")
+            for work in self.multiplied(layer, Aggregate(step.columns)):
+                yield Operation(place, work)
 
 
 class CloneScheduler(RowScheduler):
@@ -149,22 +147,16 @@ class CloneScheduler(RowScheduler):
             rows = np.rint(tables.leaves.rows / approximation.delay).astype(np.int64)
             self._turn = _nonempty(tables.leaves, rows)
 
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        direction, width = step.direction, step.columns
-        yield Product(
-            Place(layer, direction, "multiply"),
-            rows=self.rows,
-            nonzeros=self._tables.nonzeros,
-            width=width,
-        )
-        if self._turn is None or step.back:
-            return
-        place, rows = Place(layer, direction, "fold"), self._turn.step
-        ways = (True,) if layer == self._num_layers else (True, False)
-        for up in ways:
-            yield PointToPoint(place, pairs=self._turn, width=width, reverse=up, is_late=True)
-            packed, arrived = (rows.received, rows.sent) if up else (rows.sent, rows.received)
-            yield Elementwise(place, words=(PACK_WORDS * packed + ADD_WORDS * arrived) * width)
+    def program(self, layer: int) -> Program:
+        return clone_program(self._turn is not None, returns=layer < self._num_layers)
+
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        if self._turn is None:
+            return {}
+        return {"trees": [("fold", PointToPoint(self._turn, step.columns, is_late=True))]}
+
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
+        yield SparseProduct(self.rows, self._tables.nonzeros, step.columns)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         """That of the exact epoch with the rows of the copies: evaluations are exact."""

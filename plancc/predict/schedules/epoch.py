@@ -6,7 +6,7 @@ Layers say their steps (`plancc.plan.layers`); a `Scheduler` has the operations 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, starmap
 
 import numpy as np
@@ -23,11 +23,28 @@ from plancc.plan.layers import (
     Linear,
     Maximum,
     OwnLinear,
+    RowStep,
     WholeRows,
 )
+from plancc.plan.products import AllReduce, Multiply, Program, ScatterAdd, Step, adjoint
+from plancc.plan.words import AllReduceWords, Collective, Transfer
 from plancc.predict.memory import Memory
 from plancc.predict.passes import layers_of
-from plancc.predict.schedule import AllReduceOperation, DenseProduct, Elementwise, Operation, Place
+from plancc.predict.schedule import (
+    DenseProduct,
+    Elementwise,
+    Operation,
+    Place,
+    PointToPoint,
+    Work,
+)
+
+Moved = Mapping[str, Sequence[tuple[str, Work]]]
+"""By names of a program: what is moved, in which of `plancc.predict.schedule.STEPS`; hop by hop."""
+PACK_WORDS = 2
+"""Words read and written per word that is sent from a copy."""
+ADD_WORDS = 3
+"""Words read and written per word that is added where it arrives."""
 
 ACTIVATION_WORDS = 2
 """Words read and written per element by an activation, in place."""
@@ -44,7 +61,7 @@ UPDATE_WORDS = 3
 
 
 class Scheduler(ABC):
-    """The operations of a layout's products.
+    """What the steps of a layout's program are on all ranks.
 
     Attributes
     ----------
@@ -57,8 +74,16 @@ class Scheduler(ABC):
     rows: Int64Array
 
     @abstractmethod
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        """A x, or back A^T g."""
+    def program(self, layer: int) -> Program:
+        """The product of a layer, from 1, forward."""
+
+    @abstractmethod
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        """What the steps of the program move, as it moves it forward, by their names."""
+
+    @abstractmethod
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
+        """All local products of the program at once, and what prepares their matrices."""
 
     def outputs(self, layer: int) -> Int64Array:
         """Rows of every rank in the output of a layer: int64[num_ranks]."""
@@ -85,19 +110,38 @@ class Scheduler(ABC):
                 yield from self.linear(layer, step)
                 if isinstance(step, OwnLinear):
                     words = self.outputs(layer) * self.columns(step.columns)
-                    yield Elementwise(place, words=OWN_WORDS[step.direction] * words)
-            case GatherNeighbours():
-                yield from self.gather(layer, step)
-            case Maximum():
-                yield from self.maximum(layer, step)
-            case Attention():
-                yield from self.attention(layer, step)
+                    yield Operation(place, Elementwise(OWN_WORDS[step.direction] * words))
+            case GatherNeighbours() | Maximum() | Attention():
+                yield from self.of_neighbours(layer, step)
             case Activation():
                 words = self.outputs(layer) * self.columns(step.columns)
                 each = GRADIENT_WORDS if step.back else ACTIVATION_WORDS
-                yield Elementwise(place, words=each * words)
+                yield Operation(place, Elementwise(each * words))
             case WholeRows(back=False):
                 yield from self.whole_rows(layer, step.columns)
+
+    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
+        """A x, or back A^T g: the steps of the program, whose products are made at once."""
+        program = adjoint(self.program(layer)) if step.back else self.program(layer)
+        moved, products = self.moved(layer, step), self.multiplied(layer, step)
+        for each in program:
+            yield from self.moving(layer, step.direction, each, moved)
+            if isinstance(each, Multiply):  # the first one: no product is left for others
+                place = Place(layer, step.direction, "multiply")
+                yield from (Operation(place, work) for work in products)
+
+    def moving(self, layer: int, direction: str, step: Step, moved: Moved) -> Iterator[Operation]:
+        """What a step of the program moves, with what is packed or added for messages."""
+        works = moved.get(step.name, ()) if step.moves else ()
+        for name, work in works[::-1] if isinstance(step, ScatterAdd) else works:
+            place = Place(layer, direction, name)
+            if is_of_one(work) and not isinstance(step, AllReduce):
+                continue
+            if step.reverse and isinstance(work, Transfer):
+                work = work.reversed()
+            yield Operation(place, work)
+            if isinstance(work, PointToPoint):
+                yield Operation(place, _copied(work))
 
     def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
         """What an epoch does though a step's result is at hand."""
@@ -107,27 +151,19 @@ class Scheduler(ABC):
         """x W; back, the gradients of W and of x."""
         place, back = Place(layer, step.direction, "dense"), step.back
         yield from self.gathered(layer, step.direction, step.columns if back else step.inner)
+        product = DenseProduct(
+            rows=self.rows_of(layer, step.rows),
+            inner=self.columns(step.inner) if back else step.inner,
+            columns=step.columns if back else self.columns(step.columns),
+        )
         for _ in range(2 if back and not step.of_weights else 1):
-            yield DenseProduct(
-                place,
-                rows=self.rows_of(layer, step.rows),
-                inner=self.columns(step.inner) if back else step.inner,
-                columns=step.columns if back else self.columns(step.columns),
-            )
+            yield Operation(place, product)
 
-    def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
-        """Rows of neighbours, or their gradients back to the owners; InputError if none travel."""
+    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[Operation]:
+        """Gathered rows of neighbours, or a step that takes them; InputError if none travel."""
         raise InputError(
             "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
         )
-
-    def maximum(self, layer: int, step: Maximum) -> Iterator[Operation]:
-        """The element-wise maximum over gathered rows, or its gradient."""
-        yield from ()
-
-    def attention(self, layer: int, step: Attention) -> Iterator[Operation]:
-        """Scores and sums of attention, or their gradients."""
-        yield from ()
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
         """`Linear.rows` of every rank: int64[num_ranks]."""
@@ -166,20 +202,34 @@ def epoch(
     back = ((k, step) for k, layer in reversed(layers) for step in layer.back)
     return [
         *chain.from_iterable(starmap(scheduler.operations, forward)),
-        Elementwise(last, words=loss, calls=LOSS_CALLS),
+        Operation(last, Elementwise(loss, LOSS_CALLS)),
         *chain.from_iterable(starmap(scheduler.operations, back)),
         *_update(scheduler, weights),
     ]
 
 
 def _update(scheduler: Scheduler, weights: int) -> Iterator[Operation]:
-    if scheduler.num_ranks > 1:
-        yield AllReduceOperation(
-            Place(0, "update", "all-reduce"),
-            ranks=np.arange(scheduler.num_ranks)[None],
-            words=np.array([weights + 1]),  # the loss travels with them
-        )
-    yield Elementwise(
-        Place(0, "update", "dense"),
-        words=np.full(scheduler.num_ranks, UPDATE_WORDS * weights),
-    )
+    ranks = np.arange(scheduler.num_ranks)[None]
+    if scheduler.num_ranks > 1:  # the loss travels with them
+        summed = AllReduceWords(ranks, words=np.array([weights + 1]))
+        yield Operation(Place(0, "update", "all-reduce"), summed)
+    updated = np.full(scheduler.num_ranks, UPDATE_WORDS * weights)
+    yield Operation(Place(0, "update", "dense"), Elementwise(updated))
+
+
+def is_of_one(work: Work) -> bool:
+    """Whether it is a collective of groups of one rank, which moves nothing."""
+    return isinstance(work, Collective) and work.members == 1
+
+
+def _copied(messages: PointToPoint) -> Elementwise:
+    """What is packed, and added where it arrives.
+
+    Copies are made of what the owners send, and they add what comes back. Where rows are kept for
+    other epochs, both ends do both.
+    """
+    rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
+    if messages.reverse:
+        owners, others = others, owners
+    words = owners * rows.sent + messages.is_late * others * rows.received
+    return Elementwise(words * messages.width)

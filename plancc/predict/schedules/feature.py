@@ -14,18 +14,13 @@ import numpy as np
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate
+from plancc.plan.products import FEATURE, Program
+from plancc.plan.words import AllToAllWords
 from plancc.predict.memory import Memory, grid_memory
-from plancc.predict.schedule import (
-    AllToAllOperation,
-    Elementwise,
-    Operation,
-    Pairs,
-    Place,
-    SparseProduct,
-)
-from plancc.predict.schedules.epoch import Scheduler
+from plancc.predict.schedule import Elementwise, Pairs, SparseProduct, Work
+from plancc.predict.schedules.epoch import Moved, Scheduler
 from plancc.predict.schedules.grid import COLLECTIVES, grid_of, row_groups, slices
-from plancc.predict.schedules.row import exchange
+from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables
 
 LINE = 16
@@ -51,26 +46,29 @@ class FeatureScheduler(Scheduler):
         self.rows = self._share.ravel()
         self._pairs = _of_columns(tables.expand, grid.columns)
 
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        direction, width, back = step.direction, step.columns, step.back
+    def program(self, layer: int) -> Program:
+        return FEATURE
+
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        grid, share = self._grid, slices(self._grid, step.columns)
+        # packed slice by slice
+        packed = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
+        columns = np.broadcast_to(share, self._share.shape)
+        swapped: list[Work] = [Elementwise(packed, calls=grid.columns * self._stages)]
+        for rows in self._batches(self._share):
+            swapped.append(AllToAllWords(row_groups(grid), rows, columns))
+        return {
+            "slices": [(COLLECTIVES, each) for each in swapped] if grid.columns > 1 else (),
+            "expand": messages(np.tile(share, grid.num_parts), "expand", self._pairs),
+        }
+
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
         grid, tables = self._grid, self._tables
-        share = slices(grid, width)
-        held = np.tile(share, grid.num_parts)
-        multiply = [
-            SparseProduct(
-                Place(layer, direction, "multiply"),
-                rows=np.repeat(rows, grid.columns),
-                nonzeros=np.repeat(nonzeros, grid.columns),
-                width=held,
-            )
-            for rows, nonzeros in zip(
-                self._batches(tables.rows), self._batches(tables.nonzeros), strict=True
-            )
-        ]
-        expand = list(exchange(self._pairs, Place(layer, direction, "expand"), held, back))
-        yield from self._swapped(layer, direction, share, to_rows=False)
-        yield from ([*multiply, *expand] if back else [*expand, *multiply])
-        yield from self._swapped(layer, direction, share, to_rows=True)
+        width = np.tile(slices(grid, step.columns), grid.num_parts)
+        batches = self._batches(tables.rows), self._batches(tables.nonzeros)
+        for rows, nonzeros in zip(*batches, strict=True):
+            sizes = np.repeat(rows, grid.columns), np.repeat(nonzeros, grid.columns)
+            yield SparseProduct(*sizes, width)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         grid, tables = self._grid, self._tables
@@ -90,23 +88,6 @@ class FeatureScheduler(Scheduler):
             buffers=buffers,
             laid_out=1 if alone else 2,
         )
-
-    def _swapped(
-        self, layer: int, direction: str, share: np.ndarray, to_rows: bool
-    ) -> Iterator[Operation]:
-        """Rows into slices of columns, or slices into rows: packed slice by slice."""
-        if self._grid.columns > 1:
-            place = Place(layer, direction, COLLECTIVES)
-            words = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
-            yield Elementwise(place, words=words, calls=self._grid.columns * self._stages)
-            for rows in self._batches(self._share):
-                yield AllToAllOperation(
-                    place,
-                    ranks=row_groups(self._grid),
-                    rows=rows,
-                    columns=np.broadcast_to(share, self._share.shape),
-                    reverse=to_rows,
-                )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
         """The share that every batch has of these sizes."""

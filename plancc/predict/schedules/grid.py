@@ -8,7 +8,6 @@ all-gather a reduce-scatter; pieces of A are broadcast in both directions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -16,19 +15,12 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.layers import Aggregate
+from plancc.plan.products import Program, grid_program
+from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.memory import Memory, grid_memory
-from plancc.predict.schedule import (
-    AllGatherOperation,
-    AllReduceOperation,
-    BroadcastOperation,
-    Elementwise,
-    Operation,
-    Pairs,
-    Place,
-    SparseProduct,
-)
-from plancc.predict.schedules.epoch import Scheduler
-from plancc.predict.schedules.row import exchange
+from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, SparseProduct, Work
+from plancc.predict.schedules.epoch import Moved, Scheduler
+from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
 COLLECTIVES = "collectives"
@@ -58,26 +50,23 @@ class BlockRowScheduler(Scheduler):
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        direction, width, back = step.direction, step.columns, step.back
-        grid = self._grid
-        moved = self._moved(layer, direction, width)
-        multiply = SparseProduct(
-            Place(layer, direction, "multiply"),
-            rows=self.rows,
-            nonzeros=self._nonzeros,
-            width=width,
-            calls=self._calls,
-        )
-        yield from chain((multiply,), moved) if back else chain(moved, (multiply,))
-        if grid.scheme == "1d" or (back and grid.columns == 1):
-            return
-        copies, words = row_groups(grid), self._tables.rows * width
-        place = Place(layer, direction, COLLECTIVES)
-        if back:  # from where the sum is to the other ranks of the part
-            yield BroadcastOperation(place, ranks=copies, words=words[None], root=self._chunk[None])
-        else:
-            yield AllReduceOperation(place, ranks=copies, words=words)
+    def program(self, layer: int) -> Program:
+        return grid_program(self._grid)
+
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        grid, width, copies = self._grid, step.columns, row_groups(self._grid)
+        rows, root = self._rounds
+        words, chunk = self._tables.rows * width, self._chunk[None]
+        pieces = BroadcastWords(column_groups(grid), rows * width, root)
+        return {
+            "expand": messages(width, "expand", self._pairs) if self._pairs else (),
+            "pieces": [(COLLECTIVES, pieces)],
+            "copies": [(COLLECTIVES, AllReduceWords(copies, words))],
+            "holder": [(COLLECTIVES, BroadcastWords(copies, words[None], chunk))],
+        }
+
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
+        yield SparseProduct(self.rows, self._nonzeros, step.columns, self._calls)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
@@ -94,20 +83,6 @@ class BlockRowScheduler(Scheduler):
             buffers=(moved + partial) * max(dims),
             laid_out=2,
         )
-
-    def _moved(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        back = direction == "back"
-        if self._pairs is not None:
-            yield from exchange(self._pairs, Place(layer, direction, "expand"), width, back)
-        elif self._grid.rows > 1:
-            rows, root = self._rounds
-            yield BroadcastOperation(
-                Place(layer, direction, COLLECTIVES),
-                ranks=column_groups(self._grid),
-                words=rows * width,
-                root=root,
-                reverse=back,
-            )
 
 
 class BlockScheduler(Scheduler):
@@ -141,47 +116,39 @@ class BlockScheduler(Scheduler):
     def columns(self, width: int) -> int | Int64Array:
         return np.tile(slices(self._grid, width), self._grid.num_parts)
 
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        direction, width, back = step.direction, step.columns, step.back
-        grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
-        place = Place(layer, direction, COLLECTIVES)
-        share = slices(grid, width)
-        fiber = AllGatherOperation(
-            place,
-            ranks=fiber_groups(grid),
-            words=_of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None],
-            reverse=not back,
-        )
-        if back and grid.layers > 1:
-            yield fiber
-        if grid.columns > 1:
-            yield self._matrix(place, nonzeros)
-            yield Elementwise(
-                Place(layer, direction, "multiply"),
-                words=(TRANSPOSE_WORDS if back else LAYOUT_WORDS) * self._received(nonzeros),
-                calls=len(self._of_row),
-            )
-        rows = BroadcastOperation(
-            place,
-            ranks=column_groups(grid),
+    def program(self, layer: int) -> Program:
+        return grid_program(self._grid)
+
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        grid, share = self._grid, slices(self._grid, step.columns)
+        pieces = BroadcastWords(
+            column_groups(grid),
             words=np.concatenate([size[:, None] * share for size in self._size], axis=1),
             root=np.repeat(self._of_row[:, None], grid.layers * grid.columns, axis=1),
-            reverse=back,
         )
-        if not back and grid.rows > 1:
-            yield rows
+        sums = _of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None]
+        # a reduce-scatter forward: an all-gather the other way
+        layers = AllGatherWords(fiber_groups(grid), words=sums)
+        matrix = self._matrix(self._nonzeros_of(step.coefficients))
+        return {
+            "matrix": [(COLLECTIVES, matrix)],
+            "pieces": [(COLLECTIVES, pieces)],
+            "layers": [(COLLECTIVES, layers)],
+        }
+
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
+        grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
+        calls = len(self._of_row)
+        if grid.columns > 1:
+            each = TRANSPOSE_WORDS if step.back else LAYOUT_WORDS
+            yield Elementwise(each * self._received(nonzeros), calls)
         held = nonzeros.sum(axis=2)  # of every layer of a process row
         yield SparseProduct(
-            Place(layer, direction, "multiply"),
             rows=np.repeat(self._row_rows, grid.layers * grid.columns),
             nonzeros=np.repeat(held.ravel(), grid.columns),
-            width=np.tile(share, grid.num_parts),
-            calls=len(self._of_row),
+            width=np.tile(slices(grid, step.columns), grid.num_parts),
+            calls=calls,
         )
-        if back and grid.rows > 1:
-            yield rows
-        if not back and grid.layers > 1:
-            yield fiber
 
     def memory(self, dims: Sequence[int]) -> Memory:
         grid = self._grid
@@ -229,39 +196,34 @@ class BlockScheduler(Scheduler):
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
 
-    def _matrix(self, place: Place, nonzeros: Int64Array) -> Operation:
+    def _matrix(self, nonzeros: Int64Array) -> BroadcastWords:
         """Broadcasts of the pieces of A within the process rows: their CSR."""
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
         of_rows = nonzeros.reshape(grid.num_parts, -1)
-        return BroadcastOperation(
-            place,
-            ranks=row_groups(grid),
+        return BroadcastWords(
+            row_groups(grid),
             words=(2 * of_rows + pointers).T,
             root=np.repeat(self._of_column[:, None], grid.num_parts, axis=1),
             buffers=1 + 2 * (of_rows.T > 0),
-            of_matrix=True,
         )
 
     def gathered(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
         """Every rank's slice of the columns, one after the other, to all ranks of its part."""
         grid = self._grid
-        if grid.columns == 1:
-            return
-        yield BroadcastOperation(
-            Place(layer, direction, COLLECTIVES),
-            ranks=row_groups(grid),
-            words=slices(grid, width)[:, None] * self._part_rows,
-            root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),
-        )
+        if grid.columns > 1:
+            slices_of_parts = BroadcastWords(
+                row_groups(grid),
+                words=slices(grid, width)[:, None] * self._part_rows,
+                root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),
+            )
+            yield Operation(Place(layer, direction, COLLECTIVES), slices_of_parts)
 
     def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
         if self._grid.columns > 1:
-            yield AllGatherOperation(
-                Place(layer, "forward", COLLECTIVES),
-                ranks=row_groups(self._grid),
-                words=self._part_rows[:, None] * slices(self._grid, width),
-            )
+            words = self._part_rows[:, None] * slices(self._grid, width)
+            gathered = AllGatherWords(row_groups(self._grid), words)
+            yield Operation(Place(layer, "forward", COLLECTIVES), gathered)
 
 
 def grid_of(tables: Tables) -> Grid:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import Aggregate, Attention, GatherNeighbours, Maximum
+from plancc.plan.layers import Aggregate, Attention, GatherNeighbours, Maximum, RowStep
 from plancc.plan.metrics import Traffic
+from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import (
@@ -21,14 +21,11 @@ from plancc.predict.schedule import (
     Place,
     PointToPoint,
     SparseProduct,
+    Work,
 )
-from plancc.predict.schedules.epoch import Scheduler
+from plancc.predict.schedules.epoch import Moved, Scheduler
 from plancc.predict.schedules.tables import Tables
 
-PACK_WORDS = 2
-"""Words read and written per word that is sent from a copy."""
-ADD_WORDS = 3
-"""Words read and written per word that is added where it arrives."""
 # what follows takes as long as reading so many words: fitted to epochs on one core
 # (docs/results/scaling.md)
 COMPARE_WORDS = 0.8
@@ -49,6 +46,7 @@ class RowScheduler(Scheduler):
     def __init__(self, tables: Tables) -> None:
         self.num_ranks, self.rows = tables.num_ranks, tables.rows
         self._tables = tables
+        self._fold = None if tables.fold is None else tables.fold.reversed()
 
     def tables_of(self, layer: int) -> Tables:
         """The tables of a layer, from 1."""
@@ -69,70 +67,57 @@ class RowScheduler(Scheduler):
             return super().rows_of(layer, which)
         return self.inputs(layer) + self.tables_of(layer).expand.step.received
 
-    def gather(self, layer: int, step: GatherNeighbours) -> Iterator[Operation]:
-        if self._tables.fold is not None:
+    def program(self, layer: int) -> Program:
+        # in which order own rows are multiplied makes no difference here
+        return ROW if self._fold is None else edge_program(expand_is_longer=True)
+
+    def moved(self, layer: int, step: Aggregate) -> Moved:
+        tables, fold = self.tables_of(layer), self._fold
+        return {
+            "expand": messages(step.columns, "expand", tables.expand, tables.route),
+            "fold": messages(step.columns, "fold", fold, tables.fold_route) if fold else (),
+        }
+
+    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
+        tables = self.tables_of(layer)
+        folded = 0 if tables.fold is None else tables.fold.step.sent
+        yield SparseProduct(
+            rows=tables.rows + folded,
+            nonzeros=tables.nonzeros,
+            width=step.columns,
+            own=tables.own_nonzeros,
+        )
+
+    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[Operation]:
+        if self._fold is not None:
             raise InputError(
                 "this layer gathers rows of neighbours: it is predicted for plans of layout row "
                 f"only; {self._tables.name} is of layout edge"
             )
-        yield from self._expand(layer, step.direction, step.columns)
-
-    def maximum(self, layer: int, step: Maximum) -> Iterator[Operation]:
-        tables, width = self.tables_of(layer), step.columns
-        place = Place(layer, step.direction, "multiply")
-        words = MAXIMUM_WORDS[step.direction] * tables.rows * width
-        if not step.back:
-            yield self._sums(layer, step.direction, width)
-            words = words + _whole(COMPARE_WORDS * tables.nonzeros * width)
-        yield Elementwise(place, words=words)
-
-    def attention(self, layer: int, step: Attention) -> Iterator[Operation]:
-        tables, place = self.tables_of(layer), Place(layer, step.direction, "multiply")
-        held = self.rows_of(layer, "columns")
-        columns = 2 * step.columns if step.back else step.columns  # back, products of rows too
-        of_nonzero = WEIGHT_WORDS[step.direction] * step.heads + ATTEND_WORDS * columns
-        yield Elementwise(place, words=SCORE_WORDS * held * step.columns)
-        yield Elementwise(place, words=_whole(of_nonzero * tables.nonzeros))
-        yield self._sums(layer, step.direction, columns)
-
-    def _sums(self, layer: int, direction: str, width: int) -> SparseProduct:
-        """Sums over neighbours, where every rank has whole rows."""
-        tables = self.tables_of(layer)
-        return SparseProduct(
-            Place(layer, direction, "multiply"),
-            rows=tables.rows,
-            nonzeros=tables.nonzeros,
-            width=width,
-            own=tables.own_nonzeros,
+        direction, columns, nonzeros = (
+            step.direction,
+            step.columns,
+            self.tables_of(layer).nonzeros,
         )
-
-    def _expand(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        tables, back = self.tables_of(layer), direction == "back"
-        place = Place(layer, direction, "expand")
-        if tables.route is None:
-            return exchange(tables.expand, place, width, back)
-        return hops(tables.route, place, width, back)
-
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
-        direction, width, back = step.direction, step.columns, step.back
-        tables = self.tables_of(layer)
-        folded = 0 if tables.fold is None else tables.fold.step.sent
-        multiply = SparseProduct(
-            Place(layer, direction, "multiply"),
-            rows=tables.rows + folded,
-            nonzeros=tables.nonzeros,
-            width=width,
-            own=tables.own_nonzeros,
-        )
-        expand = self._expand(layer, direction, width)
-        fold: Iterator[Operation] = iter(())
-        place = Place(layer, direction, "fold")
-        if tables.fold_route is not None:
-            fold = hops(tables.fold_route, place, width, not back)
-        elif tables.fold is not None:  # forward, owners add partial rows; back, they send copies
-            fold = exchange(tables.fold, place, width, back, adds=not back)
-        steps = (expand, (multiply,), fold)
-        yield from chain(*(reversed(steps) if back else steps))
+        works: list[Work] = []
+        match step:
+            case GatherNeighbours():
+                expand = adjoint(ROW[:1])[0] if step.back else ROW[0]
+                moved = self.moved(layer, Aggregate(columns))
+                yield from self.moving(layer, direction, expand, moved)
+            case Maximum():
+                words = MAXIMUM_WORDS[direction] * self.outputs(layer) * columns
+                if not step.back:
+                    works += self.multiplied(layer, Aggregate(columns))
+                    words = words + _whole(COMPARE_WORDS * nonzeros * columns)
+                works.append(Elementwise(words))
+            case Attention():
+                scores = SCORE_WORDS * self.rows_of(layer, "columns") * columns
+                columns *= 1 + step.back  # back, products of rows too
+                of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
+                works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
+                works += self.multiplied(layer, Aggregate(columns))
+        yield from (Operation(Place(layer, direction, "multiply"), work) for work in works)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         tables = self._tables
@@ -162,29 +147,9 @@ def traffic_of(tables: Tables) -> Traffic:
     return Traffic.of_steps(tables.rows, tables.nonzeros, expand, fold, copies)
 
 
-def hops(
-    route: Sequence[Pairs], place: Place, width: int | Int64Array, reverse: bool
-) -> Iterator[Operation]:
-    """The hops of a route one after the other; reversed, each adds what arrives."""
-    of_hops = [
-        exchange(pairs, place._replace(step=hop), width, reverse)
-        for hop, pairs in zip(HOPS, route, strict=True)
-    ]
-    yield from chain(*(reversed(of_hops) if reverse else of_hops))
-
-
-def exchange(
-    pairs: Pairs,
-    place: Place,
-    width: int | Int64Array,
-    reverse: bool,
-    adds: bool | None = None,
-) -> Iterator[Operation]:
-    """One exchange, with its packing, or with adding what arrives (by default if reversed)."""
-    if not len(pairs.source):
-        return
-    yield PointToPoint(place, pairs=pairs, width=width, reverse=reverse)
-    adds = reverse if adds is None else adds
-    # copies are made of what the owners send, and they add what comes back
-    rows = pairs.step.sent if adds == reverse else pairs.step.received
-    yield Elementwise(place, words=(ADD_WORDS if adds else PACK_WORDS) * rows * width)
+def messages(
+    width: int | Int64Array, name: str, pairs: Pairs, route: Sequence[Pairs] | None = None
+) -> list[tuple[str, Work]]:
+    """Rows from their owners, all in one step of this name, or in the hops of a route."""
+    steps = [(name, pairs)] if route is None else zip(HOPS, route, strict=True)
+    return [(name, PointToPoint(each, width)) for name, each in steps if len(each.source)]
