@@ -6,8 +6,7 @@ grid divides a part's nonzeros by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -20,7 +19,6 @@ from plancc.errors import InputError, PlanError
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import NODES
-from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
@@ -75,17 +73,7 @@ def read_tables(
             file.check_row_plan("the pass dead-rows")
         if num_ranks is not None and num_ranks != file.header.num_ranks:
             return _merged(file, num_ranks, live_layers)
-        arrays = _Arrays(
-            file.path,
-            file.header,
-            read=file.read,
-            offsets=file.read_offsets,
-            messages=file.read_messages,
-        )
-        found = _tables(arrays, blocks)
-        if live_layers:
-            found = replace(found, live=_live(file.read_plan(), live_layers, found.num_parts))
-        return _with_copies(arrays, found) if copies else found
+        return _tables(file, blocks, copies, live_layers)
 
 
 def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
@@ -143,133 +131,118 @@ def tables_of(
     live_layers: int = 0,
 ) -> Tables:
     """The tables of a plan in memory; `blocks`, `copies`, `live_layers` as of `read_tables`."""
-    arrays: Mapping[str, npt.NDArray[Any]] = plan.arrays()
-
-    def messages(table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
-        return arrays[f"{table}_ptr"], arrays[f"{table}_peer"], arrays[f"{table}_row_ptr"]
-
-    found = _Arrays(
-        name,
-        plan.header,
-        read=lambda node, first=0, last=None: _of_parts(arrays, node, first, last),
-        offsets=lambda node, total: arrays[node],
-        messages=messages,
-    )
-    tables = _tables(found, blocks)
-    if live_layers:
-        tables = replace(tables, live=_live(plan, live_layers, plan.num_parts))
-    return _with_copies(found, tables) if copies else tables
+    return _tables(_InMemory(plan, name), blocks, copies, live_layers)
 
 
-def _of_parts(
-    arrays: Mapping[str, npt.NDArray[Any]], name: str, first: int, last: int | None
-) -> npt.NDArray[Any]:
-    """The entries of some parts, as `PlanFile.read` has them."""
-    node, array = NODES[name], arrays[name]
-    if not node.cut:
-        return array
-    points = cut_points(node.cut, arrays.__getitem__)[first : None if last is None else last + 1]
-    return array[points[0] : points[-1] + node.shared]
+class _InMemory:
+    """A plan that is read as its file is.
 
-
-@dataclass(frozen=True)
-class _Arrays:
-    """The datasets of a plan, in memory or in its file.
-
-    Attributes
+    Parameters
     ----------
-    name : str
-    header : Header
-    read : callable
-        The entries of parts ``first..last-1`` of a dataset, by default of all.
-    offsets : callable
-        A whole table of offsets, which rises to a given number.
-    messages : callable
-        Offsets of messages, peers, and offsets of rows in ``expand/send`` and the like.
+    plan : Plan
+    path : str
+        Its name in tables and messages.
     """
 
-    name: str
-    header: Header
-    read: Callable[..., npt.NDArray[Any]]
-    offsets: Callable[[str, int], Int64Array]
-    messages: Callable[[str], tuple[Int64Array, Int32Array, Int64Array]]
+    def __init__(self, plan: Plan, path: str) -> None:
+        self.path, self.header, self._plan, self._arrays = path, plan.header, plan, plan.arrays()
 
-    def pairs(self, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-        """The messages of a table, with the offsets of messages and of rows."""
-        ptr, peer, row_ptr = self.messages(table)
-        num_parts = self.header.num_parts
-        source = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
-        return Pairs(num_parts, source, peer, np.diff(row_ptr)), ptr, row_ptr
+    def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
+        array, cut = self._arrays[name], NODES[name].cut
+        if not cut:
+            return array
+        points = cut_points(cut, self._arrays.__getitem__)
+        stop = len(points) - 1 if last is None else last
+        return array[points[first] : points[stop] + NODES[name].shared]
 
-    def route(self, step: str) -> tuple[Pairs, ...] | None:
-        """The hops of a step; None: there are none."""
-        if self.header.topology is None:
-            return None
-        return tuple(self.pairs(f"{step}_{hop}/send")[0] for hop in HOPS)
+    def read_offsets(self, name: str, total: int) -> Int64Array:
+        return self._arrays[name]
 
-    def check(self, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-        """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
-        if not within(numbers, bound):
-            raise PlanError(f"{self.name}: /{node} is damaged: a number is out of range")
+    def read_messages(self, table: str) -> tuple[Int64Array, Int32Array, Int64Array]:
+        ptr, peer, row_ptr = (self._arrays[f"{table}_{of}"] for of in ("ptr", "peer", "row_ptr"))
+        return ptr, peer, row_ptr
+
+    def read_plan(self) -> Plan:
+        return self._plan
 
 
-def _tables(arrays: _Arrays, with_blocks: bool) -> Tables:
-    header = arrays.header
-    expand, _, _ = arrays.pairs("expand/send")
-    part_ptr, row_ptr = (
-        arrays.offsets("rows/part_ptr", header.num_vertices),
-        arrays.offsets("matrix/row_ptr", header.num_nonzeros),
-    )
-    rows, local_ptr, fold = np.diff(part_ptr), part_ptr, None
+_Source = PlanFile | _InMemory
+
+
+def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
+    """The messages of a table, with the offsets of messages and of rows."""
+    ptr, peer, row_ptr = source.read_messages(table)
+    num_parts = source.header.num_parts
+    sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
+    return Pairs(num_parts, sender, peer, np.diff(row_ptr)), ptr, row_ptr
+
+
+def _route(source: _Source, step: str) -> tuple[Pairs, ...] | None:
+    """The hops of a step; None: there are none."""
+    if source.header.topology is None:
+        return None
+    return tuple(_pairs(source, f"{step}_{hop}/send")[0] for hop in HOPS)
+
+
+def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
+    """PlanError unless these numbers of a dataset are from 0 and below `bound`."""
+    if not within(numbers, bound):
+        raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
+
+
+def _tables(source: _Source, with_blocks: bool, with_copies: bool, live_layers: int) -> Tables:
+    header = source.header
+    expand, fold, fold_rows = _pairs(source, "expand/send")[0], None, 0
+    part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
+    row_ptr = source.read_offsets("matrix/row_ptr", header.num_nonzeros)
     if header.layout == "edge":
-        fold, ptr, fold_ptr = arrays.pairs("fold/send")
-        local_ptr = part_ptr + fold_ptr[ptr]
+        fold, ptr, fold_ptr = _pairs(source, "fold/send")
+        fold_rows = fold_ptr[ptr]
+    rows, local_ptr = np.diff(part_ptr), part_ptr + fold_rows
     first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
-    own_end = row_ptr[local_ptr[:-1] + rows]
-    num_interior = np.clip(arrays.read("rows/num_interior"), 0, rows)
-    interior = row_ptr[local_ptr[:-1] + num_interior]
-    blocks = None
-    if with_blocks and header.grid is not None and divides_columns(header.grid):
-        blocks = _count_blocks(arrays, header.grid, part_ptr)
-    return Tables(
-        name=arrays.name,
+    interior = local_ptr[:-1] + np.clip(source.read("rows/num_interior"), 0, rows)
+    found = Tables(
+        name=source.path,
         layout=header.layout,
         rows=rows,
         nonzeros=last - first,
         expand=expand,
         fold=fold,
         grid=header.grid,
-        own_nonzeros=None if fold is None else own_end - first,
-        boundary_nonzeros=last - interior,
-        blocks=blocks,
+        own_nonzeros=None if fold is None else row_ptr[local_ptr[:-1] + rows] - first,
+        boundary_nonzeros=last - row_ptr[interior],
         undirected=_undirected(header) and fold is None,
         self_loops=header.self_loops,
         topology=header.topology,
-        route=arrays.route("expand"),
-        fold_route=None if fold is None else arrays.route("fold"),
+        route=_route(source, "expand"),
+        fold_route=None if fold is None else _route(source, "fold"),
+        live=_live(source.read_plan(), live_layers, len(rows)) if live_layers else None,
     )
+    if header.grid is not None:
+        counts = with_blocks and divides_columns(header.grid)
+        return replace(found, blocks=_count_blocks(source, found)) if counts else found
+    if with_copies:  # what approximations need
+        leaves = None if fold is None else _leaves(source, found)
+        return replace(found, leaves=leaves, halo_nonzeros=_halo_nonzeros(source, found))
+    return found
 
 
-def _with_copies(arrays: _Arrays, tables: Tables) -> Tables:
-    """The tables with what approximations of a row or edge plan need."""
-    if tables.grid is not None:
-        return tables
+def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
+    """`Tables.halo_nonzeros` of a row plan."""
     if tables.fold is not None:
-        return replace(tables, leaves=_leaves(arrays, tables))
-    halo = np.zeros(tables.num_parts, np.int64)
-    for part in range(tables.num_parts):
-        column = arrays.read("matrix/column", part, part + 1)
-        halo[part] = np.count_nonzero(column >= tables.rows[part])
-    return replace(tables, halo_nonzeros=halo)
+        return None
+    columns = (source.read("matrix/column", k, k + 1) for k in range(tables.num_parts))
+    counts = (np.count_nonzero(c >= n) for c, n in zip(columns, tables.rows, strict=True))
+    return np.fromiter(counts, np.int64)
 
 
-def _leaves(arrays: _Arrays, tables: Tables) -> Pairs:
+def _leaves(source: _Source, tables: Tables) -> Pairs:
     """Count distinct remote vertices per pair of parts: received rows plus folded rows."""
     keys = []
     for table in ("expand/recv", "fold/send"):
-        pairs, _, row_ptr = arrays.pairs(table)
-        row = arrays.read(f"{table}_row")
-        arrays.check(f"{table}_row", row, int(tables.part_ptr[-1]))
+        pairs, _, row_ptr = _pairs(source, table)
+        row = source.read(f"{table}_row")
+        _check(source, f"{table}_row", row, int(tables.part_ptr[-1]))
         vertex = np.repeat(tables.part_ptr[pairs.target], np.diff(row_ptr)) + row
         keys.append(np.repeat(pairs.source, np.diff(row_ptr)) * tables.part_ptr[-1] + vertex)
     part, vertex = np.divmod(np.unique(np.concatenate(keys)), tables.part_ptr[-1])
@@ -279,20 +252,22 @@ def _leaves(arrays: _Arrays, tables: Tables) -> Pairs:
     return Pairs(tables.num_parts, source.astype(np.int32), target.astype(np.int32), rows)
 
 
-def _count_blocks(arrays: _Arrays, grid: Grid, part_ptr: Int64Array) -> Int64Array:
+def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
     """`Tables.blocks` of a plan."""
-    received, ptr, halo_ptr = arrays.pairs("expand/recv")
+    grid, part_ptr = tables.grid, tables.part_ptr
+    assert grid is not None
+    received, ptr, halo_ptr = _pairs(source, "expand/recv")
     piece = piece_of_rows(grid, part_ptr)
     blocks = np.zeros((grid.num_parts, pieces_of_grid(grid)), np.int64)
     for part in range(grid.num_parts):
         messages = slice(int(ptr[part]), int(ptr[part + 1]))
         halo = halo_ptr[messages.start : messages.stop + 1]
-        row = arrays.read("expand/recv_row", part, part + 1)
+        row = source.read("expand/recv_row", part, part + 1)
         place = np.repeat(part_ptr[received.target[messages]], np.diff(halo)) + row
-        arrays.check("expand/recv_row", place, int(part_ptr[-1]))
+        _check(source, "expand/recv_row", place, int(part_ptr[-1]))
         held = np.concatenate([piece[part_ptr[part] : part_ptr[part + 1]], piece[place]])
-        column = arrays.read("matrix/column", part, part + 1)
-        arrays.check("matrix/column", column, len(held))
+        column = source.read("matrix/column", part, part + 1)
+        _check(source, "matrix/column", column, len(held))
         for start in range(0, len(column), CHUNK):
             held_by = held[column[start : start + CHUNK]]
             blocks[part] += np.bincount(held_by, minlength=blocks.shape[1])
