@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from plancc.plan.metrics import Metrics
     from plancc.plan.plan import Plan
     from plancc.plan.values import Header
-    from plancc.predict.grid_traffic import ProductTraffic
-    from plancc.predict.training import PassCost, SampledCost
     from plancc.report.batches import BatchReport
     from plancc.report.costs import TopologyCost, TrainingCost
+    from plancc.report.grid_traffic import ProductTraffic
+    from plancc.report.passes import PassCost, SampledCost
     from plancc.report.plans import Report
 
 MOST_TRIED = 20

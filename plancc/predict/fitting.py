@@ -20,9 +20,9 @@ import scipy.sparse as sp
 
 from plancc.errors import InputError
 from plancc.predict.machine import Compute
+from plancc.predict.memory import WORD_BYTES
 from plancc.predict.schedule import DenseProduct, Elementwise, SparseProduct
 from plancc.predict.schedules import Tables, pairs_of, schedule_of
-from plancc.predict.training import WORD_BYTES
 
 FASTEST = np.array([1e-15, 1e-15, 0.0])
 """Least seconds per multiply-add, byte and operation that a fit may give."""

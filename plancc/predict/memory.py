@@ -16,8 +16,9 @@ import numpy as np
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import Traffic
-from plancc.predict.training import WORD_BYTES
 
+WORD_BYTES = 4
+"""Bytes of a float32."""
 NONZERO_BYTES = 4 + WORD_BYTES
 """Bytes of a column number and a value."""
 

@@ -20,6 +20,7 @@ from plancc.plan.convolutions import Convolution
 from plancc.plan.grid import Grid
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine
+from plancc.predict.memory import WORD_BYTES
 from plancc.predict.passes import COMMON_PASSES, moved_widths
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Pairs
@@ -33,7 +34,6 @@ from plancc.predict.schedules import (
 from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
-from plancc.predict.training import WORD_BYTES
 
 DEFAULT_DIMS = (128, 128, 16)
 """Widths d_0..d_L of the layers where nothing gives others."""

@@ -42,6 +42,7 @@ from plancc.plan.words import (
     Counts,
 )
 from plancc.predict.machine import Machine
+from plancc.predict.memory import WORD_BYTES
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
     DIRECTIONS,
@@ -54,7 +55,6 @@ from plancc.predict.schedule import (
     SparseProduct,
     Work,
 )
-from plancc.predict.training import WORD_BYTES
 
 Float64Array = npt.NDArray[np.float64]
 

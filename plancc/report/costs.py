@@ -21,7 +21,6 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS
-from plancc.predict.grid_traffic import ProductTraffic, product_traffic
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
 from plancc.predict.schedules import (
@@ -30,9 +29,11 @@ from plancc.predict.schedules import (
     schedule_of,
     tables_of,
     tables_of_owners,
+    training_vertices,
 )
 from plancc.predict.schedules.row import traffic_of
-from plancc.predict.training import PassCost, added_passes, training_vertices
+from plancc.report.grid_traffic import ProductTraffic, product_traffic
+from plancc.report.passes import PassCost, added_passes
 
 WIDTH = 128
 """Width of the product that is counted on a process grid, where a plan carries no features."""
@@ -53,7 +54,7 @@ class TrainingCost:
     recomputed_memory : int
         Bytes of the fullest part in total, if activations are computed again.
     passes : list of PassCost
-        The plain execution, and then one pass more each time (`plancc.predict.training`); edge
+        The plain execution, and then one pass more each time (`plancc.report.passes`); edge
         plans have none that leaves out dead rows.
     """
 

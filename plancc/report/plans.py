@@ -29,16 +29,15 @@ from plancc.plan.reader import PlanFile
 from plancc.plan.slices import check_tables
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
-from plancc.predict.grid_traffic import ProductTraffic
 from plancc.predict.machine import Machine
-from plancc.predict.schedules import live_tables, matrix_of_pairs, read_tables, tables_of_owners
-from plancc.predict.schedules.plan_tables import rank_of_parts
-from plancc.predict.training import (
-    PassCost,
-    SampledCost,
-    sampled_costs,
+from plancc.predict.schedules import (
+    live_tables,
+    matrix_of_pairs,
+    read_tables,
+    tables_of_owners,
     training_vertices,
 )
+from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.costs import (
     TopologyCost,
     TrainingCost,
@@ -47,6 +46,8 @@ from plancc.report.costs import (
     read_topology_cost,
 )
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
+from plancc.report.grid_traffic import ProductTraffic
+from plancc.report.passes import PassCost, SampledCost, sampled_costs
 from plancc.report.provenance import decoded, recorded_topology
 
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")

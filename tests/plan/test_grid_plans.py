@@ -20,9 +20,9 @@ from plancc.plan.grid_slices import with_grid
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
-from plancc.predict.grid_traffic import product_traffic
 from plancc.predict.schedules import tables_of
 from plancc.report.costs import product_of
+from plancc.report.grid_traffic import product_traffic
 from plancc.report.plans import report
 
 N = 30

@@ -1,6 +1,7 @@
-"""The tests of the costs use the naive plans of tests/plan."""
+"""Tests of costs use the naive plans of tests/plan and the closed forms of tests/predict."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plan"))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "plan"), str(TESTS / "predict")]

@@ -36,7 +36,7 @@ from plancc.predict.schedules.owner_tables import (
     pairs_of,
     tables_of_owners,
 )
-from plancc.predict.schedules.plan_tables import read_tables, tables_of
+from plancc.predict.schedules.plan_tables import read_tables, tables_of, training_vertices
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Live, Tables, divides_columns
 
@@ -54,6 +54,7 @@ __all__ = [
     "scheduler_of",
     "tables_of",
     "tables_of_owners",
+    "training_vertices",
 ]
 
 SCHEDULERS: dict[str, Callable[[Tables], Scheduler]] = {

@@ -24,7 +24,6 @@ from plancc.predict.schedules.tables import (
     pieces_of_grid,
     sends_rows,
 )
-from plancc.predict.training import live_matrices
 
 
 def tables_of_owners(
@@ -97,7 +96,7 @@ def live_tables(
     hops : callable, optional
         Of int32[k] parts and the int32[k] vertices of others that they need: `Tables.route`.
     """
-    (_, inputs), *layers = live_matrices(matrix, num_layers + 1, wanted)
+    (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
     for used, live in layers:
         if id(used) in found:
@@ -115,6 +114,32 @@ def live_tables(
         )
     rows = np.bincount(owner[inputs], minlength=num_parts)
     return Live(rows, tuple(found[id(used)] for used, _ in layers))
+
+
+def _live_matrices(
+    matrix: Graph, num_layers: int, wanted: npt.NDArray[np.bool_] | None
+) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
+    """The nonzeros that every layer uses without dead rows, and its output rows that live.
+
+    The rows of the last layer are the wanted ones (None: all); those of the layer before are the
+    same and the columns of their nonzeros. The first layer's first; layers with the same live rows
+    have the same object.
+    """
+    live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
+    layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
+    for _ in range(num_layers):
+        if layers and layers[0][1].sum() == live.sum():
+            layers.insert(0, layers[0])  # what is live has its neighbours live: nothing changes
+            continue
+        used = matrix
+        if not live.all():
+            nonzeros = matrix.row_nonzeros() * live
+            indptr = np.concatenate([[0], np.cumsum(nonzeros)])
+            used = Graph(indptr, matrix.indices[np.repeat(live, matrix.row_nonzeros())])
+        layers.insert(0, (used, live))
+        live = live.copy()
+        live[used.indices] = True
+    return layers
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:

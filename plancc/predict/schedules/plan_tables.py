@@ -35,7 +35,6 @@ from plancc.predict.schedules.tables import (
     piece_of_rows,
     pieces_of_grid,
 )
-from plancc.predict.training import training_vertices
 
 
 def read_tables(
@@ -74,6 +73,21 @@ def read_tables(
         if num_ranks is not None and num_ranks != file.header.num_ranks:
             return _merged(file, num_ranks, live_layers)
         return _tables(file, blocks, copies, live_layers)
+
+
+def training_vertices(plan: Plan) -> npt.NDArray[np.bool_] | None:
+    """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
+
+    All are, where the plan has no labels (they are drawn then) or targets of several classes and
+    no train mask.
+    """
+    data = plan.vertex_data
+    wanted = np.ones(plan.num_vertices, dtype=np.bool_)
+    if data.labels is not None:
+        wanted[plan.global_id] = data.labels >= 0
+    if data.train_mask is not None:
+        wanted[plan.global_id] &= data.train_mask
+    return None if wanted.all() else wanted
 
 
 def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
@@ -192,13 +206,13 @@ def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) ->
 
 def _tables(source: _Source, with_blocks: bool, with_copies: bool, live_layers: int) -> Tables:
     header = source.header
-    expand, fold, fold_rows = _pairs(source, "expand/send")[0], None, 0
+    expand, fold = _pairs(source, "expand/send")[0], None
     part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
     row_ptr = source.read_offsets("matrix/row_ptr", header.num_nonzeros)
+    rows, local_ptr = np.diff(part_ptr), part_ptr
     if header.layout == "edge":
         fold, ptr, fold_ptr = _pairs(source, "fold/send")
-        fold_rows = fold_ptr[ptr]
-    rows, local_ptr = np.diff(part_ptr), part_ptr + fold_rows
+        local_ptr = part_ptr + fold_ptr[ptr]
     first, last = row_ptr[local_ptr[:-1]], row_ptr[local_ptr[1:]]
     interior = local_ptr[:-1] + np.clip(source.read("rows/num_interior"), 0, rows)
     found = Tables(
@@ -248,8 +262,8 @@ def _leaves(source: _Source, tables: Tables) -> Pairs:
     part, vertex = np.divmod(np.unique(np.concatenate(keys)), tables.part_ptr[-1])
     owner = np.searchsorted(tables.part_ptr, vertex, side="right") - 1
     pair, rows = np.unique(owner * tables.num_parts + part, return_counts=True)
-    source, target = np.divmod(pair, tables.num_parts)
-    return Pairs(tables.num_parts, source.astype(np.int32), target.astype(np.int32), rows)
+    sender, receiver = (end.astype(np.int32) for end in np.divmod(pair, tables.num_parts))
+    return Pairs(tables.num_parts, sender, receiver, rows)
 
 
 def _count_blocks(source: _Source, tables: Tables) -> Int64Array:

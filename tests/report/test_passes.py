@@ -17,14 +17,9 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.plan.metrics import Traffic
 from plancc.predict.memory import row_memory
-from plancc.predict.schedules import live_tables, schedule_of, tables_of_owners
+from plancc.predict.schedules import live_tables, schedule_of, tables_of_owners, training_vertices
 from plancc.predict.schedules.row import traffic_of
-from plancc.predict.training import (
-    added_passes,
-    equation_4,
-    sampled_costs,
-    training_vertices,
-)
+from plancc.report.passes import added_passes, equation_4, sampled_costs
 from plancc.report.plans import report
 
 N, PARTS = 50, 4

@@ -1,7 +1,6 @@
 """What an epoch of a GCN moves: plainly, with the passes that avoid it, with boundary sampling.
 
-Knows matrices, owners and the widths d_0..d_L of layers, no runtime and no machine. Set-up,
-evaluations and all-reduces are not counted.
+Set-up, evaluations and all-reduces are not counted.
 """
 
 from __future__ import annotations
@@ -12,58 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.graph import Graph
 from plancc.plan.exchange import Int64Array
 from plancc.plan.metrics import Traffic
-from plancc.plan.plan import Plan
 from plancc.plan.words import Counts
+from plancc.predict.memory import WORD_BYTES
 from plancc.predict.passes import PASSES, moved_widths
-
-WORD_BYTES = 4
-"""Bytes of a float32."""
-
-BoolArray = npt.NDArray[np.bool_]
-
-
-def training_vertices(plan: Plan) -> BoolArray | None:
-    """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
-
-    All are, where the plan has no labels (they are drawn then) or targets of several classes and
-    no train mask.
-    """
-    data = plan.vertex_data
-    wanted = np.ones(plan.num_vertices, dtype=np.bool_)
-    if data.labels is not None:
-        wanted[plan.global_id] = data.labels >= 0
-    if data.train_mask is not None:
-        wanted[plan.global_id] &= data.train_mask
-    return None if wanted.all() else wanted
-
-
-def live_matrices(
-    matrix: Graph, num_layers: int, wanted: BoolArray | None
-) -> list[tuple[Graph, BoolArray]]:
-    """The nonzeros that every layer uses without dead rows, and its output rows that live.
-
-    The rows of the last layer are the wanted ones (None: all); those of the layer before are the
-    same and the columns of their nonzeros. The first layer's first; layers with the same live rows
-    have the same object.
-    """
-    live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
-    layers: list[tuple[Graph, BoolArray]] = []
-    for _ in range(num_layers):
-        if layers and layers[0][1].sum() == live.sum():
-            layers.insert(0, layers[0])  # what is live has its neighbours live: nothing changes
-            continue
-        used = matrix
-        if not live.all():
-            nonzeros = matrix.row_nonzeros() * live
-            indptr = np.concatenate([[0], np.cumsum(nonzeros)])
-            used = Graph(indptr, matrix.indices[np.repeat(live, matrix.row_nonzeros())])
-        layers.insert(0, (used, live))
-        live = live.copy()
-        live[used.indices] = True
-    return layers
 
 
 @dataclass(frozen=True)
