@@ -14,6 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@echo "compiling the kernels of the first commands, once"
+	@$(BIN)/plancc warm-up --first
 	@touch $@
 
 demo: $(STAMP)
@@ -44,11 +46,12 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# before the workers start, so that they need not wait for each other; once
-KERNELS := $(VENV)/var/cache/plancc
+# the rest of them, before the workers start, so that they need not wait for each other; once
+KERNELS := $(VENV)/.kernels
 kernels: $(KERNELS)
 $(KERNELS): | $(STAMP)
 	$(BIN)/plancc warm-up --quiet
+	@touch $@
 
 # where the time of `make test` goes, by file and kind
 durations: $(STAMP)
@@ -85,7 +88,8 @@ docs: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
 
-# the wheel on every Python of PYTHONS that this machine has: the demo from an environment of its own
+# a wheel with kernels for every Python of PYTHONS that this machine has, LEVEL=x86-64-v2 for older
+# processors: the demo from an environment of its own, where it compiles none
 PYTHONS ?= python3.11 python3.12 python3.13
 wheels: $(STAMP)
 	rm -rf build/wheels
@@ -95,8 +99,13 @@ wheels: $(STAMP)
 	  echo "== $$python"; \
 	  folder=$(CURDIR)/build/wheels/$$(basename $$python); $$python -m venv $$folder && \
 	  $$folder/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    "$$(ls $(CURDIR)/build/wheels/*.whl)[run,mpi,kaminpar,datasets]" && \
-	  PATH="$$folder/bin:$$PATH" sh docs/demo.sh || exit 1; \
+	    "$$(ls $(CURDIR)/build/wheels/*-none-any.whl)[run,mpi,kaminpar,datasets]" hatchling && \
+	  $$folder/bin/plancc warm-up --portable $$folder/kernels $(if $(LEVEL),--level $(LEVEL)) && \
+	  PLANCC_KERNELS=$$folder/kernels $$folder/bin/python -m hatchling build -t wheel -d $$folder/dist && \
+	  $$folder/bin/pip install --quiet --no-deps --force-reinstall $$folder/dist/*.whl && \
+	  PATH="$$folder/bin:$$PATH" sh docs/demo.sh && \
+	  { [ -n "$(LEVEL)" ] || ! ls $$folder/var/cache/plancc/*.kernel; } && \
+	  mv $$folder/dist/*.whl build/wheels || exit 1; \
 	done
 
 format: $(STAMP)

@@ -53,7 +53,7 @@ def run(inputs: Inputs) -> Report:
 
 
 def _kernels(folder: Path) -> set[Path]:
-    return set(folder.rglob("*.nbc"))
+    return set(folder.glob("*.kernel"))
 
 
 def _spent(words: list[str], kernels: Path) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """`njit` as all kernels use it: where compiled kernels are kept, and which process compiles them.
 
-numba keeps a kernel in a folder, by default beside its source. Here the folder is the first of
-these that can be written:
+They are kept in the first of these folders that can be written:
 
 1. ``NUMBA_CACHE_DIR``, if it is set: then no other counts;
 2. ``var/cache/plancc`` of the environment (`sys.prefix`);
@@ -9,10 +8,14 @@ these that can be written:
 4. a folder of this user among the temporary files, of which a warning tells when it is made.
 
 Kernels are looked for in all of them: an image may have them in an environment that is read-only.
-A kernel fits if its source has the same place and content, whatever its time stamp, and the
-processor, the version of numba and its `SETTINGS` are the same; and so are the sources of the
-kernels that it calls, the constants that it reads and the fields of the named tuples that its
-module knows, which may be of other files.
+A kernel fits if these are the same: the contents of its source and of the sources of kernels that
+it calls, the constants that it reads, the fields of the named tuples that its module knows; the
+processor, the versions of Python and numba, and numba's `SETTINGS`. Places and times of files do
+not count. numba's own cache compares less (numba#10821), and unpickles before it compares.
+
+Where the processor's own kernel is missing, the one for its level of the architecture does: the
+same bits, at nearly the same speed. `plancc warm-up --portable` compiles these, and wheels have
+them in the folder `SHIPPED`.
 
 Processes that miss the same kernel at the same time, such as the ranks of a node, do not all
 compile it: one holds a lock on a file beside the kernel, and the others wait and load. Such a wait
@@ -25,13 +28,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import glob
 import os
+import pickle
 import shutil
 import stat
 import sys
 import tempfile
-import threading
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -49,8 +54,10 @@ from plancc.text import shown
 try:
     import numba
     from numba.core import event, sigutils
-    from numba.core.caching import FunctionCache, IndexDataCacheFile
     from numba.core.ccallback import CFunc
+    from numba.core.compiler import CompileResult
+    from numba.core.registry import cpu_target
+    from numba.core.serialize import dumps
 except ValueError as error:
     raise InputError(
         f"the environment variable NUMBA_NUM_THREADS is "
@@ -89,7 +96,7 @@ def njit(*functions: Any, **options: Any) -> Any:
             return function
         kernel = _kernel(function, options)
         if cached:
-            kernel._cache = KernelCache(function)
+            kernel._cache = KernelCache(function, is_portable="fastmath" not in options)
         return kernel
 
     return decorate(functions[0]) if functions else decorate
@@ -180,101 +187,143 @@ def _temporary() -> tuple[Path, bool]:
     return place, True
 
 
-_CHOOSING = threading.RLock()
+# -- kept kernels ----------------------------------------------------------------------------------
+
+SHIPPED = Path(__file__).with_name("portable")
+"""The folder of kernels that a wheel comes with."""
+LEVELS: dict[str, tuple[str, set[str]]] = {
+    "x86-64-v3": ("x86_64", {"+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe"}),
+    "x86-64-v2": ("x86_64", {"+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"}),
+    "generic": ("aarch64", set()),
+}
+"""Levels of an architecture, best first: what the triple of a processor begins with, and features
+that it must have, all by LLVM's names (https://gitlab.com/x86-psABIs/x86-64-ABI)."""
+PORTABLE = "PLANCC_PORTABLE"
+"""The environment variable that is 0 where kernels of a level are not to be used."""
+VERSIONS = 4
+"""How many versions of a kernel's sources are kept."""
+_DIGEST = sha256().digest_size
 
 
-# -- the cache of one kernel -----------------------------------------------------------------------
+Processor = tuple[str, str, str]
+"""As numba says it: LLVM's triple, name and features."""
 
 
-class KernelCache(FunctionCache):
-    """Compiled versions of one kernel, in all folders.
+def processor() -> Processor:
+    """That of this process, unless ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` say another."""
+    said: Processor = cpu_target.target_context.codegen().magic_tuple()
+    return said
+
+
+def levels(processor: Processor) -> list[str]:
+    """The names of `LEVELS` that a processor has, best first."""
+    triple, _, features = processor
+    return [
+        name
+        for name, (architecture, needs) in LEVELS.items()
+        if triple.startswith(architecture) and needs <= set(features.split(","))
+    ]
+
+
+class KernelCache:
+    """Compiled versions of one kernel, in all folders; one file each.
+
+    The file begins with the SHA-256 digest of the rest and of everything that the kernel depends
+    on. Nothing of the file is used if the digest is another.
 
     Parameters
     ----------
     function : function
         The kernel as Python has it.
+    is_portable : bool
+        Whether one for a level of the architecture does. Not where the compiler may reorder sums:
+        the result depends on the width of vectors then.
     """
 
-    def __init__(self, function: Any) -> None:
-        with _numba_writes_to(folder()):
-            super().__init__(function)
-        below = os.path.relpath(self.cache_path, folder())
-        base, stamp = self._impl.filename_base + _settings(), _stamp(function)
-        places = dict.fromkeys([folder(), *candidates()])
-        self._files = [_Index(str(place / below), base, stamp) for place in places]
-        self._cache_file = self._files[0]  # which numba saves to
-        self._lock = os.path.join(self.cache_path, f"{base}.lock")
+    def __init__(self, function: Any, is_portable: bool = True) -> None:
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        self._stamp, self._is_portable = _stamp(function), is_portable
 
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What numba asks for first: a kept version; None: compile one, under the lock."""
+        target_context.refresh()
         found = self._find(sig, target_context)
         if found is None and _lock.take(self):
             found = self._find(sig, target_context)  # the one before may have saved it
             if found is not None:
                 _lock.release(self)
-        return found
+        return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        key = self._index_key(sig, target_context.codegen())
-        for file in self._files:
-            data = None
-            with contextlib.suppress(OSError):
-                data = file.load(key)
-            if data is not None:
-                return self._impl.rebuild(target_context, data)
+        """The processor's own version of whichever folder, else that of its best level.
+
+        Not of a lower one, which would round differently: below x86-64-v3 there is no fused
+        multiplication and addition.
+        """
+        own = target_context.codegen().magic_tuple()
+        takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
+        best = [(own[0], name, "") for name in levels(own)[: int(takes_level)]]
+        for processor in [own, *best]:
+            name, key = self._named(sig, processor)
+            for place in dict.fromkeys([folder(), *candidates(), SHIPPED]):
+                with contextlib.suppress(OSError):
+                    content = Path(place, name).read_bytes()
+                    if content[:_DIGEST] == sha256(key + content[_DIGEST:]).digest():
+                        return pickle.loads(content[_DIGEST:])
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Save a compiled version; a disk that is full costs the next process its time only."""
         try:
-            with contextlib.suppress(OSError):
-                super().save_overload(sig, data)
+            if not (data.lifted or data.library.has_dynamic_globals):
+                with contextlib.suppress(OSError):
+                    self._save(*self._named(sig, data.codegen.magic_tuple()), data)
         finally:
             _lock.release(self)
 
-
-class _Index(IndexDataCacheFile):
-    """The kept versions of a kernel; none where another version's classes are in the way.
-
-    numba loads the types of all arguments before it compares stamps, named tuples by their name.
-    """
-
-    def _load_index(self) -> Any:
+    def _save(self, name: str, key: bytes, data: Any) -> None:
+        payload = dumps(data._replace(type_annotation="")._reduce())
+        place = Path(folder(), name)
+        partial = place.with_name(f".{uuid.uuid4().hex}")
         try:
-            return super()._load_index()
-        except (AttributeError, ImportError):
-            return {}
+            partial.write_bytes(sha256(key + payload).digest() + payload)
+            partial.replace(place)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        versions = place.parent.glob(glob.escape(name.rpartition("-")[0]) + "-*")
+        for old in sorted(versions, key=lambda each: -each.stat().st_mtime)[VERSIONS:]:
+            old.unlink(missing_ok=True)
+
+    def _named(self, sig: Any, processor: Processor) -> tuple[str, bytes]:
+        """The name of a version's file, and all that it depends on."""
+        settings = {name: getattr(numba.config, name) for name in SETTINGS}
+        python = sys.implementation.cache_tag + sys.abiflags
+        told = [self.name, python, numba.__version__, settings, processor, _described(sig)]
+        key = repr(told).encode()
+        name = f"{self.name}-{sha256(key).hexdigest()[:16]}-{self._stamp[:16]}.kernel"
+        return name, key + self._stamp.encode()
 
 
-@contextlib.contextmanager
-def _numba_writes_to(place: Path) -> Iterator[None]:
-    """Let numba choose this folder meanwhile, and its own afterwards: users have kernels too.
-
-    One thread after the other: ranks that are threads import kernels at once.
-    """
-    with _CHOOSING:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(place)
-        try:
-            yield
-        finally:
-            numba.config.CACHE_DIR = before
-
-
-def _settings() -> str:
-    """Part of the name of kept kernels: how numba is told to compile, "" for its defaults."""
-    told = {name: getattr(numba.config, name) for name in SETTINGS}
-    if told == SETTINGS:
-        return ""
-    return "-" + sha256(repr(told).encode()).hexdigest()[:8]
+def _described(kind: Any) -> str:
+    """A signature or a type, with the fields of its named tuples."""
+    if isinstance(kind, tuple):
+        return ", ".join(map(_described, kind))
+    if isinstance(kind, numba.types.BaseTuple):
+        of = getattr(kind, "instance_class", tuple)
+        fields = getattr(of, "_fields", "")
+        return f"{of.__module__}.{of.__qualname__}{fields}({_described(tuple(kind.types))})"
+    return str(kind)
 
 
 def _stamp(function: Any) -> str:
-    """What numba compares with that of a kept kernel."""
+    """The sources of a kernel and of plancc's compiler, as a hash."""
     parts = {_content(str(COMPILER)), *_compiled_in(function, set())}
     return sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """What the compiled function depends on: sources, constants, fields of named tuples."""
+    """All that the compiled function depends on: sources, constants, fields of named tuples."""
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):
@@ -321,8 +370,8 @@ class _Lock(event.Listener):
         if self._owner is not None or fcntl is None:
             return False
         try:
-            os.makedirs(os.path.dirname(owner._lock), exist_ok=True)
-            descriptor = os.open(owner._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            path = folder() / f"{owner.name}.lock"
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return False
         held = False

@@ -20,6 +20,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
+from llvmlite.binding import parse_assembly
 from numba.core import compiler, ir, sigutils, typing
 from numba.core import types as numba_types
 from numba.core.codegen import JITCodeLibrary
@@ -291,6 +292,17 @@ class _Library(JITCodeLibrary):
         self._optimize_final_module()
         self._final_module.verify()
         self._finalize_final_module()
+
+    def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
+        """What is kept of it: the machine code, and the names of its functions for numba. Nobody
+        links it, since kernels call inner functions."""
+        names = [each.name for each in self._final_module.functions if not each.is_declaration]
+        stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
+        return (
+            self.name,
+            "object",
+            (self._get_compiled_object(), parse_assembly(stubs).as_bitcode()),
+        )
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Nothing yet: the module is optimised once it is whole."""

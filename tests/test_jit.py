@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,119 @@ def twice(x):
     (place / "kernels.py").write_text(source.replace("Pair", "Couple"))
     assert called(kept) == [42, 1]
     assert called(kept) == [42, 0]
+
+
+# -- kernels of a level of the architecture --------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_level(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the kernel, compiled for this processor's level in another environment."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    (place / "kernels.py").write_text(MODULE)
+    level = jit.levels(jit.processor())[0]
+    told = {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(place)}
+    words = [sys.executable, "-c", "import kernels; kernels.twice(21)"]
+    subprocess.run(words, cwd=place, env=os.environ | told, check=True, timeout=240)
+    return place
+
+
+@pytest.fixture
+def kept(of_level: Path, place: Path) -> Path:
+    """The same folder, moved."""
+    return shutil.copytree(of_level, place / "kept")
+
+
+def test_a_kernel_of_the_level_is_taken_where_the_processor_has_none(kept, place, called) -> None:
+    before = set(kept.iterdir())
+    assert called(place / "own", kept) == [42, 0]
+    assert called(kept) == [42, 0]
+    assert set(kept.iterdir()) == before
+
+
+def test_a_kernel_that_plancc_comes_with(kept, place, called, monkeypatch) -> None:
+    monkeypatch.setattr(jit, "SHIPPED", kept)
+    assert called(place / "own") == [42, 0]
+    monkeypatch.setenv(jit.PORTABLE, "0")
+    assert called(place / "own") == [42, 1]
+    monkeypatch.delenv(jit.PORTABLE)
+    (kernel,) = kept.glob("*.kernel")
+    kernel.write_bytes(b"")
+    assert called(place / "own") == [42, 0]  # the processor's own comes first
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sys.implementation.cache_tag", "cpython-399"),
+        ("numba.__version__", "0.68.99"),
+        ("numba.config.OPT", 0),
+    ],
+)
+def test_what_a_kernel_of_the_level_is_not_for(name, value, kept, called, monkeypatch) -> None:
+    monkeypatch.setattr(name, value)
+    assert called(kept) == [42, 1]
+    assert called(kept) == [42, 0]
+
+
+def test_processors_below_the_level_and_above_it(kept: Path, place: Path) -> None:
+    """They are told by numba's variables; the one above has the level's kernel only."""
+    words = [sys.executable, "-c", PROGRAM, str(kept)]
+    for name, features, compiled in [("nehalem", "+sse4.2", 1), ("znver9", None, 0)]:
+        told = {"NUMBA_CPU_NAME": name} | ({"NUMBA_CPU_FEATURES": features} if features else {})
+        pipes = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+        done = subprocess.run(words, cwd=place, env=os.environ | told, timeout=240, **pipes)
+        assert done.stdout == f"ready\n42 {compiled}\n", done.stderr
+
+
+def test_a_kernel_of_the_level_of_other_sources(kept, place, called) -> None:
+    (place / "kernels.py").write_text(MODULE.replace("2", "1 + 1"))
+    assert called(kept) == [42, 1]
+
+
+def test_sums_that_may_be_reordered_have_none_for_the_level(kept, called, monkeypatch) -> None:
+    """The width of vectors would show in the result."""
+    njit = jit.njit
+    monkeypatch.setattr(jit, "njit", lambda **given: njit(**given, fastmath={"reassoc"}))
+    assert called(kept) == [42, 1]
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped", "poisoned", "of another name"])
+def test_a_kernel_whose_digest_is_wrong_is_never_executed(harm, kept, called, monkeypatch) -> None:
+    """Not even unpickled."""
+    (kernel,) = kept.glob("*.kernel")
+    content = kernel.read_bytes()
+    poison = b"cos\nsystem\n(S'touch executed'\ntR."
+    if harm == "cut":
+        kernel.write_bytes(content[:-1])
+    elif harm == "flipped":
+        kernel.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    elif harm == "poisoned":
+        kernel.write_bytes(content[:32] + poison)
+    else:
+        kernel.write_bytes(sha256(b"another kernel" + poison).digest() + poison)
+    monkeypatch.chdir(kept)
+    assert called(kept) == [42, 1]
+    assert not (kept / "executed").exists()
+    assert called(kept) == [42, 0]
+
+
+def test_levels_of_processors() -> None:
+    v2 = "+cx16,+popcnt,+sahf,+sse3,+sse4.1,+sse4.2,+ssse3"
+    v3 = f"+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,-avx512f,{v2}"
+    linux = "x86_64-unknown-linux-gnu"
+    for triple, features, found in [
+        (linux, v3, ["x86-64-v3", "x86-64-v2"]),
+        (linux, v3.replace("+fma", "-fma"), ["x86-64-v2"]),
+        (linux, v2.replace("+ssse3", ""), []),
+        (linux, "", []),
+        ("aarch64-unknown-linux-gnu", "+neon,+sve", ["generic"]),
+        ("riscv64-unknown-linux-gnu", v3, []),
+    ]:
+        assert jit.levels((triple, "some name", features)) == found
+
+
+# -- settings, sources, folders --------------------------------------------------------------------
 
 
 def test_settings_of_numba_have_kernels_of_their_own(place, called, monkeypatch) -> None:

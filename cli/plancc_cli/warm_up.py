@@ -18,9 +18,23 @@ from plancc.text import message
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 
 RUN = "plancc-run"
-STAGES: tuple[tuple[str, ...], ...] = (
+FIRST: tuple[tuple[str, ...], ...] = (
+    ("dataset sbm -o graph.mtx", "dataset rmat --scale 10 -o hubs.mtx.gz"),
     (
-        "dataset sbm -o graph.mtx",
+        "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
+        "compile hubs.mtx.gz -p 4 -o hubs.h5",
+    ),
+    (
+        "plancc-run rows.h5",
+        "inspect rows.h5 --dims 32,16,8",
+        "verify rows.h5 --against graph.mtx",
+    ),
+)
+"""Command lines; those of a stage at the same time, after those of the stages before. Their
+kernels are those of the first commands on meshes and on graphs with hubs."""
+STAGES: tuple[tuple[str, ...], ...] = (
+    *FIRST,
+    (
         "dataset rmat --scale 13 -o directed.mtx",
         "dataset grid -o grid.graph",
     ),
@@ -28,17 +42,13 @@ STAGES: tuple[tuple[str, ...], ...] = (
         "compile edges.csv -p 2 --model block --columns v,u,w -o csv.h5",
         "compile edges.txt -p 2 --model block --symmetrize -o txt.h5",
         "compile grid.graph -p 2 --model block -o metis.h5",
-        "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
         "compile graph.mtx -p 4 --data graph.npz --model medium-grain -o edges.h5",
         "compile graph.mtx -p 4 --data graph.npz --model stochastic-hp --batch-size 200 -o mini.h5",
         "compile graph.mtx -p 4 --data graph.npz --model cagnet-2d -o grid.h5",
         "compile directed.mtx -p 4 --model rp -o directed.h5",
     ),
     (
-        "inspect rows.h5",
         "inspect edges.h5",
-        "verify rows.h5 --against graph.mtx",
-        "plancc-run rows.h5",
         "plancc-run rows.h5 --model sage --dropout 0.5",
         "plancc-run rows.h5 --model gat",
         "plancc-run rows.h5 --model gat --heads 4",
@@ -49,32 +59,49 @@ STAGES: tuple[tuple[str, ...], ...] = (
         "plancc-run directed.h5",
     ),
 )
-"""Command lines; those of a stage at the same time, after those of the stages before."""
 EDGES = {"edges.csv": "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n", "edges.txt": "# u v\n0 1\n1 2\n"}
 TRAINING = "--ranks 4 --threads 1 --epochs 2"
 
 
 @click.command()
+@click.option(
+    "--portable",
+    metavar="FOLDER",
+    help="Compile for every processor of a level of the architecture, into a folder.",
+)
+@click.option(
+    "--level", help="x86-64-v3, x86-64-v2 or generic (ARM).  [default: the best of this processor]"
+)
+@click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
 @verbosity
-def command() -> None:
+def command(portable: str | None, level: str | None, first: bool) -> None:
     """Compile all kernels ahead: what a first command would spend a minute on.
 
     For the recipe of an image, and once per kind of processor on a cluster. Commands that a user
     would type are run on a small graph. Kernels of rarer options compile at their first use.
+
+    Portable kernels, those that wheels come with, are used where the processor's own are missing:
+    put them into a folder of kernels (`plancc doctor` names it).
     """
     from plancc import jit
 
-    if not any(map(jit.is_writable, jit.candidates())):
-        tried = ", ".join(map(str, jit.candidates()))
+    environment = {jit.PORTABLE: "0"}
+    if portable:
+        environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **_for_level(level)}
+    elif level:
+        raise click.UsageError("--level goes with --portable")
+    folders = [Path(portable)] if portable else jit.candidates()
+    if not any(map(jit.is_writable, folders)):
+        tried = ", ".join(map(str, folders))
         raise OutputError(
             f"no folder for kernels can be written ({tried}); set NUMBA_CACHE_DIR to one"
         )
-    folder, begin = jit.folder(), time.monotonic()
+    folder, begin = Path(portable) if portable else jit.folder(), time.monotonic()
     before = _kernels(folder)
     with tempfile.TemporaryDirectory(prefix="plancc-warm-up-") as work:
         for name, text in EDGES.items():
             Path(work, name).write_text(text)
-        for line, seconds in _all_stages(work):
+        for line, seconds in _all_stages(FIRST if first else STAGES, work, environment):
             if verbosity_level() > QUIET:
                 click.echo(f"{seconds:6.1f} s  {line}")
     compiled = len(_kernels(folder) - before)
@@ -83,19 +110,32 @@ def command() -> None:
         click.echo(f"{folder}: {compiled:,} kernels compiled in {taken:.0f} s")
 
 
+def _for_level(level: str | None) -> dict[str, str]:
+    """What numba is told to compile for a level, which this processor must have to run it."""
+    from plancc import jit
+
+    names = jit.levels(jit.processor())
+    if not names or (level or names[0]) not in names:
+        has = " and ".join(names) or f"none of {', '.join(jit.LEVELS)}"
+        raise click.UsageError(f"--level {level or ''}: this processor has {has}")
+    return {"NUMBA_CPU_NAME": level or names[0], "NUMBA_CPU_FEATURES": ""}
+
+
 def _kernels(folder: Path) -> set[Path]:
-    return set(folder.rglob("*.nbc"))
+    return set(folder.glob("*.kernel"))
 
 
-def _all_stages(work: str) -> Iterator[tuple[str, float]]:
+def _all_stages(
+    stages: tuple[tuple[str, ...], ...], work: str, environment: dict[str, str]
+) -> Iterator[tuple[str, float]]:
     """The command lines and their seconds, as they end; as many at once as there are cores."""
     from plancc.graph.chunks import usable_cores
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        for lines in STAGES:
+        for lines in stages:
             if _lacks_runtime():
                 lines = tuple(line for line in lines if not line.startswith(RUN))
-            waiting = {pool.submit(_do, _words(line), work): line for line in lines}
+            waiting = {pool.submit(_do, _words(line), work, environment): line for line in lines}
             try:
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
@@ -117,15 +157,14 @@ def _words(line: str) -> list[str]:
     return [*words, *TRAINING.split()] if words[0] == RUN else ["plancc", *words]
 
 
-def _do(words: Sequence[str], work: str) -> float:
+def _do(words: Sequence[str], work: str, environment: dict[str, str]) -> float:
     """Seconds of one command."""
     module = "plancc_cli.run" if words[0] == RUN else "plancc_cli"
     begin = time.monotonic()
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     done = subprocess.run(
         [sys.executable, "-m", module, *words[1:]],
         cwd=work,
-        env=environment,
+        env=os.environ | {"PYTHONWARNINGS": "ignore"} | environment,
         capture_output=True,
         text=True,
         errors="replace",

@@ -66,12 +66,12 @@ def test_after_warm_up_the_same_command_compiles_nothing(
     finally:
         jit.folder.cache_clear()
     assert line in said
-    compiled = set(kept.rglob("*.nbc"))
+    compiled = set(kept.glob("*.kernel"))
     assert compiled
     assert f"{kept}: {len(compiled)} kernels compiled" in said
     command = [sys.executable, "-m", "plancc_cli", "inspect", str(PLAN)]
     subprocess.run(command, check=True, capture_output=True, timeout=120, env=os.environ)
-    assert set(kept.rglob("*.nbc")) == compiled
+    assert set(kept.glob("*.kernel")) == compiled
 
 
 def test_warm_up_says_what_cannot_be_written(

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor

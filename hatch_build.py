@@ -1,0 +1,25 @@
+"""What a wheel has besides its sources: kernels compiled ahead, if `PLANCC_KERNELS` names them."""
+
+import os
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class Kernels(BuildHookInterface):
+    """The kernels of a folder, in a wheel for the Python that builds it.
+
+    They run where numba does: the wheel's tag is that of numba's own wheel.
+    """
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the files and the tag."""
+        folder = os.environ.get("PLANCC_KERNELS")
+        if folder and self.target_name == "wheel":
+            for kernel in Path(folder).glob("*.kernel"):
+                build_data["force_include"][str(kernel)] = f"plancc/portable/{kernel.name}"
+            said = distribution("numba").read_text("WHEEL") or ""
+            build_data["tag"] = said.partition("Tag: ")[2].split()[0]
+            build_data["pure_python"] = False
