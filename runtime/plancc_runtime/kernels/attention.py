@@ -270,8 +270,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
     """All stages as a C function of the address of a call, compiled once and cached by numba."""
-    signature = types.void(types.CPointer(types.int64))
-    return cfunc(signature)(_call32 if dtype == torch.float32 else _call64)
+    return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
 
 def _call32(call: Any) -> None:

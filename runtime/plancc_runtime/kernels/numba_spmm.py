@@ -178,8 +178,7 @@ def _tiles(width: int, item: int) -> np.ndarray:
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
     """The product as a C function of the address of a call, compiled once and cached by numba."""
-    signature = types.void(types.CPointer(types.int64))
-    return cfunc(signature)(_product32 if dtype == torch.float32 else _product64)
+    return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 
 def _product32(call: Any) -> None:
