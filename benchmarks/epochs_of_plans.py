@@ -54,8 +54,9 @@ from plancc.errors import BackendError
 from plancc.graph.chunks import usable_cores
 from plancc.kept import Kept
 from plancc.predict.machine import Machine
-from plancc.predict.machine_files import find_machine, read_machine
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE, Predictor
+from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, read_machine
+from plancc.predict.passes import DEFAULT_DIMS
+from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc_datasets import load_dataset
 

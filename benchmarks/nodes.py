@@ -28,7 +28,8 @@ from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
 from plancc.predict.machine_files import find_machine
-from plancc.predict.predictor import DEFAULT_DIMS, Predictor
+from plancc.predict.passes import DEFAULT_DIMS
+from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 
 GRAPHS = ("wiki-Vote", "email-Enron", "CoauthorCS", "soc-Slashdot0902", "dblp-2010", "cit-HepTh")

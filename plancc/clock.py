@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from threading import Timer
 from typing import Any
 
@@ -100,22 +99,12 @@ class Compilation:
         return (last if at_work else max(now, last)) - done
 
 
-@cache
+_listener = Compilation()
+
+
 def compilation() -> Compilation:
-    """This process's listener; the first call imports numba and registers it."""
-    from numba.core import event
-
-    listener = Compilation()
-
-    class Registered(event.Listener):
-        def on_start(self, event: Any) -> None:
-            listener.on_start(event)
-
-        def on_end(self, event: Any) -> None:
-            listener.on_end(event)
-
-    event.register("numba:compile", Registered())
-    return listener
+    """This process's listener; `plancc.jit` has numba tell it, once numba is there."""
+    return _listener
 
 
 def wall_seconds() -> float:

@@ -1,4 +1,4 @@
-"""`njit` as all kernels use it: where compiled kernels are kept, and which process compiles them.
+"""Where compiled kernels are kept, and which process compiles them.
 
 They are kept in the first of these folders that can be written:
 
@@ -90,28 +90,24 @@ INTERVAL = 0.02
 """Seconds between two looks at its lock."""
 
 
-def njit(*functions: Any, **options: Any) -> Any:
-    """`numba.njit`, whose ``cache=True`` is the cache described above."""
+def dispatcher(function: Any, options: dict[str, Any]) -> Any:
+    """`numba.njit` with options, whose ``cache=True`` is the cache described above.
+
+    It is our own with the versions of numba that it is tested with, else numba's.
+    """
+    if numba.config.DISABLE_JIT:
+        return function
+    options = dict(options)
     cached = options.pop("cache", False)
+    if numba.__version__.startswith(TESTED):
+        from plancc.jit_compiler import Kernel
 
-    def decorate(function: Any) -> Any:
-        if numba.config.DISABLE_JIT:
-            return function
-        kernel = _kernel(function, options)
-        if cached:
-            kernel._cache = KernelCache(function, is_portable="fastmath" not in options)
-        return kernel
-
-    return decorate(functions[0]) if functions else decorate
-
-
-def _kernel(function: Any, options: dict[str, Any]) -> Any:
-    """A dispatcher: our own with the versions of numba that it is tested with, else numba's."""
-    if not numba.__version__.startswith(TESTED):
-        return numba.njit(**options)(function)
-    from plancc.jit_compiler import Kernel
-
-    return Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+        made = Kernel(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+    else:
+        made = numba.njit(**options)(function)
+    if cached:
+        made._cache = KernelCache(function, is_portable="fastmath" not in options)
+    return made
 
 
 def cfunc(signature: str) -> Any:
@@ -466,5 +462,16 @@ def _locked(descriptor: int) -> bool:
         listener.on_end(None)
 
 
+class _Told(event.Listener):
+    """Tells `plancc.clock`."""
+
+    def on_start(self, event: Any) -> None:
+        compilation().on_start(event)
+
+    def on_end(self, event: Any) -> None:
+        compilation().on_end(event)
+
+
 _lock = _Lock()
-event.register("numba:compile", _lock)
+for _each in (_lock, _Told()):
+    event.register("numba:compile", _each)

@@ -46,10 +46,10 @@ class SearchOptions(PartitionOptions):
         Seconds after which nothing new is started, for a search or a refinement.
     dims : sequence of int, optional
         Widths d_0..d_L of the layers that epochs are predicted for; None:
-        `plancc.predict.predictor.DEFAULT_DIMS`.
+        `plancc.predict.passes.DEFAULT_DIMS`.
     machine : Machine or str, optional
         The machine that epochs are predicted on, or its name or file; None:
-        `plancc.predict.predictor.DEFAULT_MACHINE`.
+        `plancc.predict.machine_files.DEFAULT_MACHINE`.
     topology : Topology or what it parses, optional
         With one rank for every part. The nodes of the machine have as many ranks then.
     grid : Grid, optional

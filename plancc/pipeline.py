@@ -27,13 +27,13 @@ from plancc.models import MODELS
 from plancc.models.capacities import check_capacities
 from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
-from plancc.models.weights import BATCH, Balance
+from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import in_words, now
-from plancc.owners.request import DEFAULT_BALANCE, Assigner, balance_of, default_model, prepared
+from plancc.owners.request import Assigner, balance_of, default_model, prepared
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.partitioners.options import AUTO
@@ -126,7 +126,7 @@ def compile(
     dims : sequence of int, optional
         Widths d_0..d_L of the layers that epochs are predicted for. None: those of the features and
         the labels, with 128 between them; without data
-        `plancc.predict.predictor.DEFAULT_DIMS`.
+        `plancc.predict.passes.DEFAULT_DIMS`.
     epsilon : float
         Allowed imbalance, max / mean - 1.
     objective : str, optional
@@ -146,7 +146,7 @@ def compile(
         Preset of the partitioner; with "auto" of the first one that is installed.
     machine : Machine or str, optional
         The machine that the epoch is predicted on: a value, a name or a file. None:
-        `plancc.predict.predictor.DEFAULT_MACHINE`.
+        `plancc.predict.machine_files.DEFAULT_MACHINE`.
     topology : str or Topology, optional
         Nodes x ranks per node, such as "4x8": a search minimises what travels between nodes
         first, other parts are numbered so that those which exchange much share a node. The nodes

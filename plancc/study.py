@@ -31,16 +31,15 @@ from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
 from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import Balance
+from plancc.models.weights import DEFAULT_BALANCE, Balance
 from plancc.options import SearchOptions
-from plancc.owners.request import DEFAULT_BALANCE
 from plancc.owners.task import Observer
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.pipeline import compile
 from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
-from plancc.predict.predictor import DEFAULT_DIMS
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
 from plancc.text import shown

@@ -37,8 +37,8 @@ MAY_AFTER_ALL = {"plancc.export": {"torch"}}
 """What a folder may import of these at first use: only the framework writes its own files."""
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
-    *("plancc.clock", "plancc.jit", "plancc.memory", "plancc.text", "plancc.threads"),
-    *("plancc.version", "plancc.fields"),
+    *("plancc.clock", "plancc.jit", "plancc.kernel", "plancc.memory", "plancc.text"),
+    *("plancc.threads", "plancc.version", "plancc.fields"),
 )
 NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8

@@ -23,7 +23,7 @@ from plancc import jit
 from plancc.errors import PlanccWarning
 
 MODULE = """
-from plancc.jit import njit
+from plancc.kernel import njit
 
 @njit(cache=True)
 def twice(x):
@@ -116,7 +116,7 @@ def test_a_named_tuple_that_is_renamed(place, called) -> None:
     """Kernels kept for it are compiled again, not an error."""
     source = """
 from typing import NamedTuple
-from plancc.jit import njit
+from plancc.kernel import njit
 
 class Pair(NamedTuple):
     first: int
@@ -296,7 +296,7 @@ def test_a_kernel_whose_callee_has_changed_is_compiled_again(place, called) -> N
     kept, callee = place / "kept", place / "others.py"
     source = """
 from typing import NamedTuple
-from plancc.jit import njit
+from plancc.kernel import njit
 
 class Pair(NamedTuple):
     first: int
@@ -311,7 +311,7 @@ TIMES = 14
     callee.write_text(source)
     (place / "kernels.py").write_text("""
 from others import TIMES, Pair, half
-from plancc.jit import njit
+from plancc.kernel import njit
 
 @njit(cache=True)
 def of_pair(pair):

@@ -11,8 +11,8 @@ import pytest
 from numba.core import event, serialize
 
 from plancc import jit
-from plancc.jit import njit
 from plancc.jit_compiler import Kernel
+from plancc.kernel import njit
 
 
 class Rows(NamedTuple):
@@ -86,10 +86,10 @@ def test_what_is_called_is_compiled_once_and_not_as_an_entry_point(rows: Rows) -
     with event.install_listener("numba:compile", Count()):
         assert twice(rows, 1) == 54
     assert [name for name in begun if name != "twice"] == []
-    assert total.signatures == []  # no machine code of its own
-    assert len(total._inner) == 1
+    assert total.load().signatures == []  # no machine code of its own
+    assert len(total.load()._inner) == 1
     assert total(rows, 1, 1) == 18  # until Python calls it
-    assert len(total.signatures) == 1
+    assert len(total.load().signatures) == 1
 
 
 def test_arrays_outlive_the_kernels_that_count_no_references(rows: Rows) -> None:
@@ -102,10 +102,10 @@ def test_arrays_outlive_the_kernels_that_count_no_references(rows: Rows) -> None
 
 
 def test_other_versions_of_numba_compile_in_their_own_way(monkeypatch, rows: Rows) -> None:
-    assert isinstance(total, Kernel)
+    assert isinstance(total.load(), Kernel)
     monkeypatch.setattr(jit.numba, "__version__", "0.99.0")
-    plain = njit(total.py_func)
-    assert not isinstance(plain, Kernel)
+    plain = njit(total.__wrapped__)
+    assert not isinstance(plain.load(), Kernel)
     assert plain(rows, 1, 1) == total(rows, 1, 1) == 18
 
 

@@ -16,7 +16,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph
 from plancc.graph.formats import write_graph
 from plancc.graph.partvector import write_part_vector
-from plancc.owners.request import DEFAULT_BALANCE
+from plancc.models.weights import DEFAULT_BALANCE
 from plancc.study import Contender, parse_contenders, study
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plancc.graph.graph import Graph
-from plancc.jit import njit
+from plancc.kernel import njit
 
 
 def reuse(graph: Graph, blocks: int, capacity: int) -> float:

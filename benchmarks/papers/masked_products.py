@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plancc.graph.graph import Graph
-from plancc.jit import njit
+from plancc.kernel import njit
 
 TILE = 16
 """Columns of a tile: a cache line of float32."""

@@ -12,18 +12,13 @@ import click
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
-from plancc.models import MODELS
+from plancc.models import MODELS, timed_candidates
+from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.owners.request import (
-    DEFAULT_BALANCE,
-    balance_of,
-    default_model,
-    prepared,
-    timed_candidates,
-)
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
+from plancc.predict.machine_files import DEFAULT_MACHINE
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc_cli import options
 from plancc_cli.generated import (
     Sections,
@@ -40,15 +35,15 @@ from plancc_cli.stopping import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
-TAKEN = options.taken()
-"""Names that a model's option cannot have here."""
 OF_MODELS = fields_of(
-    {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
+    MODELS, {name: model.option_fields() for name, model in MODELS.loaded().items()}, options.taken
 )
 """Options of the models, those of third parties included."""
-OF_BATCHES = fields_of(
-    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
-)
+OF_BATCHES = {
+    name: of_models
+    for name, of_models in OF_MODELS.items()
+    if any(MODELS[model].of_batches for model in of_models)
+}
 """Options of the models of mini-batches, which the help shows in a section."""
 SECTIONS = {
     "Plan": ("output", "parts", "value_dtype", "compress"),
@@ -238,6 +233,7 @@ def command(
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
+    from plancc.owners.request import balance_of, default_model, prepared
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
@@ -254,7 +250,7 @@ def command(
     model = MODELS[settings["model"]]
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
-    refuse_taken(f"model '{settings['model']}'", own, TAKEN)
+    refuse_taken(MODELS, settings["model"], own, options.taken)
     data = settings.pop("data")
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     if data and no_data:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.predict.predictor import DEFAULT_MACHINE
+from plancc.predict.machine_files import DEFAULT_MACHINE
 from plancc_cli import options
 from plancc_cli.generated import Sections
 from plancc_cli.progress import VERBOSE, progress, verbosity, verbosity_level

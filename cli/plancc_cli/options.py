@@ -377,7 +377,7 @@ def sampler_fields() -> Declared:
 
     samplers = SAMPLERS.loaded()
     declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
-    return fields_of(declared, taken_beside_batches())
+    return fields_of(SAMPLERS, declared, taken_beside_batches)
 
 
 def _usable_sampler(
@@ -389,7 +389,7 @@ def _usable_sampler(
 
     if name is not None:
         names = [each.name for each in options_of(SAMPLERS[name])]
-        refuse_taken(f"sampler '{name}'", names, taken_beside_batches())
+        refuse_taken(SAMPLERS, name, names, taken_beside_batches)
     return name
 
 

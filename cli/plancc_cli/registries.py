@@ -115,8 +115,7 @@ def _formats() -> Entries:
 
 
 def _machines() -> Entries:
-    from plancc.predict.machine_files import find_machine, shipped_machines
-    from plancc.predict.predictor import DEFAULT_MACHINE
+    from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, shipped_machines
 
     return {
         name: {
@@ -173,8 +172,6 @@ def _listing(
     @click.argument("name", required=False)
     @options.as_data
     def command(name: str | None) -> None:
-        from plancc_cli.tables import print_data
-
         found = entries()
         if name is not None:
             is_file = name.endswith(".toml") or os.path.isfile(name)
@@ -184,6 +181,8 @@ def _listing(
             check_choice(kind, name, found)
         form = options.form()
         if form:
+            from plancc_cli.tables import print_data
+
             names = found if name is None else [name]
             rows = [{"name": each} | found[each] for each in names]
             for row in rows:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError, PlanccError
-from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE, Predictor
-from plancc.predict.schedules.approximate import DELAY
+from plancc.predict.machine_files import DEFAULT_MACHINE
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, PASSES
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
@@ -20,6 +19,7 @@ from plancc_cli.simulate import is_graph
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
+    from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Tables
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
@@ -226,7 +226,7 @@ def _predicted(predictor: Predictor, tables: Tables, word_bytes: int) -> Predict
         return predictor.epoch(tables, word_bytes)
     except InputError:
         passes = tuple(name for name in predictor.passes if name in COMMON_PASSES)
-        plain = Predictor(predictor.dims, predictor.machine, passes)
+        plain = type(predictor)(predictor.dims, predictor.machine, passes)
         return plain.epoch(tables, word_bytes)
 
 

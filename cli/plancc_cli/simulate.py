@@ -9,9 +9,8 @@ import click
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import AGGREGATORS, CONVOLUTIONS
-from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE
-from plancc.predict.schedules.approximate import DELAY, FOLDS
+from plancc.predict.machine_files import DEFAULT_MACHINE
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, FOLDS, PASSES
 from plancc_cli import options
 from plancc_cli.progress import verbosity
 from plancc_cli.sweep import refuse, run_sweep, sweep_options

@@ -11,8 +11,8 @@ import click
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.graph import NORMALIZATIONS
+from plancc.models.weights import DEFAULT_BALANCE
 from plancc.options import EFFORTS
-from plancc.owners.request import DEFAULT_BALANCE
 from plancc.processes import SENTENCE, tell
 from plancc_cli import options
 from plancc_cli.generated import Sections

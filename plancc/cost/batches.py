@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.nets import column_nets
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import imbalance
@@ -242,7 +242,7 @@ class Estimate:
         if batches < 2:
             return cls(mean, None, None)
         error = float(np.std(deviations, ddof=1)) / batches**0.5
-        half = float(student_t.ppf(0.5 + CONFIDENCE / 2, batches - 1)) * error
+        half = float(stdtrit(batches - 1, 0.5 + CONFIDENCE / 2)) * error
         return cls(mean, mean - half, mean + half)
 
 

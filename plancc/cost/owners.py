@@ -7,7 +7,7 @@ import numpy as np
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.random import random_owner
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic, Traffic

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array, Side
 from plancc.plan.receive_sets import grouped
 

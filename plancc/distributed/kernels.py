@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.label_propagation import ClusterLinks, best_label
 from plancc.passes.kernels.volume import Bounds, penalty
 

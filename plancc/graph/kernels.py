@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from plancc.jit import njit
+from plancc.kernel import njit
 
 _NEWLINE, _RETURN, _BLANK, _TAB = 10, 13, 32, 9
 _PLUS, _MINUS, _DOT, _ZERO, _NINE = 43, 45, 46, 48, 57

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.registry import check_choice
 from plancc.scratch import large
 

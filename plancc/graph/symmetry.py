@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 
 
 @njit(cache=True, nogil=True)

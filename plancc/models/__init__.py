@@ -51,6 +51,11 @@ DEFAULT_MODEL = "hp"
 """Model of those who name none."""
 
 
+def timed_candidates() -> tuple[str, ...]:
+    """Models that compete for the least time where none is named: `Model.timed`."""
+    return tuple(name for name, model in MODELS.loaded().items() if model.timed)
+
+
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
     """The model `name` with its options; InputError for one that it does not have, or lacks."""
     model_class: type[Model] = MODELS[name]

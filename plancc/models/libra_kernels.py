@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 
 _LOAD = 2**26
 """Load and number of a part are one key, ``load * _LOAD + part``: the least is the first of the

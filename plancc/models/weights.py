@@ -20,6 +20,9 @@ MAX_TOTAL = 2**53
 
 LOOSE = 0.1
 """Allowed imbalance of nonzeros beside a tighter balance of rows, unless that is larger."""
+DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
+"""What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
+nonzeros may be less even without costing time (docs/results/quality.md has the measurements)."""
 
 WEIGHTS, BATCH = "weights", "batch"
 BATCH_SCALE = 1000

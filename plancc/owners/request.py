@@ -15,13 +15,13 @@ from typing import Any
 from plancc.errors import InputError
 from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
-from plancc.models import DEFAULT_MODEL, MODELS, make_model
+from plancc.models import DEFAULT_MODEL, MODELS, make_model, timed_candidates
 from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import LOOSE, WEIGHTS, Balance, check_num_parts
+from plancc.models.weights import DEFAULT_BALANCE, LOOSE, WEIGHTS, Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
-from plancc.predict.predictor import DEFAULT_DIMS
+from plancc.predict.passes import DEFAULT_DIMS
 
 
 def balance_of(balance: str | None, weights: Any) -> str | None:
@@ -178,16 +178,6 @@ def prepared(
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
-
-
-DEFAULT_BALANCE = f"nnz:{LOOSE:g},rows"
-"""What parts of a search by rows share evenly: an epoch's dense work is that of its rows, and
-nonzeros may be less even without costing time (docs/results/quality.md has the measurements)."""
-
-
-def timed_candidates() -> tuple[str, ...]:
-    """Models that compete for the least time where none is named: `Model.timed`."""
-    return tuple(name for name, model in MODELS.loaded().items() if model.timed)
 
 
 def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.nets import Nets
 
 MAX_SEARCHED_PINS = 1000

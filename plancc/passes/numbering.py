@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.cost.rates import LinkRates
-from plancc.jit import njit
+from plancc.kernel import njit
 
 TRIES = 60
 """Swaps that are tried, per part."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.capacities import Capacities, relative_capacities
 from plancc.plan.topology import Topology
 

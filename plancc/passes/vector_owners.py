@@ -11,7 +11,7 @@ import numpy as np
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.capacities import Capacities
 from plancc.models.limits import Limits
 from plancc.passes.kernels.nets import transpose

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plancc.errors import PlanError
 from plancc.graph.vertexdata import VertexData
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange

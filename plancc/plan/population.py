@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanError
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.matrix import graph_of
 from plancc.plan.plan import Plan

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plancc.graph.graph import Graph
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array
 
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)

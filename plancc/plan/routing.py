@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan

@@ -13,6 +13,8 @@ from plancc.text import shown
 
 SHIPPED = files("plancc.predict").joinpath("machines")
 """Folder of the machines that come with plancc."""
+DEFAULT_MACHINE = "cpu-cluster"
+"""Name of the machine where nothing gives another."""
 
 
 def find_machine(name: str | PathLike[str]) -> Machine:

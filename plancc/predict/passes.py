@@ -23,6 +23,12 @@ COMMON_PASSES = ("order", "constant")
 DEAD_ROWS = "dead-rows"
 PASSES = (*COMMON_PASSES, DEAD_ROWS)
 """Passes of row plans."""
+FOLDS = ("sync", "delayed", "none")
+"""How an epoch adds up partial sums of edge plans: at once, late, or never."""
+DELAY = 5
+"""Epochs that they are late by default, as in the runtime."""
+DEFAULT_DIMS = (128, 128, 16)
+"""Widths d_0..d_L of the layers where nothing gives others."""
 
 
 def layers_of(

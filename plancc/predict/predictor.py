@@ -19,9 +19,9 @@ from plancc.models.random import random_owner
 from plancc.plan.convolutions import Convolution
 from plancc.plan.grid import Grid
 from plancc.predict.machine import Machine
-from plancc.predict.machine_files import find_machine
+from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.memory import WORD_BYTES
-from plancc.predict.passes import COMMON_PASSES, moved_widths
+from plancc.predict.passes import COMMON_PASSES, DEFAULT_DIMS, moved_widths
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import (
@@ -34,11 +34,6 @@ from plancc.predict.schedules import (
 from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables
-
-DEFAULT_DIMS = (128, 128, 16)
-"""Widths d_0..d_L of the layers where nothing gives others."""
-DEFAULT_MACHINE = "cpu-cluster"
-"""Name of the machine where nothing gives another."""
 
 PEERS = 16
 """Other parts, at most, that a part exchanges rows with where rates are measured."""

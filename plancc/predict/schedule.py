@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import StepTraffic

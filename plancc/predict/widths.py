@@ -12,7 +12,7 @@ from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.format import too_many_classes
 from plancc.plan.reader import PlanFile
-from plancc.predict.predictor import DEFAULT_DIMS
+from plancc.predict.passes import DEFAULT_DIMS
 
 
 @dataclass(frozen=True)

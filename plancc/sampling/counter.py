@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.jit import njit
+from plancc.kernel import njit
 
 ROUNDS = 8
 """Rounds of the Feistel network behind `permuted`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.sampling.batch import Batch, BatchLayer, Bools, Floats, Inclusion, Ints, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler

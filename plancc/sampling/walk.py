@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.sampling.batch import Batch, Bools, Ints, Population, VertexBatch
 from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,29 +14,58 @@ from cli_helpers import ok, plancc
 
 from plancc import jit
 from plancc_cli import warm_up
+from plancc_cli.group import COMMANDS, LISTINGS
 
 PLAN = Path(__file__).parents[1] / "golden" / "plan-1.5.h5"
 
 
-def imported(*words: object, code: int = 0) -> set[str]:
-    """The modules that a command imports."""
-    command = [sys.executable, "-X", "importtime", "-m", *map(str, words)]
+HEAVY = ("torch", "numba", "mpi4py", "h5py", "scipy", "networkx")
+TELLING = [["--version"], ["completion", "bash"], ["--help"]]
+LISTING = [[name] for name in LISTINGS] + [["models", "hp"]] + [[n, "--help"] for n in COMMANDS]
+# A program's command lines, one after the other, and the packages that they have imported.
+IN_TURN = """
+import json, sys
+from importlib import import_module
+main = import_module(sys.argv[1]).command.main
+for words in json.loads(sys.argv[2]):
+    main(words, "plancc", standalone_mode=False)
+print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+def imported(module: str, *lines: list[str]) -> set[str]:
+    """The packages that the command lines of a program import, all of them in one new process."""
+    command = [sys.executable, "-c", IN_TURN, module, json.dumps(lines)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == code, done.stderr
-    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
 
 
-def test_help_of_a_run_imports_neither_torch_nor_numba() -> None:
-    found = imported("plancc_cli.run", "--help")
-    assert "plancc_cli.run_command" in found
-    assert not found & {"torch", "numba", "mpi4py", "h5py", "scipy"}
+@pytest.mark.parametrize(
+    ("module", "lines", "not_imported"),
+    [
+        ("plancc_cli.group", TELLING, {*HEAVY, "numpy", "rich"}),
+        ("plancc_cli.group", LISTING, {*HEAVY}),
+        ("plancc_cli.run_command", [["--help"]], {*HEAVY}),
+        ("plancc_cli.group", [["verify", str(PLAN)]], {*HEAVY} - {"h5py", "scipy"}),
+        ("plancc_cli.group", [["inspect", str(PLAN)]], {"torch", "mpi4py", "networkx"}),
+    ],
+    ids=["telling", "lists and helps", "run", "verify", "inspect"],
+)
+def test_a_command_imports_what_it_uses(
+    module: str, lines: list[list[str]], not_imported: set[str]
+) -> None:
+    found = imported(module, *lines)
+    assert {"plancc", "click"} <= found
+    assert not found & not_imported
 
 
 def test_compile_imports_no_torch(tmp_path: Path) -> None:
-    words = ("compile", tmp_path / "none.mtx", "-p", 2, "-o", tmp_path / "plan.h5")
-    found = imported("plancc_cli", *words, code=2)
-    assert {"plancc.pipeline", "numba"} <= found
-    assert not found & {"torch", "mpi4py"}
+    (tmp_path / "edges.csv").write_text(warm_up.EDGES["edges.csv"])
+    words = ["compile", str(tmp_path / "edges.csv"), "-p", "2", "-o", str(tmp_path / "plan.h5")]
+    found = imported("plancc_cli.group", [*words, "--model", "block"])
+    assert {"numba", "scipy"} <= found
+    assert not found & {"torch", "mpi4py", "networkx"}
 
 
 @pytest.mark.parametrize(

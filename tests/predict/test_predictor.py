@@ -12,8 +12,9 @@ from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.predict.machine import Compute, Machine, Node, Overlap
-from plancc.predict.machine_files import find_machine, shipped_machines
-from plancc.predict.predictor import DEFAULT_DIMS, DEFAULT_MACHINE, Predictor, default_predictor
+from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, shipped_machines
+from plancc.predict.passes import DEFAULT_DIMS
+from plancc.predict.predictor import Predictor, default_predictor
 from plancc.predict.schedules import read_tables, tables_of
 
 FLAT = Machine(latency=3e-6, bandwidth=2e9, multiply_adds=7e8)

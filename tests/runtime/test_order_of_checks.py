@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 import worlds
-from numba.core.dispatcher import Dispatcher
 from runs import file_of, on_ranks
 
 import plancc
 import plancc_runtime
 from plancc.errors import InputError, PlanccError
 from plancc.graph.vertexdata import VertexData
+from plancc.kernel import LazyKernel
 from plancc.report.batches import batch_reports
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
@@ -38,9 +38,9 @@ def no_kernels(monkeypatch):
         raise KernelCalled
 
     for name, module in list(sys.modules.items()):
-        if name.startswith("plancc") and not name.startswith("plancc.jit"):
+        if name.startswith("plancc"):
             for key, value in list(vars(module).items()):
-                if isinstance(value, Dispatcher):
+                if isinstance(value, LazyKernel):
                     monkeypatch.setattr(module, key, called)
 
 

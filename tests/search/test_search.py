@@ -23,7 +23,7 @@ from plancc.models.medium_grain import MediumGrainModel
 from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.adapter import Adapter
-from plancc.predict.predictor import DEFAULT_DIMS
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc.search import effort, search
 from plancc.search.checkerboard import search_checkerboard
 from plancc.search.edges import search_edges

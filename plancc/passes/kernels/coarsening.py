@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.nets import merge_equal_nets
 from plancc.passes.kernels.nets import Nets, transpose
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.edges import last_slot, move, move_owner, other, pins_in
 from plancc.passes.kernels.volume import penalty
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.exchange import give
 from plancc.passes.kernels.volume import fits, rate
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.state import move, pins_in
 
 NOTHING = 1e-9

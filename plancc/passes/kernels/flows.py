@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.heap import pop, push
 from plancc.passes.kernels.state import move
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plancc.jit import njit
+from plancc.kernel import njit
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.models.problem import Hypergraph
 from plancc.scratch import moved
 

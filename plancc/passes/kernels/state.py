@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.graph.owners import check_owners
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.nets import Nets
 
 

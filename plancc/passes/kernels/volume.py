@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.passes.kernels.state import move, pins_in
 
 NOTHING, DONE = 1e-9, 1 - 1e-9

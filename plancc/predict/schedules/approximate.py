@@ -17,14 +17,12 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, LayerStep, Maximum
 from plancc.plan.products import Program, clone_program
 from plancc.predict.memory import Memory
+from plancc.predict.passes import DELAY, FOLDS
 from plancc.predict.schedule import Operation, Pairs, Place, PointToPoint, SparseProduct, Work
 from plancc.predict.schedules.epoch import Moved
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
 
-FOLDS = ("sync", "delayed", "none")
-DELAY = 5
-"""Epochs that partial sums are late by default, as in the runtime."""
 SEED = 1
 """Chooses the draw whose rows and messages are predicted."""
 

@@ -30,7 +30,8 @@ from numba import carray, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from plancc.jit import cfunc, njit
+from plancc.jit import cfunc
+from plancc.kernel import njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.edges import Pattern, PatternSide

@@ -31,7 +31,7 @@ from scipy import sparse
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc_runtime.operations import Cost, operation, size_of
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error

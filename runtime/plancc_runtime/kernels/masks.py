@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.edges import Pattern, by_group
 from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed

@@ -29,7 +29,8 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc.jit import cfunc, njit
+from plancc.jit import cfunc
+from plancc.kernel import njit
 from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc_runtime.operations import Cost, operation, size_of
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets, places
 from plancc.plan.parts import Part
 from plancc.sampling import Batch

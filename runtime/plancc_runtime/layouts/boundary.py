@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Exchange, Int32Array, Int64Array, places
 from plancc.sampling.counter import bits, key_of, unit
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering

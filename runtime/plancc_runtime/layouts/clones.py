@@ -38,7 +38,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import (
     BoolArray,
     Exchange,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, places
 from plancc.plan.part_routes import PartRoute
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering

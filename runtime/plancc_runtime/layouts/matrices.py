@@ -15,7 +15,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.exchange import Int64Array
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.layouts.block import Block

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.plan.batches import wanted_stages
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import GridShare

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from plancc.jit import njit
+from plancc.kernel import njit
 from plancc.sampling.counter import mix
 from plancc_runtime.kernels.hashing import AT_ONCE, halves, mixed, signed
 from plancc_runtime.workspace import empty
