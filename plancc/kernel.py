@@ -1,12 +1,16 @@
-"""`njit` as all kernels use it: numba is imported when the first of them is called."""
+"""`njit` as all kernels use it: numba is imported when the first of them needs it."""
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from typing import Any
 
+PLAIN = 50_000
+"""Elements of its arguments up to which a plain kernel runs in Python, if numba is not there yet:
+about 0.1 s, while numba and the kernel take 0.4 s to load, and seconds to compile."""
 _LOADING = threading.RLock()
 
 
@@ -17,20 +21,34 @@ class LazyKernel:
     ----------
     function : function
         The kernel as Python has it.
+    plain : bool
+        Whether Python gives the same for a few elements; see `PLAIN`.
     options : dict
         Options of `numba.njit`. ``cache=True``: compiled versions are kept as `plancc.jit` says.
     """
 
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], plain: bool, options: dict[str, Any]) -> None:
         update_wrapper(self, function)
-        self._options = options
+        self._plain, self._options = plain, options
         self._loaded: Any = None
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run it."""
-        return (self._loaded or self.load())(*arguments, **named)
+        if self._loaded is not None:
+            return self._loaded(*arguments, **named)
+        without = self._plain and "plancc.jit" not in sys.modules
+        if without and _elements(arguments) <= PLAIN:
+            return self.in_python(*arguments, **named)
+        return self.load()(*arguments, **named)
+
+    def in_python(self, *arguments: Any, **named: Any) -> Any:
+        """Run it as Python does, with numbers that wrap around as a kernel's do."""
+        import numpy as np
+
+        with np.errstate(over="ignore"):
+            return self.__wrapped__(*arguments, **named)
 
     @property
     def _numba_type_(self) -> Any:
@@ -47,8 +65,14 @@ class LazyKernel:
             return self._loaded
 
 
-def njit(*functions: Any, **options: Any) -> Any:
-    """`numba.njit`, whose ``cache=True`` is the cache of `plancc.jit`."""
+def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
+    """`numba.njit`; ``cache=True`` is the cache of `plancc.jit`, `plain` that of `LazyKernel`."""
     if functions:
-        return LazyKernel(functions[0], options)
-    return lambda function: LazyKernel(function, options)
+        return LazyKernel(functions[0], plain, options)
+    return lambda function: LazyKernel(function, plain, options)
+
+
+def _elements(values: Iterable[Any]) -> int:
+    return sum(
+        _elements(each) if isinstance(each, tuple) else getattr(each, "size", 1) for each in values
+    )

@@ -59,7 +59,6 @@ def command(
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
     from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
-    from plancc.report.batches import batch_reports
     from plancc.report.epochs import Basis
     from plancc.report.plans import report
     from plancc_cli.render import print_on_batches, print_report
@@ -71,6 +70,8 @@ def command(
             Basis.read(file, dims, machine)
     drawn, on_batches = options.of_batches(batches, given), None
     if batches is not None:  # first: it refuses options before it reads
+        from plancc.report.batches import batch_reports
+
         with progress() as shown, shown.stage("batches"):
             (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
     result = report(

@@ -169,7 +169,7 @@ def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tup
         yield invariant.format(step=step), broken
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
     """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
 
@@ -215,7 +215,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     return 0, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
     """(key of `MESSAGE_FAULTS`, part, message) of the first fault; zeros if there is none."""
     for i in range(len(ptr) - 1):
@@ -237,7 +237,7 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
     return 0, 0, 0
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
     """(key of `MATRIX_FAULTS`, part, local row, column) of the first fault; zeros if there is none.
 
@@ -289,7 +289,7 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
     return not _has_all_bits(flat.view(kind), exponent)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
     """Whether a word has all these bits; 4,096 words between two looks, so that it vectorises."""
     for start in range(0, len(words), 4096):
@@ -341,7 +341,7 @@ def claims_of(
     )
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, inline="always", plain=True)
 def _mixed(number):  # type: ignore[no-untyped-def]
     """A 64-bit number scattered: the finaliser of SplitMix64 (Steele et al. 2014)."""
     x = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
@@ -350,7 +350,7 @@ def _mixed(number):  # type: ignore[no-untyped-def]
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
     """Sum of the scattered numbers less that of ``first..last-1``, modulo 2^64, as int64."""
     total = np.uint64(0)
@@ -361,7 +361,7 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
     return np.int64(total)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
     """Add every message's rows, scattered with the parts at both ends, to its peer's rank.
 

@@ -81,7 +81,7 @@ def _permutation(plan: Plan) -> str:
     )
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _repeated_or_outside(ids, bound):  # type: ignore[no-untyped-def]
     """The first place of a number that is not in ``0..bound-1`` or is there before; -1 if none."""
     seen = np.zeros(bound, np.bool_)
@@ -103,7 +103,7 @@ def _mirrors(exchange: Exchange) -> str:
     return ""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _unlike(send, receive):  # type: ignore[no-untyped-def]
     """A pair (receiver, sender) whose messages differ in the tables of a step; (-1, -1) if none.
 
@@ -143,7 +143,7 @@ def _once(plan: Plan, parts: PartRange) -> str:
     return f"({plan.global_id[row]}, {plan.global_id[column]}) is there twice" if row >= 0 else ""
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
     """Places (row, column) of a nonzero that two parts have; (-1, -1) if there is none.
 

@@ -233,7 +233,7 @@ class Schedule:
         return count((work for work in works if isinstance(work, Transfer)), self.num_ranks)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """The fields of both steps of a `PairSplit`: int64[2, 4, num_ranks]."""
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
