@@ -60,6 +60,7 @@ try:
     from numba.core.ccallback import CFunc
     from numba.core.compiler import CompileResult
     from numba.core.registry import cpu_target
+    from numba.core.runtime import rtsys
     from numba.core.serialize import dumps
 except ValueError as error:
     raise InputError(
@@ -284,8 +285,12 @@ class KernelCache:
         self.is_of_level = False  # what was loaded last
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What numba asks for first: a kept version; None: compile one, under the lock."""
-        target_context.refresh()
+        """What numba asks for first: a kept version; None: compile one, under the lock.
+
+        Its own cache loads what the compiler knows of NumPy first, for 0.2 s; a kernel that is
+        compiled needs the run-time library alone.
+        """
+        rtsys.initialize(target_context)
         found = self._find(sig, target_context)
         if found is None and _lock.take(self):
             found = self._find(sig, target_context)  # the one before may have saved it
@@ -322,7 +327,7 @@ class KernelCache:
             _lock.release(self)
 
     def _save(self, name: str, key: bytes, data: Any) -> None:
-        payload = dumps(data._replace(type_annotation="")._reduce())
+        payload = dumps(_Kept(*data)._replace(type_annotation="")._reduce())
         place = Path(folder(), name)
         partial = place.with_name(f".{uuid.uuid4().hex}")
         try:
@@ -343,6 +348,14 @@ class KernelCache:
         key = repr(told).encode()
         name = f"{self.name}-{sha256(key).hexdigest()[:16]}-{self._stamp[:16]}.kernel"
         return name, key + self._stamp.encode()
+
+
+class _Kept(CompileResult):
+    """A compiled version without the constants of functions that have none, whose modules numba
+    would import to load it."""
+
+    def _find_referenced_environments(self) -> list[Any]:
+        return [each for each in super()._find_referenced_environments() if each.consts]
 
 
 def _described(kind: Any) -> str:

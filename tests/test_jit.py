@@ -334,6 +334,45 @@ def twice(x):
         assert compiled
 
 
+def test_a_kept_kernel_is_loaded_without_the_compiler(place: Path) -> None:
+    """It gives and raises what it did when it was compiled."""
+    (place / "kernels.py").write_text("""
+import sys
+import numpy as np
+from plancc.kernel import njit
+
+@njit(cache=True)
+def checked(x):
+    if x < 0:
+        raise ValueError("below 0")
+    return x
+
+@njit(cache=True)
+def median(numbers):
+    found = np.sort(numbers)
+    if found[0] == 0:
+        raise ValueError("zero", len(found))
+    return checked(found[len(found) // 2]), np.unique(numbers)
+
+print(median(np.array([3, 1, 2, 2, 1])))
+for wrong in (-3, 0):
+    try:
+        median(np.array([wrong]))
+    except ValueError as error:
+        print(error.args)
+print("numba.np.arraymath" in sys.modules)
+""")
+    words, environment = [sys.executable, "kernels.py"], {"NUMBA_CACHE_DIR": str(place / "kept")}
+    said = [
+        subprocess.run(
+            words, cwd=place, env=os.environ | environment, capture_output=True, text=True
+        ).stdout.splitlines()
+        for _ in range(2)
+    ]
+    answers = ["(2, array([1, 2, 3]))", "('below 0',)", "('zero', 1)"]
+    assert said == [[*answers, "True"], [*answers, "False"]]
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Neither environment nor home can be written, not even by root; the temporary folder can."""
