@@ -327,7 +327,7 @@ class KernelCache:
             _lock.release(self)
 
     def _save(self, name: str, key: bytes, data: Any) -> None:
-        payload = dumps(_Kept(*data)._replace(type_annotation="")._reduce())
+        payload = dumps(_CompiledVersion(*data)._replace(type_annotation="")._reduce())
         place = Path(folder(), name)
         partial = place.with_name(f".{uuid.uuid4().hex}")
         try:
@@ -350,7 +350,7 @@ class KernelCache:
         return name, key + self._stamp.encode()
 
 
-class _Kept(CompileResult):
+class _CompiledVersion(CompileResult):
     """A compiled version without the constants of functions that have none, whose modules numba
     would import to load it."""
 
