@@ -206,8 +206,9 @@ def test_a_kernel_of_the_level_of_other_sources(kept, place, called) -> None:
 
 def test_sums_that_may_be_reordered_have_none_for_the_level(kept, called, monkeypatch) -> None:
     """The width of vectors would show in the result."""
-    njit = jit.njit
-    monkeypatch.setattr(jit, "njit", lambda **given: njit(**given, fastmath={"reassoc"}))
+    made = jit.dispatcher
+    reassociates = {"fastmath": {"reassoc"}}
+    monkeypatch.setattr(jit, "dispatcher", lambda f, given: made(f, given | reassociates))
     assert called(kept) == [42, 1]
 
 
