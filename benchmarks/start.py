@@ -1,24 +1,41 @@
 """First and second commands of a new environment: seconds, and those of processors.
 
-An empty folder for kernels stands for a new environment. Then `plancc warm-up` fills another one,
-and the same commands should compile nothing more.
+A folder for kernels stands for a new environment: an empty one for what 0.1 was, one with portable
+kernels for a wheel, one that `plancc warm-up --first` has filled for a checkout. The same plan is
+refined, and a product computed, by kernels for this processor and by portable ones in turn.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.inputs import BIN, SHARED, Inputs
+from benchmarks.inputs import BIN, ROOT, SHARED, Inputs
 from benchmarks.report import Report
 
 GRAPH = "Cora"
-TARGETS = {"compile": (8.0, 1.5), "run on 4 ranks": (5.0, 2.5)}
-"""Seconds of the first and the second command."""
+TARGETS = {"compile": (3.0, 1.2), "inspect": (0.8, 0.8), "run on 4 ranks": (3.5, 2.5)}
+"""Seconds of the first and the second command, where no kernel is compiled."""
+PRODUCT = """
+import time, torch
+from plancc.graph.canonical import to_scipy
+from plancc_datasets import load_dataset
+from plancc_runtime.kernels.spmm import prepare
+torch.set_num_threads(1)
+graph = load_dataset("rmat", scale=14, edge_factor=16, seed=1).graph
+matrix = prepare(to_scipy(graph).tocsr(), torch.float32, kernel="numba")
+x, out, seconds = torch.randn(len(graph.row_ptr) - 1, 64), torch.empty(matrix.shape[0], 64), []
+for _ in range(50):
+    begin = time.thread_time()
+    matrix.multiply(x, out)
+    seconds.append(time.thread_time() - begin)
+print(min(seconds))
+"""
 
 
 def run(inputs: Inputs) -> Report:
@@ -27,29 +44,91 @@ def run(inputs: Inputs) -> Report:
     if inputs.quick or not path.exists():
         path = inputs.folder / "karate.mtx"
         _spent(["plancc", "dataset", "karate", "-o", str(path)], inputs.folder)
-    plan, kept = str(inputs.folder / "start.h5"), inputs.folder / "kernels"
+    plan = str(inputs.folder / "start.h5")
     partition = ["--model", "block"] if inputs.quick else []
+    ranks = ["mpirun", "--oversubscribe", "-n", "4", str(BIN / "plancc-run"), plan]
     commands = {
         "compile": ["plancc", "compile", str(path), "-p", "4", *partition, "-o", plan],
-        "run on 4 ranks": ["plancc-run", plan, "--ranks", "4"],
+        "inspect": ["plancc", "inspect", plan],
+        "run on 4 ranks": [*ranks, "--epochs", "5"],
     }
     how = " ".join(partition) or "default options"
-    report = Report([f"{path.name}, 4 parts, {how}; kernels in an empty folder"])
+    report = Report([f"{path.name}, 4 parts, {how}"])
+    empty, portable, first, own = (
+        _new(inputs.folder / name) for name in ("empty", "portable", "first", "own")
+    )
+    _commands(report, "no kernels", commands, empty, compiles=True)
+    if inputs.quick:
+        return report
+    for folder, words in [(first, ["--first"]), (own, []), (portable, ["--portable", portable])]:
+        wall, cpu = _spent(["plancc", "warm-up", "-q", *map(str, words)], folder)
+        name = " ".join(["warm-up", *map(str, words[:1])])
+        report.add(name, wall, unit="s")
+        report.add(f"{name}, CPU", cpu, unit="s")
+    _commands(report, "as from a wheel", commands, shutil.copytree(portable, empty / "wheel"))
+    _commands(report, "as from a checkout", commands, first)
+    _portable_over_own(report, plan, own, portable)
+    _packages(report, inputs.folder, portable)
+    return report
+
+
+def _commands(
+    report: Report,
+    where: str,
+    commands: dict[str, list[str]],
+    kernels: Path,
+    compiles: bool = False,
+) -> None:
+    """Every command twice."""
+    known = _kernels(kernels)
     for count, which in enumerate(("first", "second")):
         for name, words in commands.items():
-            wall, cpu = _spent(words, kept)
-            report.add(f"{which} {name}", wall, TARGETS[name][count], unit="s")
-            report.add(f"{which} {name}, CPU", cpu, unit="s")
-    if not inputs.quick:
-        warm = inputs.folder / "warm"
-        wall, cpu = _spent(["plancc", "warm-up", "-q"], warm)
-        report.add("warm-up", wall, unit="s")
-        report.add("warm-up, CPU", cpu, unit="s")
-        known = _kernels(warm)
-        for words in (*commands.values(), [*commands["run on 4 ranks"], "--model", "gat"]):
-            _spent(words, warm)
-        report.add("kernels compiled after it", len(_kernels(warm) - known), 0, "=")
-    return report
+            wall, cpu = _spent(words, kernels)
+            target = None if compiles else TARGETS[name][count]
+            report.add(f"{where}: {which} {name}", wall, target, unit="s")
+            report.add(f"{where}: {which} {name}, CPU", cpu, unit="s")
+    compiled = len(_kernels(kernels) - known)
+    report.add(f"{where}: kernels compiled", compiled, None if compiles else 0, "=")
+
+
+def _portable_over_own(report: Report, plan: str, own: Path, portable: Path) -> None:
+    """CPU seconds of a search and of a product, in turn."""
+    search: dict[Path, list[float]] = {own: [], portable: []}
+    product: dict[Path, list[float]] = {own: [], portable: []}
+    refined = str(portable / "refined.h5")
+    for _ in range(5):
+        for kernels in (own, portable):
+            words = ["plancc", "refine", plan, "--effort", "balanced", "-o", refined]
+            search[kernels].append(_spent(words, kernels)[1])
+            environment = os.environ | {"NUMBA_CACHE_DIR": str(kernels)}
+            said = subprocess.check_output(
+                [sys.executable, "-c", PRODUCT], env=environment, text=True
+            )
+            product[kernels].append(float(said))
+    report.add_ratio("search, portable over own", search[portable], search[own], 1.10)
+    report.add_ratio("product, portable over own", product[portable], product[own], 1.15)
+
+
+def _packages(report: Report, folder: Path, portable: Path) -> None:
+    """The size of a wheel, and the seconds that setting up a checkout takes."""
+    wheels, checkout = _new(folder / "wheels"), _new(folder / "checkout")
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+    environment = os.environ | {"PLANCC_KERNELS": str(portable)}
+    subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True)
+    (wheel,) = wheels.iterdir()
+    report.add("wheel", wheel.stat().st_size / 1e6, 6.0, unit="MB")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(checkout)], check=True)
+    begin = time.perf_counter()
+    words = ["make", "--quiet", f"PYTHON={Path(sys.base_prefix, 'bin', 'python3')}"]
+    subprocess.run([*words, ".venv/.installed"], cwd=checkout, check=True, capture_output=True)
+    report.add("set-up of a checkout", time.perf_counter() - begin, 110.0, unit="s")
+
+
+def _new(folder: Path) -> Path:
+    """The folder, empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _kernels(folder: Path) -> set[Path]:
