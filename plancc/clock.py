@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from threading import Timer
 from typing import Any
 
+BEGIN = time.time()
+"""When this program began to import plancc, about, in seconds since 1970."""
 ANNOUNCED_AFTER = 1.0
 """Seconds of compilation after which it is announced."""
 

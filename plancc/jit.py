@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.clock import compilation
+from plancc.clock import BEGIN, compilation
 from plancc.errors import InputError, PlanccWarning
 from plancc.processes import die_with_parent, search_path
 from plancc.text import shown
@@ -406,8 +406,10 @@ def _is_constant(value: Any) -> bool:
 
 @cache
 def _content(path: str) -> str:
-    """A hash of a source."""
-    return sha256(Path(path).read_bytes()).hexdigest()
+    """A hash of a source, which nobody else has if the file changed since this program began: what
+    was imported may be what it was before."""
+    changed = os.stat(path).st_mtime > BEGIN
+    return sha256(Path(path).read_bytes() + (os.urandom(16) if changed else b"")).hexdigest()
 
 
 class _Lock(event.Listener):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import shutil
 import subprocess
@@ -88,10 +89,11 @@ def called(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     folder, content = jit.folder.__wrapped__, jit._content.__wrapped__
 
-    def called(*folders: Path) -> list[int]:
+    def called(*folders: Path, begin: float = math.inf) -> list[int]:
         monkeypatch.setattr(jit, "candidates", lambda: [*folders])
         monkeypatch.setattr(jit, "folder", cache(folder))
         monkeypatch.setattr(jit, "_content", cache(content))
+        monkeypatch.setattr(jit, "BEGIN", begin)
         for name in ("kernels", "others"):
             sys.modules.pop(name, None)
         with event.install_listener("numba:compile", Count()) as count:
@@ -109,6 +111,12 @@ def test_kernels_are_kept_by_content_and_found_where_nothing_can_be_written(plac
     (place / "file").touch()
     assert called(place / "file" / "never", other, kept) == [42, 0]
     (place / "kernels.py").write_text(MODULE.replace("2", "3 - 1"))
+    assert called(kept) == [42, 1]
+
+
+def test_a_source_that_changes_while_the_program_runs_is_not_taken_for_what_runs(place, called):
+    kept = place / "kept"
+    assert called(kept, begin=0) == [42, 1]
     assert called(kept) == [42, 1]
 
 
@@ -234,6 +242,7 @@ def made():
     (of_level,) = compiled_for_level(place, "made()").glob("*.kernel")
     monkeypatch.setattr(jit, "candidates", lambda: [place])
     monkeypatch.setattr(jit, "folder", lambda: place)
+    monkeypatch.setattr(jit, "BEGIN", math.inf)
     made = importlib.import_module("kernels").made
     assert made().cache_hits
     assert jit._children.pop().wait(240) == 0
