@@ -99,6 +99,8 @@ class PointToPoint(Transfer):
     pairs : Pairs
     width : int or int64[num_ranks]
         Columns of a row, as of `plancc.plan.words.RowMessages`.
+    step : str
+        One of `STEPS`: that their time is counted to.
     is_late : bool
         Whether no rank waits for them in this epoch: only what takes longer than all the rest of
         the epoch is waited for.
@@ -106,6 +108,7 @@ class PointToPoint(Transfer):
 
     pairs: Pairs
     width: int | Int64Array
+    step: str = "expand"
     is_late: bool = False
 
     def moved(self, rows: StepTraffic) -> StepTraffic:

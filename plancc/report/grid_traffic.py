@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plancc.plan.layers import Aggregate
 from plancc.plan.words import Transfer
 from plancc.predict.schedules import Tables, scheduler_of
-from plancc.predict.schedules.epoch import is_of_one
+from plancc.predict.schedules.epoch import is_of_one, moving
 
 KINDS = {
     **{"expand": "rows", "pieces": "rows", "layers": "sums"},
@@ -62,7 +62,7 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     scheduler, step = scheduler_of(tables), Aggregate(width)
     moved, words = scheduler.moved(1, step), dict.fromkeys(KINDS.values(), 0)
     for each in scheduler.program(1):
-        for _, work in scheduler.moving(1, step.direction, each, moved):
+        for _, work in moving(each, moved):
             if isinstance(work, Transfer) and not is_of_one(work):  # with oneself nothing is
                 counts = work.counts(tables.num_ranks)
                 words[KINDS[each.name]] += int((counts.words_sent + counts.words_reduced).sum())

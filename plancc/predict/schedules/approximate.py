@@ -18,7 +18,7 @@ from plancc.plan.layers import Aggregate, LayerStep, Maximum
 from plancc.plan.products import Program, clone_program
 from plancc.predict.memory import Memory
 from plancc.predict.passes import DELAY, FOLDS
-from plancc.predict.schedule import Operation, Pairs, Place, PointToPoint, SparseProduct, Work
+from plancc.predict.schedule import Pairs, PointToPoint, SparseProduct, Work
 from plancc.predict.schedules.epoch import Moved
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
@@ -116,11 +116,10 @@ class SampledScheduler(RowScheduler):
     The halo rows of constant features are kept; only their products are made anew.
     """
 
-    def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
+    def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         if isinstance(step, Aggregate | Maximum):
-            place = Place(layer, "forward", "multiply")
             for work in self.multiplied(layer, Aggregate(step.columns)):
-                yield Operation(place, work)
+                yield "multiply", work
 
 
 class CloneScheduler(RowScheduler):
@@ -151,7 +150,7 @@ class CloneScheduler(RowScheduler):
     def moved(self, layer: int, step: Aggregate) -> Moved:
         if self._turn is None:
             return {}
-        return {"trees": [("fold", PointToPoint(self._turn, step.columns, is_late=True))]}
+        return {"trees": [PointToPoint(self._turn, step.columns, "fold", is_late=True)]}
 
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
         yield SparseProduct(self.rows, self._tables.nonzeros, step.columns)

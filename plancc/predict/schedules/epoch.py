@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, starmap
 
 import numpy as np
 
@@ -39,8 +38,10 @@ from plancc.predict.schedule import (
     Work,
 )
 
-Moved = Mapping[str, Sequence[tuple[str, Work]]]
-"""By names of a program: what is moved, in which of `plancc.predict.schedule.STEPS`; hop by hop."""
+Moved = Mapping[str, Sequence[Work]]
+"""What the steps of a program move, by their names, as it moves it forward; hop by hop."""
+COLLECTIVES = "collectives"
+"""Step of an epoch that the operations of groups are."""
 PACK_WORDS = 2
 """Words read and written per word that is sent from a copy."""
 ADD_WORDS = 3
@@ -79,110 +80,113 @@ class Scheduler(ABC):
 
     @abstractmethod
     def moved(self, layer: int, step: Aggregate) -> Moved:
-        """What the steps of the program move, as it moves it forward, by their names."""
+        """What the names of the program stand for in a layer's product."""
 
     @abstractmethod
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
         """All local products of the program at once, and what prepares their matrices."""
 
+    @abstractmethod
+    def memory(self, dims: Sequence[int]) -> Memory:
+        """Bytes of every rank at its worst moment, of float32."""
+
     def outputs(self, layer: int) -> Int64Array:
         """Rows of every rank in the output of a layer: int64[num_ranks]."""
         return self.rows
 
-    def inputs(self, layer: int) -> Int64Array:
-        """Rows of every rank in the input of a layer: int64[num_ranks]."""
+    def rows_of(self, layer: int, which: str) -> Int64Array:
+        """`Linear.rows` of every rank: int64[num_ranks]."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
         """Columns of a matrix of this width that every rank holds between products."""
         return width
 
-    def operations(self, layer: int, step: LayerStep) -> Iterator[Operation]:
-        """The operations of a step of a layer, from 1; InputError if its kind is not predicted."""
+    def check_width(self, width: int) -> None:  # noqa: B027
+        """InputError if a matrix of this width has too few columns; by default none has."""
+
+    def gathered(self, width: int) -> Sequence[Work]:
+        """What makes whole rows of a matrix of this width, slice by slice, for a product with W."""
+        return ()
+
+    def whole_rows(self, width: int) -> Sequence[Work]:
+        """What makes whole rows of the outputs."""
+        return ()
+
+    def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
+        """What a step of a layer, from 1, does, each in one of `plancc.predict.schedule.STEPS`.
+
+        Raises
+        ------
+        InputError
+            If a step of its kind is not predicted for the layout.
+        """
         if step.at_hand:
             yield from self.at_hand(layer, step)
             return
-        place = Place(layer, step.direction, "dense")
         match step:
             case Aggregate():
                 yield from self.product(layer, step)
             case Linear():
                 yield from self.linear(layer, step)
-                if isinstance(step, OwnLinear):
-                    words = self.outputs(layer) * self.columns(step.columns)
-                    yield Operation(place, Elementwise(OWN_WORDS[step.direction] * words))
             case GatherNeighbours() | Maximum() | Attention():
                 yield from self.of_neighbours(layer, step)
             case Activation():
                 words = self.outputs(layer) * self.columns(step.columns)
                 each = GRADIENT_WORDS if step.back else ACTIVATION_WORDS
-                yield Operation(place, Elementwise(each * words))
+                yield "dense", Elementwise(each * words)
             case WholeRows(back=False):
-                yield from self.whole_rows(layer, step.columns)
+                for work in self.whole_rows(step.columns):
+                    yield COLLECTIVES, work
 
-    def product(self, layer: int, step: Aggregate) -> Iterator[Operation]:
+    def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
+        """What an epoch does though a step's result is at hand."""
+        yield from ()
+
+    def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """A x, or back A^T g: the steps of the program, whose products are made at once."""
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         moved, products = self.moved(layer, step), self.multiplied(layer, step)
         for each in program:
-            yield from self.moving(layer, step.direction, each, moved)
+            yield from moving(each, moved)
             if isinstance(each, Multiply):  # the first one: no product is left for others
-                place = Place(layer, step.direction, "multiply")
-                yield from (Operation(place, work) for work in products)
+                yield from (("multiply", work) for work in products)
 
-    def moving(self, layer: int, direction: str, step: Step, moved: Moved) -> Iterator[Operation]:
-        """What a step of the program moves, with what is packed or added for messages."""
-        works = moved.get(step.name, ()) if step.moves else ()
-        for name, work in works[::-1] if isinstance(step, ScatterAdd) else works:
-            place = Place(layer, direction, name)
-            if is_of_one(work) and not isinstance(step, AllReduce):
-                continue
-            if step.reverse and isinstance(work, Transfer):
-                work = work.reversed()
-            yield Operation(place, work)
-            if isinstance(work, PointToPoint):
-                yield Operation(place, _copied(work))
-
-    def at_hand(self, layer: int, step: LayerStep) -> Iterator[Operation]:
-        """What an epoch does though a step's result is at hand."""
-        yield from ()
-
-    def linear(self, layer: int, step: Linear) -> Iterator[Operation]:
+    def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
         """x W; back, the gradients of W and of x."""
-        place, back = Place(layer, step.direction, "dense"), step.back
-        yield from self.gathered(layer, step.direction, step.columns if back else step.inner)
+        back = step.back
+        for work in self.gathered(step.columns if back else step.inner):
+            yield COLLECTIVES, work
         product = DenseProduct(
             rows=self.rows_of(layer, step.rows),
             inner=self.columns(step.inner) if back else step.inner,
             columns=step.columns if back else self.columns(step.columns),
         )
         for _ in range(2 if back and not step.of_weights else 1):
-            yield Operation(place, product)
+            yield "dense", product
+        if isinstance(step, OwnLinear):
+            words = self.outputs(layer) * self.columns(step.columns)
+            yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
-    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[Operation]:
+    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         """Gathered rows of neighbours, or a step that takes them; InputError if none travel."""
         raise InputError(
             "this layer gathers rows of neighbours: it is predicted for plans of layout row only"
         )
 
-    def rows_of(self, layer: int, which: str) -> Int64Array:
-        """`Linear.rows` of every rank: int64[num_ranks]."""
-        return self.outputs(layer) if which == "outputs" else self.inputs(layer)
 
-    def gathered(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        """Operations that make whole rows of a matrix of this width, for a product with W."""
-        yield from ()
-
-    def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
-        """Operations that make whole rows of the outputs."""
-        yield from ()
-
-    def check_width(self, width: int) -> None:  # noqa: B027
-        """InputError if a matrix of this width has too few columns; by default none has."""
-
-    @abstractmethod
-    def memory(self, dims: Sequence[int]) -> Memory:
-        """Bytes of every rank at its worst moment, of float32."""
+def moving(step: Step, moved: Moved) -> Iterator[tuple[str, Work]]:
+    """What a step of a program moves, with what is packed or added for messages."""
+    works = moved.get(step.name, ()) if step.moves else ()
+    for work in works[::-1] if isinstance(step, ScatterAdd) else works:
+        if is_of_one(work) and not isinstance(step, AllReduce):
+            continue
+        if step.reverse and isinstance(work, Transfer):
+            work = work.reversed()
+        name = work.step if isinstance(work, PointToPoint) else COLLECTIVES
+        yield name, work
+        if isinstance(work, PointToPoint):
+            yield name, _copied(work)
 
 
 def epoch(
@@ -196,25 +200,26 @@ def epoch(
     for width in dims:
         scheduler.check_width(width)
     weights = sum(step.weights for _, layer in layers for step in layer.forward)
-    number, last = len(layers), Place(len(layers), "forward", "dense")
-    loss = LOSS_WORDS * scheduler.outputs(number) * dims[-1]
-    forward = ((k, step) for k, layer in layers for step in layer.forward)
-    back = ((k, step) for k, layer in reversed(layers) for step in layer.back)
-    return [
-        *chain.from_iterable(starmap(scheduler.operations, forward)),
-        Operation(last, Elementwise(loss, LOSS_CALLS)),
-        *chain.from_iterable(starmap(scheduler.operations, back)),
-        *_update(scheduler, weights),
+    loss = LOSS_WORDS * scheduler.outputs(len(layers)) * dims[-1]
+    forward = [(k, step) for k, layer in layers for step in layer.forward]
+    back = [(k, step) for k, layer in reversed(layers) for step in layer.back]
+    ranks = np.arange(scheduler.num_ranks)
+
+    def placed(steps: Sequence[tuple[int, LayerStep]]) -> Iterator[Operation]:
+        for layer, step in steps:
+            for name, work in scheduler.operations(layer, step):
+                yield Operation(Place(layer, step.direction, name), work)
+
+    found = [
+        *placed(forward),
+        Operation(Place(len(layers), "forward", "dense"), Elementwise(loss, LOSS_CALLS)),
+        *placed(back),
     ]
-
-
-def _update(scheduler: Scheduler, weights: int) -> Iterator[Operation]:
-    ranks = np.arange(scheduler.num_ranks)[None]
-    if scheduler.num_ranks > 1:  # the loss travels with them
-        summed = AllReduceWords(ranks, words=np.array([weights + 1]))
-        yield Operation(Place(0, "update", "all-reduce"), summed)
-    updated = np.full(scheduler.num_ranks, UPDATE_WORDS * weights)
-    yield Operation(Place(0, "update", "dense"), Elementwise(updated))
+    if len(ranks) > 1:  # the loss travels with the gradients
+        summed = AllReduceWords(ranks[None], words=np.array([weights + 1]))
+        found.append(Operation(Place(0, "update", "all-reduce"), summed))
+    updated = np.full(len(ranks), UPDATE_WORDS * weights)
+    return [*found, Operation(Place(0, "update", "dense"), Elementwise(updated))]
 
 
 def is_of_one(work: Work) -> bool:

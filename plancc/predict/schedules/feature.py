@@ -14,12 +14,11 @@ import numpy as np
 
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate
-from plancc.plan.products import FEATURE, Program
 from plancc.plan.words import AllToAllWords
 from plancc.predict.memory import Memory, grid_memory
-from plancc.predict.schedule import Elementwise, Pairs, SparseProduct, Work
-from plancc.predict.schedules.epoch import Moved, Scheduler
-from plancc.predict.schedules.grid import COLLECTIVES, grid_of, row_groups, slices
+from plancc.predict.schedule import Elementwise, SparseProduct, Work
+from plancc.predict.schedules.epoch import Moved
+from plancc.predict.schedules.grid import GridScheduler, pairs_in, row_groups, slices
 from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables
 
@@ -27,7 +26,7 @@ LINE = 16
 """Words of a cache line: what a copy of fewer columns of a row moves all the same."""
 
 
-class FeatureScheduler(Scheduler):
+class FeatureScheduler(GridScheduler):
     """Feature plans.
 
     Parameters
@@ -38,16 +37,12 @@ class FeatureScheduler(Scheduler):
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:
-        self._stages = stages
-        grid = grid_of(tables)
-        self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
-        ends = np.arange(grid.columns + 1) * tables.rows[:, None] // grid.columns
+        super().__init__(tables)
+        self._stages, columns = stages, self._grid.columns
+        ends = np.arange(columns + 1) * tables.rows[:, None] // columns
         self._share = np.diff(ends, axis=1)
         self.rows = self._share.ravel()
-        self._pairs = _of_columns(tables.expand, grid.columns)
-
-    def program(self, layer: int) -> Program:
-        return FEATURE
+        self._pairs = pairs_in(np.arange(columns)[None], tables.expand, columns)
 
     def moved(self, layer: int, step: Aggregate) -> Moved:
         grid, share = self._grid, slices(self._grid, step.columns)
@@ -58,8 +53,8 @@ class FeatureScheduler(Scheduler):
         for rows in self._batches(self._share):
             swapped.append(AllToAllWords(row_groups(grid), rows, columns))
         return {
-            "slices": [(COLLECTIVES, each) for each in swapped] if grid.columns > 1 else (),
-            "expand": messages(np.tile(share, grid.num_parts), "expand", self._pairs),
+            "slices": swapped if grid.columns > 1 else (),
+            "expand": messages("expand", self._pairs, np.tile(share, grid.num_parts)),
         }
 
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
@@ -93,13 +88,3 @@ class FeatureScheduler(Scheduler):
         """The share that every batch has of these sizes."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]
-
-
-def _of_columns(expand: Pairs, columns: int) -> Pairs:
-    """The same messages in every process column."""
-    column = np.tile(np.arange(columns, dtype=np.int32), len(expand.rows))
-    source, target = (
-        np.repeat(end, columns) * np.int32(columns) + column
-        for end in (expand.source, expand.target)
-    )
-    return Pairs(expand.num_ranks * columns, source, target, np.repeat(expand.rows, columns))

@@ -12,27 +12,25 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.exchange import Int64Array
+from plancc.plan.exchange import Int64Array, IntArray
 from plancc.plan.grid import Grid
 from plancc.plan.layers import Aggregate
 from plancc.plan.products import Program, grid_program
 from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.memory import Memory, grid_memory
-from plancc.predict.schedule import Elementwise, Operation, Pairs, Place, SparseProduct, Work
+from plancc.predict.schedule import Elementwise, Pairs, SparseProduct, Work
 from plancc.predict.schedules.epoch import Moved, Scheduler
 from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
-COLLECTIVES = "collectives"
-"""Step of the operations of groups."""
 LAYOUT_WORDS = 4
 """Words read and written per nonzero of A that arrives, to make a matrix of it."""
 TRANSPOSE_WORDS = 18
 """Words read and written per nonzero to transpose it, which jumps from row to row."""
 
 
-class BlockRowScheduler(Scheduler):
-    """1D and 1.5D: blocks of rows, on c ranks each (Algorithms 1 and 2).
+class GridScheduler(Scheduler):
+    """What process grids have in common; InputError if tables do not fit theirs.
 
     Parameters
     ----------
@@ -40,29 +38,43 @@ class BlockRowScheduler(Scheduler):
     """
 
     def __init__(self, tables: Tables) -> None:
-        grid = grid_of(tables)
+        grid = tables.grid
+        assert grid is not None
+        if tables.num_parts != grid.num_parts:
+            raise InputError(
+                f"{tables.name}: {tables.num_parts} parts for grid '{grid}', which has "
+                f"{grid.num_parts}"
+            )
         self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
         self.rows = np.repeat(tables.rows, grid.columns)
-        self._nonzeros = tables.nonzeros if grid.columns == 1 else blocks_of(tables).ravel()
-        self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
-        self._pairs = _of_ranks(tables.expand, self._chunk, grid.columns) if grid.sparse else None
-        self._rounds = _by_column(tables.rows, self._chunk, grid.columns)
-        stages = np.bincount(self._chunk, minlength=grid.columns)
-        self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
     def program(self, layer: int) -> Program:
         return grid_program(self._grid)
+
+
+class BlockRowScheduler(GridScheduler):
+    """1D and 1.5D: blocks of rows, on c ranks each (Algorithms 1 and 2)."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
+        grid = self._grid
+        self._nonzeros = tables.nonzeros if grid.columns == 1 else blocks_of(tables).ravel()
+        self._chunk = np.array([grid.chunk(part) for part in range(grid.num_parts)])
+        column = self._chunk[tables.expand.source, None]  # whose ranks hold the sender's chunk
+        self._pairs = pairs_in(column, tables.expand, grid.columns) if grid.sparse else None
+        self._rounds = _by_column(tables.rows, self._chunk, grid.columns)
+        stages = np.bincount(self._chunk, minlength=grid.columns)
+        self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
     def moved(self, layer: int, step: Aggregate) -> Moved:
         grid, width, copies = self._grid, step.columns, row_groups(self._grid)
         rows, root = self._rounds
         words, chunk = self._tables.rows * width, self._chunk[None]
-        pieces = BroadcastWords(column_groups(grid), rows * width, root)
         return {
-            "expand": messages(width, "expand", self._pairs) if self._pairs else (),
-            "pieces": [(COLLECTIVES, pieces)],
-            "copies": [(COLLECTIVES, AllReduceWords(copies, words))],
-            "holder": [(COLLECTIVES, BroadcastWords(copies, words[None], chunk))],
+            "expand": messages("expand", self._pairs, width) if self._pairs else (),
+            "pieces": [BroadcastWords(column_groups(grid), rows * width, root)],
+            "copies": [AllReduceWords(copies, words)],
+            "holder": [BroadcastWords(copies, words[None], chunk)],
         }
 
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
@@ -85,18 +97,12 @@ class BlockRowScheduler(Scheduler):
         )
 
 
-class BlockScheduler(Scheduler):
-    """2D and 3D: blocks of A, slices of the columns of H (Algorithm 3 and Section IV-D).
-
-    Parameters
-    ----------
-    tables : Tables
-    """
+class BlockScheduler(GridScheduler):
+    """2D and 3D: blocks of A, slices of the columns of H (Algorithm 3 and Section IV-D)."""
 
     def __init__(self, tables: Tables) -> None:
-        grid = grid_of(tables)
-        self._grid, self._tables, self.num_ranks = grid, tables, grid.num_ranks
-        self.rows = np.repeat(tables.rows, grid.columns)
+        super().__init__(tables)
+        grid = self._grid
         self._part_rows = tables.rows
         # of process rows, whose blocks of A have the rows of all layers
         self._row_rows = tables.rows.reshape(grid.rows, grid.layers).sum(axis=1)
@@ -116,9 +122,6 @@ class BlockScheduler(Scheduler):
     def columns(self, width: int) -> int | Int64Array:
         return np.tile(slices(self._grid, width), self._grid.num_parts)
 
-    def program(self, layer: int) -> Program:
-        return grid_program(self._grid)
-
     def moved(self, layer: int, step: Aggregate) -> Moved:
         grid, share = self._grid, slices(self._grid, step.columns)
         pieces = BroadcastWords(
@@ -130,11 +133,7 @@ class BlockScheduler(Scheduler):
         # a reduce-scatter forward: an all-gather the other way
         layers = AllGatherWords(fiber_groups(grid), words=sums)
         matrix = self._matrix(self._nonzeros_of(step.coefficients))
-        return {
-            "matrix": [(COLLECTIVES, matrix)],
-            "pieces": [(COLLECTIVES, pieces)],
-            "layers": [(COLLECTIVES, layers)],
-        }
+        return {"matrix": [matrix], "pieces": [pieces], "layers": [layers]}
 
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
         grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
@@ -208,33 +207,18 @@ class BlockScheduler(Scheduler):
             buffers=1 + 2 * (of_rows.T > 0),
         )
 
-    def gathered(self, layer: int, direction: str, width: int) -> Iterator[Operation]:
-        """Every rank's slice of the columns, one after the other, to all ranks of its part."""
+    def gathered(self, width: int) -> Sequence[Work]:
         grid = self._grid
-        if grid.columns > 1:
-            slices_of_parts = BroadcastWords(
-                row_groups(grid),
-                words=slices(grid, width)[:, None] * self._part_rows,
-                root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),
-            )
-            yield Operation(Place(layer, direction, COLLECTIVES), slices_of_parts)
-
-    def whole_rows(self, layer: int, width: int) -> Iterator[Operation]:
-        if self._grid.columns > 1:
-            words = self._part_rows[:, None] * slices(self._grid, width)
-            gathered = AllGatherWords(row_groups(self._grid), words)
-            yield Operation(Place(layer, "forward", COLLECTIVES), gathered)
-
-
-def grid_of(tables: Tables) -> Grid:
-    """The grid of grid tables; InputError if they do not fit it."""
-    grid = tables.grid
-    assert grid is not None
-    if tables.num_parts != grid.num_parts:
-        raise InputError(
-            f"{tables.name}: {tables.num_parts} parts for grid '{grid}', which has {grid.num_parts}"
+        slices_of_parts = BroadcastWords(
+            row_groups(grid),
+            words=slices(grid, width)[:, None] * self._part_rows,
+            root=np.repeat(np.arange(grid.columns)[:, None], grid.num_parts, axis=1),
         )
-    return grid
+        return [slices_of_parts] if grid.columns > 1 else []
+
+    def whole_rows(self, width: int) -> Sequence[Work]:
+        words = self._part_rows[:, None] * slices(self._grid, width)
+        return [AllGatherWords(row_groups(self._grid), words)] if self._grid.columns > 1 else []
 
 
 def row_groups(grid: Grid) -> Int64Array:
@@ -264,7 +248,8 @@ def blocks_of(tables: Tables) -> Int64Array:
     """Nonzeros of every part by pieces: int64[num_parts, pieces]; spread evenly if not known."""
     if tables.blocks is not None:
         return tables.blocks
-    grid = grid_of(tables)
+    grid = tables.grid
+    assert grid is not None
     count = pieces_of_grid(grid)
     # parts that a piece stands for: of a chunk of "1.5d" they differ
     share = np.ones(count, np.int64)
@@ -289,10 +274,11 @@ def _by_column(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64
     return found[0], found[1]
 
 
-def _of_ranks(expand: Pairs, chunk: Int64Array, columns: int) -> Pairs:
-    """Messages between the ranks of a process column: those that hold the sender's chunk."""
-    column = chunk[expand.source]
+def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
+    """Messages of parts as those of their ranks in process columns, int[num_messages or 1, k]."""
     source, target = (
-        (end * columns + column).astype(np.int32) for end in (expand.source, expand.target)
+        (end[:, None] * columns + column).astype(np.int32).ravel()
+        for end in (pairs.source, pairs.target)
     )
-    return Pairs(expand.num_ranks * columns, source, target, expand.rows)
+    rows = np.repeat(pairs.rows, column.shape[1])
+    return Pairs(pairs.num_ranks * columns, source, target, rows)

@@ -14,16 +14,8 @@ from plancc.plan.metrics import Traffic
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
-from plancc.predict.schedule import (
-    Elementwise,
-    Operation,
-    Pairs,
-    Place,
-    PointToPoint,
-    SparseProduct,
-    Work,
-)
-from plancc.predict.schedules.epoch import Moved, Scheduler
+from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, SparseProduct, Work
+from plancc.predict.schedules.epoch import Moved, Scheduler, moving
 from plancc.predict.schedules.tables import Tables
 
 # what follows takes as long as reading so many words: fitted to epochs on one core
@@ -56,16 +48,13 @@ class RowScheduler(Scheduler):
     def outputs(self, layer: int) -> Int64Array:
         return self.rows if self._tables.live is None else self.tables_of(layer).rows
 
-    def inputs(self, layer: int) -> Int64Array:
-        live = self._tables.live
-        if live is None:
-            return self.rows
-        return live.inputs if layer == 1 else self.outputs(layer - 1)
-
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        if which != "columns":
-            return super().rows_of(layer, which)
-        return self.inputs(layer) + self.tables_of(layer).expand.step.received
+        live = self._tables.live
+        if which == "outputs" or live is None:
+            rows = self.outputs(layer)
+        else:
+            rows = live.inputs if layer == 1 else self.outputs(layer - 1)
+        return rows + self.tables_of(layer).expand.step.received if which == "columns" else rows
 
     def program(self, layer: int) -> Program:
         # in which order own rows are multiplied makes no difference here
@@ -74,8 +63,8 @@ class RowScheduler(Scheduler):
     def moved(self, layer: int, step: Aggregate) -> Moved:
         tables, fold = self.tables_of(layer), self._fold
         return {
-            "expand": messages(step.columns, "expand", tables.expand, tables.route),
-            "fold": messages(step.columns, "fold", fold, tables.fold_route) if fold else (),
+            "expand": messages("expand", tables.expand, step.columns, tables.route),
+            "fold": messages("fold", fold, step.columns, tables.fold_route) if fold else (),
         }
 
     def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
@@ -88,7 +77,7 @@ class RowScheduler(Scheduler):
             own=tables.own_nonzeros,
         )
 
-    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[Operation]:
+    def of_neighbours(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         if self._fold is not None:
             raise InputError(
                 "this layer gathers rows of neighbours: it is predicted for plans of layout row "
@@ -103,8 +92,7 @@ class RowScheduler(Scheduler):
         match step:
             case GatherNeighbours():
                 expand = adjoint(ROW[:1])[0] if step.back else ROW[0]
-                moved = self.moved(layer, Aggregate(columns))
-                yield from self.moving(layer, direction, expand, moved)
+                yield from moving(expand, self.moved(layer, Aggregate(columns)))
             case Maximum():
                 words = MAXIMUM_WORDS[direction] * self.outputs(layer) * columns
                 if not step.back:
@@ -117,7 +105,7 @@ class RowScheduler(Scheduler):
                 of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
                 works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
                 works += self.multiplied(layer, Aggregate(columns))
-        yield from (Operation(Place(layer, direction, "multiply"), work) for work in works)
+        yield from (("multiply", work) for work in works)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         tables = self._tables
@@ -148,8 +136,8 @@ def traffic_of(tables: Tables) -> Traffic:
 
 
 def messages(
-    width: int | Int64Array, name: str, pairs: Pairs, route: Sequence[Pairs] | None = None
-) -> list[tuple[str, Work]]:
-    """Rows from their owners, all in one step of this name, or in the hops of a route."""
-    steps = [(name, pairs)] if route is None else zip(HOPS, route, strict=True)
-    return [(name, PointToPoint(each, width)) for name, each in steps if len(each.source)]
+    step: str, pairs: Pairs, width: int | Int64Array, route: Sequence[Pairs] | None = None
+) -> list[PointToPoint]:
+    """Rows from their owners, all in this step of an epoch, or in the hops of a route."""
+    steps = [(step, pairs)] if route is None else zip(HOPS, route, strict=True)
+    return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]
