@@ -133,7 +133,7 @@ def command(
     if asked.exchange != "auto":
         tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
     links = links_of(predictor.machine, tables.num_ranks)
-    prediction = _predicted(predictor, tables, WORD_BYTES[asked.dtype])
+    prediction, note = _predicted(predictor, tables, asked)
     check_memory(plan, prediction)
     with progress() as shown, shown.stage("rehearse"):
 
@@ -145,11 +145,11 @@ def command(
         found.write_trace(trace)
     form = options.form()
     if form:
-        figures = as_dict(basis, found, prediction)
+        figures = as_dict(basis, found, prediction, note)
         of_ranks = figures.pop("ranks") if form == "csv" else {}
         print_data(form, figures, rows_of(of_ranks, "rank") if per_rank else None)
     else:
-        print_rehearsal(basis, tables, found, prediction, per_rank)
+        print_rehearsal(basis, tables, found, prediction, note, per_rank)
 
 
 def _asked(
@@ -220,14 +220,19 @@ def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
     }
 
 
-def _predicted(predictor: Predictor, tables: Tables, word_bytes: int) -> Prediction:
-    """The epoch, or that of a GCN where no other is predicted for the plan."""
+def _predicted(predictor: Predictor, tables: Tables, asked: TrainOptions) -> tuple[Prediction, str]:
+    """The epoch, or that of a GCN where no other is predicted; and why it is that, or ""."""
+    word_bytes, why = WORD_BYTES[asked.dtype], ""
+    if asked.mini_batches or asked.sampling.active:
+        why = " with a full batch"
     try:
-        return predictor.epoch(tables, word_bytes)
-    except InputError:
+        found = predictor.epoch(tables, word_bytes)
+    except InputError as error:
         passes = tuple(name for name in predictor.passes if name in COMMON_PASSES)
         plain = type(predictor)(predictor.dims, predictor.machine, passes)
-        return plain.epoch(tables, word_bytes)
+        found = plain.epoch(tables, word_bytes)
+        why = f", since the epoch itself is not predicted: {error}"
+    return found, f"the prediction is that of a GCN{why}" if why else ""
 
 
 def _with_node(basis: Basis, ranks: int) -> Basis:
@@ -245,10 +250,10 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
     InputError
         If the machine has speeds of another number of ranks.
     """
-    from plancc.predict.collectives import CollectiveTimes
+    from plancc.predict.collectives import collective_times
     from plancc_runtime.transport.links import Link, Links
 
-    times = CollectiveTimes(machine)
+    seconds = collective_times(machine)
     return Links(
         ranks_per_node=machine.node.ranks,
         inside=Link(machine.inside_latency, machine.inside_bandwidth),
@@ -257,7 +262,7 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
         overlap=machine.overlap.communication,
         cores=machine.node.cores or machine.node.ranks,
         slowness=tuple((1 / machine.speeds(num_ranks)).tolist()),
-        collective=lambda collective: times.seconds(*collective),
+        collective=lambda collective: seconds(*collective),
     )
 
 

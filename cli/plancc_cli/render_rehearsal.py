@@ -33,9 +33,13 @@ def print_rehearsal(
     tables: Tables,
     found: Rehearsal,
     prediction: Prediction,
+    note: str,
     per_rank: bool = False,
 ) -> None:
-    """Times of an epoch, where they go, the critical path and who is on it."""
+    """Times of an epoch, where they go, the critical path and who is on it.
+
+    `note`: what the prediction is of, if not of the epoch.
+    """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result
     widths = " x ".join(map(str, result.dims))
@@ -65,21 +69,18 @@ def print_rehearsal(
         f"{number(result.epochs[-1].messages_sent)} per epoch; loss "
         f"{', '.join(f'{each.loss:.6f}' for each in result.epochs)}"
     )
-    for note in notes(found, prediction):
-        say(f"note: {note}")
+    for each in notes(found, note):
+        say(f"note: {each}")
     if per_rank:
         print_table(_ranks(epoch))
 
 
-def notes(found: Rehearsal, prediction: Prediction) -> list[str]:
+def notes(found: Rehearsal, note: str) -> list[str]:
     """What to know of the figures."""
-    options, said = found.result.options, []
-    other = prediction.schedule.convolution.name != options.model
-    if other or options.mini_batches or options.sampling.active:
-        said.append("the prediction is that of a GCN with a full batch")
+    said, fold = [note] if note else [], found.result.options.fold
     if not found.measured_alone:
         said.append(
-            f"fold {options.fold} leaves messages under way, so no rank could execute an epoch "
+            f"fold {fold} leaves messages under way, so no rank could execute an epoch "
             "alone: products are measured with the data of another rank in the caches"
         )
     return said
@@ -187,7 +188,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
     return found
 
 
-def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction) -> dict[str, Any]:
+def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
     """Ready for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
@@ -211,5 +212,5 @@ def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction) -> dict[str,
         "words": result.epochs[-1].words_sent,
         "messages": result.epochs[-1].messages_sent,
         "words_reduced": result.epochs[-1].words_reduced,
-        "notes": notes(found, prediction),
+        "notes": notes(found, note),
     }

@@ -5,65 +5,48 @@ For those who execute an epoch themselves and only ask what its collectives woul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.machine import Machine
-from plancc.predict.simulation import collective_seconds
+from plancc.predict.simulation import Clock
 
-KINDS = ("broadcast", "allreduce", "allgather")
-"""Kinds of collectives: reductions to a root are broadcasts backward, and take as long; so are
-reduce-scatters all-gathers."""
+Groups = tuple[tuple[int, ...], ...]
 
 
-class CollectiveTimes:
-    """Seconds of collectives on a machine.
+def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int, ...]], float]:
+    """Return the seconds of a collective of one group, once all of its members are there.
 
-    Parameters
-    ----------
-    machine : Machine
+    Only what travels: without the overhead of the operation itself. The function takes
+
+    kind : str
+        "broadcast", "allreduce" or "allgather". Reductions to a root are broadcasts backward, and
+        take as long; so are reduce-scatters all-gathers.
+    groups : tuple of tuple of int
+        The ranks of groups that do the same at once and share the network: disjoint and of the
+        same size, each ascending.
+    number : int
+        Which of them it is.
+    sizes : tuple of int
+        Bytes of the buffer; of an all-gather, of every member's piece.
     """
+    quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self.seconds = cache(self._seconds)  # an epoch has few different ones
-
-    def _seconds(
-        self,
-        kind: str,
-        groups: tuple[tuple[int, ...], ...],
-        number: int,
-        sizes: tuple[int, ...],
-    ) -> float:
-        """Seconds of the collective of one group, once all of its members are there.
-
-        Parameters
-        ----------
-        kind : str
-            One of `KINDS`.
-        groups : tuple of tuple of int
-            The ranks of groups that do the same at once and share the network: disjoint and of the
-            same size, each ascending.
-        number : int
-            Which of them it is.
-        sizes : tuple of int
-            Bytes of the buffer; of an all-gather, of every member's piece.
-        """
+    @cache  # an epoch has few different ones
+    def seconds(kind: str, groups: Groups, number: int, sizes: tuple[int, ...]) -> float:
         ranks = np.array(groups, np.int64)
-        operation = _operation(kind, ranks, sizes)
-        return float(collective_seconds(operation, self._machine, word_bytes=1)[number])
+        pieces = np.tile(np.array(sizes, np.int64), (len(ranks), 1))
+        whole = pieces[:, 0]
+        works = {
+            "allgather": AllGatherWords(ranks, pieces),
+            "allreduce": AllReduceWords(ranks, whole),
+            "broadcast": BroadcastWords(ranks, whole[None], root=0 * whole[None]),
+        }
+        spent = Clock(quiet, int(ranks.max()) + 1, word_bytes=1).seconds(works[kind])
+        return float(spent[ranks[number, 0]])
 
-
-def _operation(
-    kind: str, ranks: np.ndarray, sizes: Sequence[int]
-) -> BroadcastWords | AllReduceWords | AllGatherWords:
-    """What all groups do at once, in words of one byte."""
-    if kind == "allgather":
-        return AllGatherWords(ranks, np.tile(np.array(sizes, np.int64), (len(ranks), 1)))
-    words = np.full(len(ranks), sizes[0], np.int64)
-    if kind == "allreduce":
-        return AllReduceWords(ranks, words)
-    return BroadcastWords(ranks, words[None], root=np.zeros_like(words)[None])
+    return seconds

@@ -33,7 +33,7 @@ from plancc.predict.schedules import (
 )
 from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
-from plancc.predict.sizes import even_tables
+from plancc.predict.sizes import even_tables, ring
 
 PEERS = 16
 """Other parts, at most, that a part exchanges rows with where rates are measured."""
@@ -201,7 +201,7 @@ class Predictor:
         nonzeros = -(-num_nonzeros // num_parts)
         peers = min(PEERS, num_parts - 1)
         share = max(2, round(HALO * rows / max(1, peers)))  # rows per message
-        base = _alike(rows, nonzeros, _ring(num_parts, peers, share))
+        base = _alike(rows, nonzeros, ring(num_parts, np.full(peers, share)))
         least = self.epoch(base).seconds
 
         def per_unit(tables: Tables, units: int) -> float:
@@ -210,7 +210,7 @@ class Predictor:
         more_rows, more_nonzeros = max(1, round(STEP * rows)), max(1, round(STEP * nonzeros))
         message = row = 0.0
         if peers:
-            more, split = _ring(num_parts, peers, 2 * share), _halved(base.expand, share)
+            more, split = ring(num_parts, np.full(peers, 2 * share)), _halved(base.expand, share)
             row = per_unit(replace(base, expand=more), peers * share)
             message = per_unit(replace(base, expand=split), peers)
         return EpochRates(
@@ -235,14 +235,6 @@ def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
     """Parts that are all of the same size."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
-
-
-def _ring(num_parts: int, peers: int, rows: int) -> Pairs:
-    """Every part sends and receives as many rows, with `peers` others all around it."""
-    offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
-    target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)
-    source = ((target + np.tile(offsets, num_parts)) % num_parts).astype(np.int32)
-    return Pairs(num_parts, source, target, np.full(len(target), rows, np.int64))
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:

@@ -24,7 +24,7 @@ Rates are of float32; numbers of 8 bytes take twice as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,7 +234,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     times: dict[Place, Float64Array] = {}
     own_products: dict[Place, Float64Array] = {}
     moved: dict[Place, Float64Array] = {}  # of what times have, the all-to-alls
-    clock = _Clock(machine, schedule.num_ranks, word_bytes)
+    clock = Clock(machine, schedule.num_ranks, word_bytes)
     late = np.zeros(schedule.num_ranks)
     for place, work in schedule.operations:
         spent = clock.seconds(work)
@@ -283,27 +283,6 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
     return shared / machine.speeds(num_ranks)
 
 
-def collective_seconds(
-    collective: BroadcastWords | AllReduceWords | AllGatherWords,
-    machine: Machine,
-    word_bytes: int,
-) -> Float64Array:
-    """Seconds of a broadcast, all-reduce or all-gather for every group: float64[groups].
-
-    Only what travels: without the overhead of the operation itself.
-
-    Parameters
-    ----------
-    collective : BroadcastWords, AllReduce or AllGather
-    machine : Machine
-    word_bytes : int
-        Bytes of a word.
-    """
-    quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
-    spent = _Clock(quiet, int(collective.ranks.max()) + 1, word_bytes).seconds(collective)
-    return spent[collective.ranks[:, 0]]
-
-
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
@@ -350,7 +329,7 @@ class _Rings(NamedTuple):
     bandwidth: Float64Array
 
 
-class _Clock:
+class Clock:
     """Times operations on a machine: float64[num_ranks] each."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
@@ -371,6 +350,7 @@ class _Clock:
         }
 
     def seconds(self, work: Work) -> Float64Array:
+        """Of every rank, without waiting for others."""
         return self._of[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:

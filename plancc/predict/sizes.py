@@ -214,9 +214,13 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))
     number = min(number, halo)
-    offsets = 1 + np.arange(number, dtype=np.int64) * (num_parts - 1) // max(1, number)
-    target = np.repeat(np.arange(num_parts, dtype=np.int32), number)
+    return ring(num_parts, _shares(halo, max(1, number))[:number])
+
+
+def ring(num_parts: int, rows: Int64Array) -> Pairs:
+    """Every part sends and receives messages of these rows, with others all around it."""
+    peers = len(rows)
+    offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)
+    target = np.repeat(np.arange(num_parts, dtype=np.int32), peers)
     source = ((target + np.tile(offsets, num_parts)) % num_parts).astype(np.int32)
-    return Pairs(
-        num_parts, source, target, np.tile(_shares(halo, max(1, number))[:number], num_parts)
-    )
+    return Pairs(num_parts, source, target, np.tile(rows, num_parts))

@@ -110,6 +110,13 @@ def predicted(plan, network, dims, passes, **left_out):
     return Predictor(dims, MACHINE, passes, approximation, convolution(**network)).epoch(tables)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_memory_that_is_not_the_layers_own_is_noted(network):
+    found = predicted(worlds.plan("directed", "row", 4), NETWORKS[network], (5, 4, CLASSES), ())
+    is_product = network in ("gcn", "projecting", "mean", "without own rows")
+    assert ("memory is that of a GCN of these widths" in found.schedule.notes) != is_product
+
+
 def has_no_epoch(network, layout, passes, hidden):
     own_rows, has_grid = layout == "row", layout not in ("row", "edge")
     return (

@@ -17,7 +17,7 @@ from os import PathLike
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import Convolution
-from plancc.plan.layers import Activation, Attention
+from plancc.plan.layers import Aggregate, Attention, Bias, Linear, OwnLinear
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Schedule
@@ -117,7 +117,8 @@ def schedule_of(
     else:
         tables = replace(tables, live=None)
     network = convolution or Convolution()
-    kinds = {type(step) for step in network.options.steps(1, 1, last=True)}
+    steps = network.options.steps(1, 1, last=True)
+    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear)]
     scheduler: Scheduler
     if pipeline is not None:
         check_pipelined(tables)
@@ -136,7 +137,7 @@ def schedule_of(
             scheduler = SampledScheduler(tables)
         else:
             scheduler = CloneScheduler(tables, approximation, len(dims) - 1)
-    if kinds & {Activation, Attention}:
+    if kinds not in ([Aggregate, Linear], [Linear, Aggregate]):
         notes = (*notes, "memory is that of a GCN of these widths")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
