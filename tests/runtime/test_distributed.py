@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import rank_tasks
 import reference
-import torch
 import worlds
 from cases import long
 
 from plancc.graph.vertexdata import VertexData
+from plancc_runtime.layouts import halo, matrices
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.transport.base import usable_cores
 from plancc_runtime.transport.local import run_ranks
 
@@ -177,47 +180,29 @@ def check_words(result, a, owner, dims, traffic, parts):
     assert all(e.words_sent_max == most for e in result.epochs)
 
 
-# messages each on its own, in groups of a few, all in one
-PRODUCTS = [
-    {"dtype": torch.float32, "width": 3, "group": 1},
-    {"dtype": torch.float64, "width": 1, "group": 10},
-    {"dtype": torch.float64, "width": 1, "group": 2000, "max_words": 2},
-]
-
-
-@pytest.mark.parametrize("p", [1, 3, *(pytest.param(p, marks=long) for p in (2, 4))])
-def test_adjoint_is_the_transpose(p, ranks):
-    for turn, (a, owner) in enumerate(graphs(p).values()):
+class TestProducts(LayoutTests):
+    @pytest.fixture(
+        params=[
+            pytest.param((p, name), marks=long if p % 2 == 0 else ())
+            for p in (1, 2, 3, 4)
+            for name in graphs(1)
+        ],
+        ids=str,
+    )
+    def layout(self, request, monkeypatch):
+        """Messages are each on its own, in groups of a few, or all in one."""
+        p, name = request.param
+        a, owner = graphs(p)[name]
+        turn = (p + len(name)) % 3
+        monkeypatch.setattr(halo, "GROUP_ROWS", (1, 10, 2000)[turn])
+        monkeypatch.setattr(matrices, "GROUP_NONZEROS", (2, 20, 4000)[turn])
         header, parts = reference.make_parts(a, owner, p)
-        dense = np.zeros((40, 40))
-        for part in parts:  # the matrix again, from the parts
-            local = np.concatenate([part.global_id, halo_vertices(parts, part)])
-            for r, i in enumerate(part.global_id):
-                at = slice(part.row_ptr[r], part.row_ptr[r + 1])
-                dense[i, local[part.column[at]]] = part.value[at]
-        product = PRODUCTS[turn % len(PRODUCTS)]
-        width, dtype = product["width"], product["dtype"]
-        answers = ranks.call(p, rank_tasks.products, header, parts, **product)
-        h, g = (x.double().numpy() for x in rank_tasks.factors(40, width, dtype))
-        forward, adjoint = np.full((2, 40, width), np.nan)
-        for rows, [found, _], *_ in answers:
-            forward[rows], adjoint[rows] = found
-        tolerance = 1e-6 if dtype == torch.float32 else 1e-14
-        close(forward, dense @ h, tolerance)
-        close(adjoint, dense.T @ g, tolerance)
-        assert np.vdot(forward, g) == pytest.approx(np.vdot(h, adjoint), rel=1e-4, abs=1e-4)
 
+        def make(transport, resources):
+            block = Block.of_part(parts[transport.rank], header.self_loops)
+            return LocalGraph(block, resources)
 
-def halo_vertices(parts, part):
-    pieces = [np.empty(0, np.int32)]
-    for peer in part.expand.receive.peer:
-        sender = parts[peer]
-        k = int(np.flatnonzero(sender.expand.send.peer == part.index)[0])
-        rows = sender.expand.send.row[
-            sender.expand.send.row_ptr[k] : sender.expand.send.row_ptr[k + 1]
-        ]
-        pieces.append(sender.global_id[rows])
-    return np.concatenate(pieces)
+        return Layout(p, make, {"plan": a}, width=1 + turn, columns=2)
 
 
 @pytest.mark.parametrize(("p", "kind"), RANKS)

@@ -76,8 +76,6 @@ QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
 
 
 class TestProducts(LayoutTests):
-    width = 5
-
     @pytest.fixture(
         params=[
             pytest.param(case, marks=() if case in QUICK else long)

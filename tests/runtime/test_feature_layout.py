@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import worlds
-from cases import long, turns
+from cases import long
 from launcher import run
 from reference import close, make_parts, normalised, train_model
 from runs import on_ranks
@@ -32,13 +33,13 @@ from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
-from plancc.plan.words import Counts
 from plancc_runtime.execution.choice import check_layout
 from plancc_runtime.layouts.feature import FeatureGraph
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import bandwidth
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Pending
 from plancc_runtime.transport.local import run_ranks
@@ -73,101 +74,41 @@ def on_grid(a, grid, work, options=None, data=None):
     def rank(transport):
         header, part = of_ranks[transport.rank]
         part = in_order(part, options.row_order, options.pipeline, transport)
-        before = transport.traffic.as_array()
         resources = Resources(transport, getattr(torch, options.dtype))
         graph = FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
-        return work(graph, part), transport.traffic.as_array() - before
+        return work(graph, part)
 
     return on_ranks(grid.num_ranks, rank)
 
 
-TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
+def cases():
+    """Grid, matrix, options, and shape of a weight: first all rows at once, then by batches."""
+    grids = [(1, 3), (2, 1), (2, 3), (3, 2), (1, 1)]
+    for turn, grid in enumerate(grids):
+        yield grid, matrix(31, turn % 2 == 0), {}, (13, 9)
+    for turn, (stages, reach) in enumerate(product(("2", "50", "3", "auto", "7"), (None, 4))):
+        order = "auto" if reach is None else "none"
+        a = matrix(29, turn % 2 == 0, reach=reach)
+        yield (1, 1 + turn % 3), a, {"pipeline": stages, "row_order": order}, (11, 6)
+    for grid, stages in (((1, 5), "off"), ((1, 5), "3"), ((2, 3), "off")):  # ranks without a column
+        yield grid, matrix(23, True), {"pipeline": stages, "row_order": "none"}, (2, 1)
+    yield (1, 2), matrix(23, True), {"aggregate_on": "cpu", "pipeline": "3"}, (8, 5)
+    yield (2, 2), matrix(23, True), {"aggregate_on": "cpu", "row_order": "rcm"}, (8, 5)
 
 
-def check_products(a, grid, options, width, narrow):
-    """All three products and their gradients, and the words of each."""
-    random = np.random.default_rng(3)
-    x, w = random.normal(size=(len(a), width)), random.normal(size=(width, narrow))
-    g, wide = random.normal(size=(len(a), narrow)), random.normal(size=(len(a), width))
-    expected = {
-        "product": (a @ x, a.T @ wide, None),
-        "product_linear": (a @ x @ w, a.T @ (g @ w.T), (a @ x).T @ g),
-        "linear_product": (a @ (x @ w), (a.T @ g) @ w.T, x.T @ (a.T @ g)),
-    }
-    dtype = options.dtype
+class TestProducts(LayoutTests):
+    @pytest.fixture(params=cases(), ids=lambda case: f"{case[0]} {case[2]}")
+    def layout(self, request):
+        shape, a, options, (width, columns) = request.param
+        grid, options = Grid("feature", *shape), TrainOptions(**options)
+        of_ranks = slices_on(a, grid)
 
-    def work(graph, part):
-        def own(rows):
-            return torch.from_numpy(rows[part.global_id]).to(getattr(torch, dtype))
+        def make(transport, resources):
+            header, part = of_ranks[transport.rank]
+            part = in_order(part, options.row_order, options.pipeline, transport)
+            return FeatureGraph(part, header, resources, options.pipeline, options.aggregate_on)
 
-        found, planned = {}, Counts.zero(1)
-        for name in expected:
-            mine = own(x).requires_grad_()
-            weight = torch.from_numpy(w).to(mine.dtype).requires_grad_()
-            with torch.autograd.set_multithreading_enabled(False):
-                if name == "product":
-                    out = graph.product(mine)
-                    out.backward(own(wide))
-                else:
-                    out = getattr(graph, name)(mine, weight)
-                    out.backward(own(g))
-            found[name] = out.detach(), mine.grad, weight.grad
-            moved = narrow if name == "linear_product" else width
-            for back in (False, True):
-                planned.add(graph.counts(Aggregate(moved, back=back)))
-        return part.global_id, found, planned
-
-    results = on_grid(a, grid, work, options)
-    for name, (out, back, of_weight) in expected.items():
-        for which, wanted in enumerate((out, back)):
-            whole = np.full(wanted.shape, np.nan)
-            for (vertices, found, _), _ in results:
-                whole[vertices] = found[name][which]
-            close(whole, wanted, TOLERANCE[dtype])
-        if of_weight is not None:
-            total = sum(found[name][2].numpy() for (_, found, _), _ in results)
-            close(total, of_weight, TOLERANCE[dtype])
-    for (_, _, planned), traffic in results:
-        sent = planned.messages_sent, planned.words_sent
-        received = planned.messages_received, planned.words_received
-        assert traffic[[0, 1, 3, 4]].tolist() == np.concatenate([*sent, *received]).tolist()
-    return sum(int(planned.words_sent[0]) for (_, _, planned), _ in results)
-
-
-@turns(
-    grid=[(1, 3), (2, 1), (2, 3), (3, 2), (1, 1)],
-    directed=[True, False],
-    dtype=["float64", "float64", "float32"],
-)
-def test_products_and_gradients(grid, directed, dtype):
-    options = TrainOptions(dtype=dtype)
-    check_products(matrix(31, directed), Grid("feature", *grid), options, 13, 9)
-
-
-@turns(
-    ranks=[1, 2, 3],
-    stages=["2", "50", "3", "auto", "7"],
-    reach=[None, 4],
-    directed=[True, False],
-)
-def test_a_pipeline_changes_nothing(ranks, stages, reach, directed):
-    order = "auto" if reach is None else "none"
-    options = TrainOptions(pipeline=stages, row_order=order, dtype="float64")
-    check_products(matrix(29, directed, reach=reach), Grid("feature", 1, ranks), options, 11, 6)
-
-
-def test_ranks_without_a_column_wait_for_the_others():
-    options = TrainOptions(dtype="float64")
-    for grid, pipeline in (((1, 5), "off"), ((1, 5), "3"), ((2, 3), "off")):
-        given = replace(options, pipeline=pipeline, row_order="none")
-        check_products(matrix(23, True), Grid("feature", *grid), given, 2, 1)
-
-
-def test_products_on_the_cpu_and_of_rows_in_another_order():
-    options = TrainOptions(aggregate_on="cpu", pipeline="3", dtype="float64")
-    check_products(matrix(23, True), Grid("feature", 1, 2), options, 8, 5)
-    chosen = {"pipeline": "off", "row_order": "rcm"}
-    check_products(matrix(23, True), Grid("feature", 2, 2), replace(options, **chosen), 8, 5)
+        return Layout(grid.num_ranks, make, {"plan": a}, width=width, columns=columns)
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -230,12 +171,15 @@ def test_messages_travel_while_batches_are_multiplied(overlap):
 
 def test_the_volume_is_the_papers_and_the_same_for_any_number_of_ranks():
     """2 n d (c - 1) / c words there and back, and as much in the adjoint (Proposition 3.4)."""
-    n, wide, narrow = 60, 12, 24
+    n, width = 60, 12
     for ranks in (1, 2, 4):
-        words = check_products(
-            matrix(n, True), Grid("feature", 1, ranks), TrainOptions(), wide, narrow
-        )
-        assert words == 2 * (2 * wide + narrow) * 2 * n * (ranks - 1) / ranks
+
+        def words(graph, part):
+            steps = (Aggregate(width, back=back) for back in (False, True))
+            return sum(int(graph.counts(step).words_sent[0]) for step in steps)
+
+        counted = on_grid(matrix(n, True), Grid("feature", 1, ranks), words)
+        assert sum(counted) == 2 * width * 2 * n * (ranks - 1) / ranks
 
 
 def test_what_a_batch_needs():
@@ -288,11 +232,11 @@ def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
 
     for options in (TrainOptions(row_order="rcm"), TrainOptions(pipeline="auto")):
         results = on_grid(a, Grid("feature", 1, 3), work, options, data)
-        assert sorted(v for (rows, _), _ in results for v in rows) == list(range(n))
-    assert {cut.stages for (_, cut), _ in results} == {results[0][0][1].stages}
+        assert sorted(v for rows, _ in results for v in rows) == list(range(n))
+    assert {cut.stages for _, cut in results} == {results[0][1].stages}
     options = TrainOptions(pipeline="5", row_order="none")
     plain = on_grid(a, Grid("feature", 1, 3), work, options, data)
-    assert results[0][0][1].bandwidth < plain[0][0][1].bandwidth
+    assert results[0][1].bandwidth < plain[0][1].bandwidth
 
 
 MODELS = [
@@ -344,7 +288,7 @@ def test_training(model, pipeline, grid):
     for result in (results := trained(a, data, Grid("feature", *grid), options)):
         assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, rel=1e-10)
         for name, weight in weights.items():
-            close(result.weights[name], weight, TOLERANCE["float64"])
+            close(result.weights[name], weight, 1e-10)
     assert {epoch.words_sent for epoch in results[0].epochs} == {results[0].figures.planned}
     assert (results[0].pipelining is None) == (pipeline == "off")
 
@@ -392,7 +336,7 @@ def test_training_on_a_device_is_that_on_the_cpu(aggregate_on, pipeline):
         found = trained(a, data, grid, replace(options, device="cuda"))[0]
         assert found.weights.keys() == expected.weights.keys()
         for name, weight in expected.weights.items():
-            close(found.weights[name], weight, TOLERANCE["float64"])
+            close(found.weights[name], weight, 1e-10)
         assert found.epochs[-1].words_sent == expected.epochs[-1].words_sent
 
 

@@ -21,13 +21,14 @@ import pytest
 import reference
 import torch
 
-from plancc_runtime import launch, testing
+from plancc_runtime import launch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.testing import (
+from plancc_runtime.testing import transports
+from plancc_runtime.testing.transports import (
     check_exchanges,
     check_reductions,
     check_small_talk,
@@ -43,7 +44,7 @@ DEVICE = "cpu"  # of tensors
 
 
 def empty(words, kind):
-    return testing.empty(words, kind, DEVICE)
+    return transports.empty(words, kind, DEVICE)
 
 
 def check_pieces(transport, make):
@@ -305,7 +306,7 @@ def check_grouped_messages(transport):
 
 
 def check_all(transport):
-    testing.check_transport(transport, DEVICE)
+    transports.check_transport(transport, DEVICE)
     check_all_groups(transport)
     if DEVICE == "cpu":
         check_products(transport)

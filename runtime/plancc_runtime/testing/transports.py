@@ -1,14 +1,13 @@
-"""Checks that the authors of transports and layouts inherit, or call on every rank. Needs pytest.
+"""Checks that the authors of transports inherit, or call on every rank.
 
 All ranks draw the same messages from a seed, so each knows what it must receive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +15,7 @@ import pytest
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc.plan.layers import Aggregate
-from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.transport.base import Channel, Transport, usable_cores
-from plancc_runtime.transport.local import run_ranks
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)
@@ -212,141 +207,3 @@ class TransportTests:
     @pytest.mark.parametrize("ranks", [1, 2, 3])
     def test_transport(self, ranks: int) -> None:
         self.run(ranks, check_transport)
-
-
-# -- layouts ---------------------------------------------------------------------------------------
-
-Float64Array = npt.NDArray[np.float64]
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
-"""Largest error of a product, over the largest number in it if that is above 1."""
-TIMEOUT = 180.0
-"""Seconds for the ranks of a check."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A layout of a matrix on some ranks.
-
-    Attributes
-    ----------
-    num_ranks : int
-    make : callable of (Transport, Resources) to LayerGraph
-        A rank's share; collective.
-    dense : mapping of str to float64[n, n]
-        The matrix with the values of every name in `plancc.plan.layers.COEFFICIENTS` that it has,
-        rows and columns by vertex.
-    share : float
-        What a rank's gradients are of whole ones, where several ranks compute the same loss.
-    options : mapping
-        Other `Resources` than the usual ones, by name.
-    """
-
-    num_ranks: int
-    make: Callable[[Transport, Resources], LayerGraph]
-    dense: Mapping[str, Float64Array]
-    share: float = 1.0
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-class _Answer(NamedTuple):
-    """A rank's rows and columns, A h and A^T g of them, and what was counted and told for both."""
-
-    rows: npt.NDArray[np.int32]
-    columns: npt.NDArray[np.int64]
-    product: Float64Array
-    adjoint: Float64Array
-    counted: list[npt.NDArray[np.int64]]
-    told: list[npt.NDArray[np.int64]]
-
-
-class LayoutTests:
-    """What every layout must do; `layout` is a fixture of the subclass."""
-
-    width = 10
-    """Columns of what is multiplied; every rank of a grid that splits them must have one."""
-
-    @pytest.fixture
-    def layout(self) -> Layout:
-        """The layout that is checked."""
-        raise NotImplementedError("give a fixture `layout`")
-
-    @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-    def test_products_and_gradients_are_those_of_the_dense_matrix(
-        self, layout: Layout, dtype: torch.dtype
-    ) -> None:
-        for name, dense in layout.dense.items():
-            h, g = self._operands(dense)
-            for answer in self._answers(layout, name, dtype):
-                for found, whole in ((answer.product, dense @ h), (answer.adjoint, dense.T @ g)):
-                    expected = whole[answer.rows][:, answer.columns]
-                    most = TOLERANCE[dtype] * max(np.abs(whole).max(), 1)
-                    np.testing.assert_allclose(found, expected, rtol=0, atol=most)
-
-    def test_the_adjoint_is_the_transpose(self, layout: Layout) -> None:
-        """<A h, g> = <h, A^T g>, every row and column once."""
-        name = next(iter(layout.dense))
-        h, g = self._operands(layout.dense[name])
-        sums, seen = np.zeros(2), np.zeros(h.shape, np.bool_)
-        for answer in self._answers(layout, name):
-            at = np.ix_(answer.rows, answer.columns)
-            new = ~seen[at]
-            sums += [np.sum(pair[new]) for pair in (answer.product * g[at], answer.adjoint * h[at])]
-            seen[at] = True
-        assert seen.all()
-        assert sums[0] == pytest.approx(sums[1], rel=1e-10)
-
-    def test_overlap_changes_no_bit(self, layout: Layout) -> None:
-        name = next(iter(layout.dense))
-        both = (self._answers(layout, name, overlap=overlap) for overlap in (True, False))
-        for there, here in zip(*both, strict=True):
-            np.testing.assert_array_equal(there.product, here.product)
-            np.testing.assert_array_equal(there.adjoint, here.adjoint)
-
-    def test_words_and_messages_are_those_that_are_counted(self, layout: Layout) -> None:
-        for answer in self._answers(layout, next(iter(layout.dense))):
-            for counted, told in zip(answer.counted, answer.told, strict=True):
-                assert counted.tolist() == told.tolist()
-
-    def _operands(self, dense: Float64Array) -> tuple[Float64Array, Float64Array]:
-        n = len(dense)
-        h, g = np.random.default_rng(n).standard_normal((2, n, self.width))
-        return h, g
-
-    def _answers(
-        self,
-        layout: Layout,
-        name: str,
-        dtype: torch.dtype = torch.float64,
-        overlap: bool = True,
-    ) -> list[_Answer]:
-        """What all ranks find, at the second product: exchanges are played again."""
-        h, g = self._operands(layout.dense[name])
-
-        def work(transport: Transport) -> _Answer:
-            torch.set_num_threads(1)
-            resources = Resources(transport, dtype, overlap=overlap, **layout.options)
-            graph = layout.make(transport, resources)
-            rows = graph.vertices.numpy()
-            columns = graph.own_columns(torch.arange(self.width)).numpy()
-            for _ in range(2):
-                x = torch.tensor(h[rows][:, columns], dtype=dtype, requires_grad=True)
-                traffic = [transport.traffic.as_array()]
-                out = graph.product(x, name)
-                traffic.append(transport.traffic.as_array())
-                out.backward(torch.tensor(g[rows][:, columns] * layout.share, dtype=dtype))
-                traffic.append(transport.traffic.as_array())
-            assert x.grad is not None
-            counted = [each[[0, 1, 3, 4]] for each in np.diff(traffic, axis=0)]
-            steps = [Aggregate(self.width, name, back=back) for back in (False, True)]
-            told = [_numbers(graph, step) for step in steps]
-            graph.release_buffers()
-            adjoint = x.grad.double().numpy() / layout.share
-            return _Answer(rows, columns, out.detach().double().numpy(), adjoint, counted, told)
-
-        return run_ranks(layout.num_ranks, work, TIMEOUT)
-
-
-def _numbers(graph: LayerGraph, step: Aggregate) -> npt.NDArray[np.int64]:
-    counts = graph.counts(step)
-    names = ("messages_sent", "words_sent", "messages_received", "words_received")
-    return np.concatenate([getattr(counts, name) for name in names])
