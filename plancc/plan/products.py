@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from plancc.plan.grid import Grid
@@ -42,11 +42,14 @@ class Step(ABC):
         Whether rows of H travel, or pieces of the matrix where several ranks share it.
     reverse : bool
         Whether the rows travel the other way than the name is bound to.
+    late : bool
+        Whether they arrive epochs later: constants for the backward pass.
     """
 
     name: str
     source: str
     target: str
+    late: bool = field(default=False, kw_only=True)
     moves: ClassVar[bool] = True
     reverse: ClassVar[bool] = False
 
@@ -57,35 +60,20 @@ class Step(ABC):
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Rows of the target come from where the exchange says that the source has them.
-
-    Attributes
-    ----------
-    late : bool
-        Whether they come epochs later: constants for the backward pass.
-    """
-
-    late: bool = field(default=False, kw_only=True)
+    """Rows of the target come from where the exchange says that the source has them."""
 
     def adjoint(self) -> ScatterAdd:
-        return ScatterAdd(self.name, self.target, self.source, late=self.late)
+        return ScatterAdd(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Rows of the source are added to where they come from in the `Gather`: the messages back.
+    """Rows of the source are added to where they come from in the `Gather`: the messages back."""
 
-    Attributes
-    ----------
-    late : bool
-        As of `Gather`.
-    """
-
-    late: bool = field(default=False, kw_only=True)
     reverse = True
 
     def adjoint(self) -> Gather:
-        return Gather(self.name, self.target, self.source, late=self.late)
+        return Gather(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
@@ -103,8 +91,7 @@ class Multiply(Step):
     transposed: bool = False
 
     def adjoint(self) -> Multiply:
-        there = Multiply(self.name, self.target, self.source)
-        return replace(there, transposed=not self.transposed)
+        return Multiply(self.name, self.target, self.source, not self.transposed)
 
 
 @dataclass(frozen=True)
@@ -298,9 +285,8 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """The program of A^T G, read off that of A H; what comes late is constant, and left out."""
-    kept = (step for step in reversed(program) if not getattr(step, "late", False))
-    return tuple(step.adjoint() for step in kept)
+    """The program of A^T G, read off that of A H; constants have no gradient."""
+    return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 
 def without_messages(program: Sequence[Step]) -> Program:

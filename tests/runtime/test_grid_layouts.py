@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -22,12 +21,8 @@ from worlds import N
 
 import plancc_runtime
 from plancc.errors import InputError, PlanError
-from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.grid import Grid
-from plancc.plan.grid_slices import with_grid
-from plancc.plan.layers import Aggregate, Linear, WholeRows
-from plancc.plan.lowering import lower
 from plancc.plan.parts import Part
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.values import Header
@@ -135,80 +130,6 @@ def test_a_matrix_of_tensors_is_the_csr_matrix_or_its_transpose(transposed):
     found.multiply(x, out)
     assert (found.nnz, found.shape) == (a.nnz, expected.shape)
     close(out.numpy(), expected @ x.numpy(), 1e-15)
-
-
-# ---- words ----
-
-
-NAMES = (
-    *("messages_sent", "words_sent", "messages_received", "words_received"),
-    *("reductions", "words_reduced"),
-)
-
-
-@pytest.mark.parametrize("grid", [Grid("1d", 4), Grid("2d", 3, 3), *SOME[2:], *UNEVEN], ids=str)
-def test_words_and_messages_are_those_of_the_formulas(grid, tmp_path):
-    """Where every size can be divided; of one operation at a time, over all ranks."""
-    n, width, d_out = 72, 12, 24
-    owner = np.random.default_rng(1).permutation(np.arange(n) % grid.num_parts).astype(np.int32)
-    graph = worlds.graph_of(worlds.random_array(np.random.default_rng(3), n, 0.12))
-    options = {"normalization": "none", "self_loops": False}
-    plan = lower(graph, Owners(owner), grid.num_parts, **options)
-    nnz, file = graph.num_nonzeros, tmp_path / "plan.h5"
-    with_grid(plan, grid).save(file)
-
-    def work(transport):
-        header, part = read_rank_slice(file, transport.rank, transport.size)
-        graph = GridGraph(part, header, Resources(transport, torch.float64))
-        own = graph.slice_of(width)
-        x = torch.ones(part.num_rows, own.stop - own.start, dtype=torch.float64)
-        x.requires_grad_()
-        weight = torch.ones(width, d_out, dtype=torch.float64, requires_grad=True)
-        graph.product(x.detach())
-        moved = []
-        for operation in (
-            lambda: graph.product(x),
-            lambda: graph.linear(x, weight),
-            lambda: graph.whole_rows(x, width),
-        ):
-            counted = [transport.traffic.as_array()]
-            out = operation()
-            counted.append(transport.traffic.as_array())
-            out.sum().backward()
-            counted.append(transport.traffic.as_array())
-            moved += list(np.diff(counted, axis=0))
-        planned = [
-            graph.counts(each)
-            for step in (Aggregate(width), Linear(width, d_out), WholeRows(width))
-            for each in (step, step.adjoint())
-        ]
-        counted = [np.concatenate([getattr(each, name) for name in NAMES]) for each in planned]
-        return np.array(moved), np.array(counted)
-
-    answers = on_ranks(grid.num_ranks, work)
-    moved, planned = (sum(answer[k] for answer in answers) for k in (0, 1))
-    messages, words, reduced = moved[:, 0], moved[:, 1], moved[:, 7]
-    np.testing.assert_array_equal(moved[:, [0, 1, 3, 4, 6, 7]], planned)
-    rows, columns, layers = grid.rows, grid.columns, grid.layers
-    if grid.scheme == "1.5d":
-        volume, count = (rows - 1) * n, rows * (rows - 1)
-        if grid.sparse:
-            volume, count = plan.send.volume, plan.send.num_messages
-        expected = [volume * width, (volume + (columns - 1) * n) * width, 0, 0, 0, 0]
-        expected_messages = [count, count + rows * (columns - 1), 0, 0, 0, 0]
-        assert reduced.tolist() == [columns * n * width, 0, 0, 0, 0, 0]
-    else:
-        pieces, others = math.lcm(rows, columns), columns - 1
-        of_a = others * (2 * nnz + layers * pieces * (n + rows))
-        product = (rows - 1 + layers - 1) * n * width + of_a
-        expected = [product, product, others * n * width, others * n * d_out, others * n * width, 0]
-        in_row = rows * layers * columns * others
-        of_product = layers * pieces * (columns * (rows - 1) + 3 * rows * others)
-        of_product += rows * columns * layers * (layers - 1)
-        expected_messages = [of_product, of_product, in_row, in_row, in_row, 0]
-        assert not reduced.any()
-    assert words.tolist() == expected
-    assert messages.tolist() == expected_messages
 
 
 # ---- training ----

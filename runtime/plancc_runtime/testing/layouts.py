@@ -25,7 +25,11 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 """Largest error of a product, over the largest number in it if that is above 1."""
 TIMEOUT = 180.0
 """Seconds for the ranks of a check."""
-COUNTED = ("messages_sent", "words_sent", "messages_received", "words_received")
+COUNTED = {
+    **{"messages_sent": 0, "words_sent": 1, "messages_received": 3, "words_received": 4},
+    **{"reductions": 6, "words_reduced": 7},
+}
+"""What a graph tells, and its place in what a transport counts."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ def _answers(
             out.detach().double().numpy(),
             x.grad.double().numpy() / layout.share,
             (torch.zeros_like(weight) if weight.grad is None else weight.grad).double().numpy(),
-            np.diff(traffic, axis=0)[:, [0, 1, 3, 4]].tolist(),
+            np.diff(traffic, axis=0)[:, [*COUNTED.values()]].tolist(),
             told,
         )
 
