@@ -451,7 +451,7 @@ class Run:
             said = remarks(self.options, epochs, final.scores, of_plan, data.multi_label)
         outline = self.outline()
         known = {each.name: getattr(outline, each.name) for each in fields(outline)}
-        known["remarks"] = [*outline.remarks, *said]
+        known["remarks"] = [*outline.remarks, *self._execution.remarks, *said]
         return TrainResult(
             **known,
             epochs=epochs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import worlds
 from launcher import alone
-from runs import trained, with_data
+from runs import file_of, trained, with_data
 
 import plancc
+from plancc.plan.convolutions import GCNOptions
+from plancc.plan.layers import Aggregate
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.remarks import constant_score, remarks
 from plancc_runtime.results import Scores
@@ -206,3 +209,24 @@ def test_a_mask_of_nothing_names_the_plan(tmp_path):
     done = alone(path_of_four(tmp_path / "empty.h5", **nothing))
     assert done.returncode == 2
     assert "empty.h5: no vertex of the train mask has a label; give --split" in done.stderr
+
+
+@pytest.mark.parametrize("passes", [(), ("order", "constant", "dead-rows", "overlap")])
+def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
+    path, steps = file_of("directed", "row", 3), GCNOptions.steps
+    options = TrainOptions(layers=2, hidden=4, epochs=2, threads=1, passes=passes)
+
+    def forgetful(self, d_in, d_out, last):
+        """Leaves out the product of the last layer."""
+        kept = (s for s in steps(self, d_in, d_out, last) if not (last and type(s) is Aggregate))
+        return [*kept]
+
+    said = trained(path, options, 3)[0].remarks
+    monkeypatch.setattr(GCNOptions, "steps", forgetful)
+    for result in trained(path, options, 3):
+        [more] = [each for each in result.remarks if each not in said]
+        assert re.fullmatch(
+            r"layer 2 \(GCNConv\) sends [1-9]\d* words forward on rank \d, and its steps say 0: "
+            "list in its `Options.steps` what it moves, or words and predictions of it are wrong",
+            more,
+        )

@@ -40,7 +40,7 @@ class LateFolds(FullBatch):
             clones = clones.alone()
         else:
             self._delay = Delay(clones, options.delay or DELAY, self._resources)
-            self.alike = self.repeats = False
+            self.alike = self.repeats = self._counts = False  # a turn of the bins moves its own
         layers = range(options.layers)
         self._sums = [
             DelayedSums(self._delay, returns=k < layers[-1], constant=constant and k == 0)

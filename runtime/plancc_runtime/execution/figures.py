@@ -6,12 +6,15 @@ here: for all layouts, samples and mini-batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
 
 from plancc.plan.exchange import Int64Array
+from plancc.plan.layers import LayerStep
 from plancc.plan.words import Counts
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn.network import Network
@@ -78,9 +81,68 @@ def words_of_pass(
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
-        found = Counts.zero(1)
-        for step in chain(*network.both_ways(k, fixed and k == 0, plain)):
-            if not step.at_hand:
-                found.add(graph.counts(step))
+        found = _counts(graph, chain(*network.both_ways(k, fixed and k == 0, plain)))
         words[k] = (found.words_reduced if reduced else found.words_sent)[0]
     return words
+
+
+def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
+    """What this rank hands to the network for the steps of a layer."""
+    found = Counts.zero(1)
+    for step in steps:
+        if not step.at_hand:
+            found.add(graph.counts(step))
+    return found
+
+
+@contextmanager
+def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
+    """Count the words that this rank sends in every stage of a training pass (`Network.entered`).
+
+    They are complete at the end of the block.
+    """
+    found, usual = Counter[str](), network.entered
+    stage, before = "", transport.traffic.words_sent
+
+    def enter(name: str) -> None:
+        nonlocal stage, before
+        sent = transport.traffic.words_sent
+        found[stage] += sent - before
+        stage, before = name, sent
+        if usual is not None:
+            usual(name)
+
+    network.entered = enter
+    try:
+        yield found
+    finally:
+        network.entered = usual
+        found[stage] += transport.traffic.words_sent - before
+
+
+def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
+    """A sentence on the first layer that moves other words than its steps say, or "". Collective.
+
+    Parameters
+    ----------
+    network : Network
+    view : View
+        What a training pass worked on.
+    sent : Counter
+        Words of its stages, as of `stages_counted`.
+    transport : Transport
+    """
+    wrong = ""
+    for k, graph in enumerate(view.graphs):
+        both = network.both_ways(k, fixed=k == 0 and view.fixed is not None)
+        for way, steps in zip(("forward", "back"), both, strict=True):
+            told, counted = int(_counts(graph, steps).words_sent[0]), sent[f"layer {k + 1} {way}"]
+            if told != counted and not wrong:
+                wrong = (
+                    f"layer {k + 1} ({type(network.convs[k]).__name__}) sends {counted:,} words "
+                    f"{way} on rank {transport.rank}, and its steps say {told:,}: list in its "
+                    "`Options.steps` what it moves, or words and predictions of it are wrong"
+                )
+    found = np.array([bool(wrong)], np.int8)
+    transport.allreduce_max(found)
+    return next(filter(None, transport.gather(wrong))) if found[0] else ""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from plancc.errors import PlanccError
 from plancc_runtime.data import LocalData
-from plancc_runtime.execution.figures import figures_of
+from plancc_runtime.execution.figures import figures_of, stages_counted, steps_remark
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
@@ -74,6 +74,8 @@ class Execution(ABC):
         Mini-batches per epoch; 0 for a full batch.
     alike : bool
         Whether all epochs make the same products and send the same messages, but for their numbers.
+    remarks : list of str
+        What the first epoch shows of the layers.
     repeats : bool
         Whether an epoch may be executed again, from the same weights; not if it leaves messages
         under way.
@@ -98,6 +100,8 @@ class Execution(ABC):
         self._passes = [name for name in options.passes if name not in self.off]
         self.evaluates = options.norm != "batch"
         self._whole = self._training = View([])
+        self.remarks: list[str] = []
+        self._counts = True  # the words of the first epoch, by layer
 
     def _set_graph(self, graph: LayerGraph) -> None:
         """Let all layers work on this graph, in training and in evaluation."""
@@ -137,8 +141,12 @@ class Execution(ABC):
             Whether the training pass is scored; only if `evaluates`.
         rate_of : callable
         """
-        where = f"epoch {number}"
-        loss, outputs = learner.gradients(self.view(number), data, number, where)
+        where, view, transport = f"epoch {number}", self.view(number), self._transport
+        with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
+            loss, outputs = learner.gradients(view, data, number, where)
+        if sent is not None:
+            self._counts = False
+            self.remarks += filter(None, [steps_remark(learner.network, view, sent, transport)])
         scores = learner.scores(outputs, self.whole(), data, where) if evaluate else None
         del outputs  # the next epoch uses their memory
         rate = rate_of(scores)

@@ -68,7 +68,7 @@ class LocalGraph(LayerGraph):
         self._halo = halo_exchange(block.expand, n, block.route, resources)
         self._program = ROW
         self._copies: HaloExchange[Any] | None = None
-        self._partials: HaloExchange[Any] | None = None
+        self._partials: Halo | None = None
         if fold is not None:  # outputs to where they are folded rows; folded rows to owners
             self._program = edge_program(block.num_halo >= block.num_folded)
             self._copies = halo_exchange(
@@ -246,6 +246,8 @@ class LocalGraph(LayerGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
+        if isinstance(step, Maximum) and self._partials is not None:  # which go without hops
+            return {"fold": [RowMessages(self._partials.step, step.columns, reverse=True)]}
         return {
             name: [RowMessages(hop, step.columns) for hop in each.steps]
             for name, each in self._exchanges().items()

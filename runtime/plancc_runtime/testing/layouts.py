@@ -146,12 +146,12 @@ def _operands(
 
 def _steps(layout: Layout, name: str, how: str) -> list[LayerStep]:
     """What `LayerGraph` says of a method."""
+    if how == "product":
+        return [Aggregate(layout.width, name)]
     linear = Linear(layout.width, layout.columns)
-    return {
-        "product": [Aggregate(layout.width, name)],
-        "product_linear": [Aggregate(layout.width, name), linear],
-        "linear_product": [linear, Aggregate(layout.columns, name)],
-    }[how]
+    if how == "product_linear":
+        return [Aggregate(layout.width, name), linear]
+    return [linear, Aggregate(layout.columns, name)]
 
 
 def _answers(
