@@ -85,9 +85,14 @@ class Side:
         at = np.searchsorted(self.peer, [peer, peer + 1])
         return self.row[slice(*self.row_ptr[at])]
 
-    def split(self, values: npt.NDArray[Any]) -> list[tuple[int, npt.NDArray[Any]]]:
-        """Every peer with its share of values that all rows have: array[volume, ...]."""
-        ptr = self.row_ptr
+    def split(
+        self, values: npt.NDArray[Any], lists: Int64Array | None = None
+    ) -> list[tuple[int, npt.NDArray[Any]]]:
+        """Every peer with its share of values that all rows have: array[volume, ...].
+
+        `lists`: int64[volume + 1], if row k has the values ``lists[k]:lists[k + 1]``.
+        """
+        ptr = self.row_ptr if lists is None else lists[self.row_ptr]
         return [(n, values[ptr[k] : ptr[k + 1]]) for k, n in enumerate(self.peer.tolist())]
 
     def of_parts(self, first: int, last: int) -> Side:
@@ -115,13 +120,6 @@ class Side:
     def in_order(self) -> Side:
         """The same rows as places 0, 1, 2, ..."""
         return self.called(np.arange(self.volume, dtype=np.int32))
-
-    def repeated(self, ptr: Int64Array) -> Side:
-        """Row k of the table as the places ``ptr[k]:ptr[k + 1]``: of lists that all rows have.
-
-        Where all lists of a message are empty, it is too.
-        """
-        return Side.of_rank(self.peer, ptr[self.row_ptr])
 
     def merged(self, rank: int, ranks: Int64Array) -> Side:
         """The side of rank `rank`, whose parts these are; see `Exchange.merged`."""

@@ -162,11 +162,8 @@ def test_of_one_rank():
     assert side.message(1).tolist() == [0, 1]
     assert side.message(4).tolist() == [2]
     assert side.message(3).tolist() == []
-    lists = side.repeated(np.array([0, 2, 2, 5]))
-    assert [(n, rows.tolist()) for n, rows in lists.split(np.arange(5) * 10)] == [
-        (1, [0, 10]),
-        (4, [20, 30, 40]),
-    ]
+    lists = side.split(np.arange(5) * 10, np.array([0, 2, 2, 5]))
+    assert [(n, values.tolist()) for n, values in lists] == [(1, [0, 10]), (4, [20, 30, 40])]
     alone = Exchange.nothing()
     assert alone.send.num_messages == alone.receive.volume == 0
 

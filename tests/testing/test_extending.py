@@ -39,7 +39,7 @@ import sys
 import pytest
 from plancc_cli.main import command
 from plancc_cli.run import command as run
-failed = pytest.main(["-p", "no:cacheprovider", "-rs", "test_mine.py"])
+failed = pytest.main(["-p", "no:cacheprovider", "-rs", "test_mine.py", "test_gathered.py"])
 for program, *words in map(str.split, sys.stdin):
     {"plancc": command, "plancc-run": run}[program].main(words, standalone_mode=False)
 sys.exit(failed)
