@@ -17,10 +17,8 @@ from plancc_cli import ranks as job
 from plancc_runtime.data import load_data
 from plancc_runtime.execution.choice import execution_of
 from plancc_runtime.execution.figures import words_of_pass
-from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.live import live_blocks
-from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
@@ -128,48 +126,6 @@ def live(transport, header, parts, layers):
     wanted = np.flatnonzero(part.vertex_data.train_mask)
     blocks, rows = live_blocks(block, wanted, layers, transport)
     return [live is block for live in blocks], blocks, [part.global_id[r] for r in rows]
-
-
-def factors(num_vertices, width, dtype):
-    """Random H and G, the same on every rank."""
-    random = np.random.default_rng(width)
-    return [torch.from_numpy(random.standard_normal((num_vertices, width))).to(dtype) for _ in "hg"]
-
-
-def products(
-    transport,
-    header,
-    parts,
-    width,
-    dtype,
-    wire="fp32",
-    kernel="auto",
-    group=1,
-    max_words=None,
-    overlaps=(True, False),
-):
-    """A H and A^T G with and without overlap, the halo rows, and the traffic of one A H."""
-    part = parts[transport.rank]
-    h, g = (x[part.global_id] for x in factors(header.num_vertices, width, dtype))
-    block = Block.of_part(part, header.self_loops)
-    usual = transport.max_words, halo.GROUP_ROWS, matrices.GROUP_NONZEROS
-    transport.max_words = max_words or usual[0]
-    halo.GROUP_ROWS, matrices.GROUP_NONZEROS = group, 2 * group
-    answers = []
-    try:
-        for overlap in overlaps:
-            graph = LocalGraph(
-                block, Resources(transport, dtype, overlap=overlap, wire=wire, kernel=kernel)
-            )
-            graph.multiplied(h, "plan")  # exchanges are played again
-            graph.multiplied(g, "plan", back=True)
-            before = transport.traffic.as_array()
-            forward = graph.multiplied(h, "plan")
-            traffic = transport.traffic.as_array() - before
-            answers.append((forward.numpy(), graph.multiplied(g, "plan", back=True).numpy()))
-        return part.global_id, answers, graph.halo(h).numpy(), traffic
-    finally:
-        transport.max_words, halo.GROUP_ROWS, matrices.GROUP_NONZEROS = usual
 
 
 def agreed(transport, failing):

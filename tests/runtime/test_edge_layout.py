@@ -101,21 +101,27 @@ class TestProducts(LayoutTests):
         return Layout(p, make, coefficients(worlds.array(kind), loops(kind)))
 
 
+@pytest.mark.parametrize("layout", ["row", "edge"])
 @pytest.mark.parametrize("wire", WIRES)
-def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
-    p, width = 4, 6
-    _, parts = edge_plan(p)
-    a = worlds.array("undirected")
+def test_compressed_rows_stay_within_their_bounds(wire, layout):
+    p, width, a = 4, 6, worlds.array("directed")
     owner, holder = owners(p, a)
+    if layout == "row":
+        holder = np.tile(owner[:, None], N)
+        _, parts = reference.make_parts(a, owner, p)
+    else:
+        _, parts = edge_plan(p, "directed")
     h, g = np.random.default_rng(p).standard_normal((2, N, width))
 
     def work(transport):
         part = parts[transport.rank]
-        graph = LocalGraph(
-            Block.of_part(part, True), Resources(transport, torch.float64, wire=wire)
-        )
-        out, back = (torch.tensor(rows[part.global_id]) for rows in (h, g))
-        return graph.multiplied(out, "plan"), graph.multiplied(back, "plan", back=True)
+        resources = Resources(transport, torch.float64, wire=wire)
+        graph = LocalGraph(Block.of_part(part, False), resources)
+        x, y = (torch.tensor(rows[part.global_id]) for rows in (h, g))
+        before = transport.traffic.as_array()
+        out = graph.multiplied(x, "plan")
+        sent = transport.traffic.as_array() - before
+        return out, graph.multiplied(y, "plan", back=True), sent[1:3]
 
     ranks = on_ranks(p, work)
     errors = []
@@ -129,6 +135,10 @@ def test_compressed_rows_of_both_steps_stay_within_their_bounds(wire):
         errors.append(np.abs(gathered(parts, [r[len(errors)] for r in ranks]) - dense @ x) / error)
     assert max(error.max() for error in errors) <= 1
     assert (max(error.max() for error in errors) > 0.01) == (wire != "fp32")
+    words, num_bytes = sum(sent for *_, sent in ranks)
+    row_bytes = {"fp32": 8 * width, "bf16": 2 * width, "fp16": 2 * width, "int8": width + 4}[wire]
+    volume = reference.volume(a, owner, *([holder] if layout == "edge" else []))
+    assert (words, num_bytes) == (volume * width, volume * row_bytes)
 
 
 # ---- training ----

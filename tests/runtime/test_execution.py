@@ -11,7 +11,6 @@ import pytest
 import rank_tasks
 import reference
 import torch
-from cases import long
 from reference import bound
 from scipy.sparse import csr_matrix
 
@@ -91,15 +90,6 @@ def cases(p: int):
     for chosen in ({"row_order": "rcm"}, {"row_order": "degree"}, {"kernel": "torch"}):
         options = {**COMMON, **MODELS["gcn"], "passes": PASSES, **chosen}
         yield "gcn", graph(True), 4, options
-
-
-PRODUCTS = [
-    {"dtype": torch.float64, "width": 7},
-    {"dtype": torch.float32, "width": 33, "kernel": "torch"},
-    {"dtype": torch.float32, "width": 16, "group": 1000},
-    *[{"dtype": torch.float32, "width": 8, "wire": wire, "group": 3} for wire in WIRES],
-    *[{"dtype": torch.float64, "width": 5, "wire": wire} for wire in WIRES],
-]
 
 
 @pytest.fixture(scope="module")
@@ -301,51 +291,6 @@ def sent_by(block, rank):
         (rank, q): block.inputs[block.expand.send.row[first:last]].tolist()
         for q, (first, last) in messages
     }
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("product", PRODUCTS, ids=str)
-@pytest.mark.parametrize("p", [3, *(pytest.param(p, marks=long) for p in (1, 2))])
-def test_products_have_the_same_bits_with_and_without_overlap(p, product, ranks):
-    width, dtype, wire = product["width"], product["dtype"], product.get("wire", "fp32")
-    for directed in (False, True):
-        a = graph(directed, 0.2)
-        plan = reference.make_parts(a, owners(p), p)
-        answers = ranks.call(p, rank_tasks.products, *plan, **product)
-        h, g = (x.double().numpy() for x in rank_tasks.factors(N, width, dtype))
-        owner = owners(p)
-        foreign = np.where(owner[:, None] != owner, a, 0)
-        slack = 1e-13 if dtype == torch.float64 else 1e-5
-        error_forward = np.abs(foreign) @ bound(wire, h) + slack
-        # of a gradient the sums of every receiver travel
-        error_back = np.full((N, width), slack)
-        for m in range(p):
-            error_back += bound(wire, np.where((owner == m)[:, None], foreign, 0).T @ g) * 1.001
-        received = reference.needed_rows(a, owner)
-        num_sent = num_bytes = 0
-        for m, (vertices, ((forward, adjoint), other), halo, traffic) in enumerate(answers):
-            np.testing.assert_array_equal(forward, other[0])
-            np.testing.assert_array_equal(adjoint, other[1])
-            assert (np.abs(forward - (a @ h)[vertices]) <= error_forward[vertices]).all()
-            assert (np.abs(adjoint - (a.T @ g)[vertices]) <= error_back[vertices]).all()
-            rows = h[[v for (_, q), vs in sorted(received.items()) if q == m for v in vs]]
-            assert halo.shape == rows.shape
-            if len(rows):
-                assert (np.abs(halo - rows) <= bound(wire, rows)).all()
-            num_sent, num_bytes = num_sent + traffic[1], num_bytes + traffic[2]
-        volume = reference.volume(a, owner)
-        size = torch.empty(0, dtype=dtype).element_size()
-        assert num_sent == volume * width
-        assert (
-            num_bytes
-            == volume
-            * {
-                "fp32": size * width,
-                "bf16": 2 * width,
-                "fp16": 2 * width,
-                "int8": width + 4,
-            }[wire]
-        )
 
 
 def alone(**options):
