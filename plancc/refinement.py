@@ -28,7 +28,7 @@ from plancc.models.loads import Loads
 from plancc.models.weights import BATCH, Balance, check_dims
 from plancc.options import SearchOptions
 from plancc.owners.numbering import STEP, with_better_numbers
-from plancc.owners.provenance import Steps, empty_parts, now
+from plancc.owners.provenance import empty_parts, now
 from plancc.owners.rows import mapped
 from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
@@ -45,7 +45,7 @@ from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.provenance import recorded_topology
-from plancc.search.record import Record
+from plancc.search.record import Measure, Record
 from plancc.version import __version__
 
 EPSILON = 0.01
@@ -213,15 +213,9 @@ def refine(
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        steps = Steps(
-            matrix=matrix,
-            loads=loads,
-            num_parts=plan.num_parts,
-            objective=objective,
-            time=epoch,
-            record=Record(report),
-        )
-        steps.note("as given", 0.0, owner)
+        measure = Measure.by_rows(matrix, plan.num_parts, objective, epoch, loads)
+        record = Record(report)
+        record.add("as given", 0.0, measure.of(Owners(owner)))
         start = wall_seconds()
         refinement = refiner(
             objective,
@@ -236,8 +230,8 @@ def refine(
         )
         found = refinement.run(problem, owner, plan.num_parts)
         step = f"refined for {objective}, seed {asked.seed}"
-        steps.note(step, wall_seconds() - start, found.owner)
-        result = steps.record.result([])
+        record.add(step, wall_seconds() - start, measure.of(Owners(found.owner)))
+        result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(provenance, plan.num_parts)
         same = np.array_equal(better, owner)
@@ -247,8 +241,8 @@ def refine(
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:
-                steps.note(STEP, wall_seconds() - start, better)
-                result, same = steps.record.result([]), False
+                record.add(STEP, wall_seconds() - start, measure.of(Owners(better)))
+                result, same = record.result([]), False
     with observer("lower"):
         refined = plan if same else _with_owners(plan, matrix, better, plan.num_parts)
 

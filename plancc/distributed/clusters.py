@@ -17,15 +17,7 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
-from plancc.passes.clusters import (
-    FEW,
-    LEAST_PER_PART,
-    PER_PART,
-    ROUNDS,
-    SHRUNK,
-    Clusters,
-    weights_of,
-)
+from plancc.passes.clusters import Clusters, weights_of
 from plancc.passes.kernels.label_propagation import (
     ClusterLinks,
     count_between,
@@ -33,6 +25,7 @@ from plancc.passes.kernels.label_propagation import (
     members_of,
     numbered,
 )
+from plancc.passes.presets import PROPAGATION
 
 TURNS = 8
 """Turns of a round."""
@@ -94,7 +87,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         vertex is a cluster. None where clusters save few links.
     """
     share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
-    heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
+    heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
     n = len(level.weight)
     label: Int32Array = np.arange(n, dtype=np.int32)
     found = _Between(ranks, level, label, n).made() if level.total <= MANY_LINKS else None
@@ -103,10 +96,10 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         key += 1
         here = level if found is None else found
         own, num = _propagated(ranks, here, heaviest, key)
-        if num < LEAST_PER_PART * limits.num_parts:
+        if num < PROPAGATION.least_per_part * limits.num_parts:
             break
         between = _Between(ranks, here, own, num)
-        if between.share_of_links(key) > SHRUNK:
+        if between.share_of_links(key) > PROPAGATION.shrunk:
             break
         label, found = own[label], between.made()
     if found is None:
@@ -127,8 +120,8 @@ def _propagated(
     label, load = np.arange(n, dtype=np.int32), level.weight.copy()
     score = np.zeros(n, dtype=np.int64)
     first = level.first
-    for number in range(ROUNDS):
-        turn = turns(first, first + level.count, ROUNDS * key + number, TURNS)
+    for number in range(PROPAGATION.rounds):
+        turn = turns(first, first + level.count, PROPAGATION.rounds * key + number, TURNS)
         moved = 0
         for each in range(TURNS):
             rows = np.flatnonzero(turn == each)
@@ -139,7 +132,7 @@ def _propagated(
             vertices = ranks.concatenated((first + rows[choose]).astype(np.int32))
             wanted = ranks.concatenated(wanted[choose])
             moved += take_labels(vertices, wanted, level.weight, load, heaviest, label)
-        if moved < FEW * n:
+        if moved < PROPAGATION.few * n:
             break
     return label, int(numbered(label))
 

@@ -29,12 +29,11 @@ from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.models.limits import Limits
 from plancc.models.weights import part_weights
 from plancc.passes.kernels.volume import Bounds
-from plancc.passes.multilevel import LEAST_BOUNDARY, price_unit
+from plancc.passes.multilevel import price_unit
+from plancc.passes.presets import PRICES, Annealing
 
 TURNS = 8
 """Turns of a sweep."""
-PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Prices of overweight, from sweep to sweep, as of `plancc.passes.multilevel`."""
 MOST_SWEEPS = 64
 """More than all of these."""
 TRIES, FEWER = 3, 8
@@ -139,7 +138,9 @@ class _Work:
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
         at = share.first + np.flatnonzero(cut)
         of_boundary = self.ranks.sums(self.weight[at].sum(axis=0)) / total
-        return price_unit(self.volume, np.clip(of_boundary, LEAST_BOUNDARY, 1), self.limits)
+        return price_unit(
+            self.volume, np.clip(of_boundary, Annealing.least_boundary, 1), self.limits
+        )
 
     def overload(self) -> float:
         """See `plancc.models.limits.Limits.overload`."""

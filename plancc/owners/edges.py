@@ -18,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
 from plancc.models.checkerboard import CheckerboardModel
+from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
@@ -33,7 +32,7 @@ from plancc.owners.provenance import empty_parts
 from plancc.owners.rows import found_by_search, mapped_to_nodes, on_nodes, partitioned
 from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
-from plancc.search.record import Record
+from plancc.search.record import Measure, Record
 
 
 def find_edge_owners(
@@ -139,26 +138,25 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     assert task.objective is not None
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
-    record = Record(report)
+    record, options = Record(report), task.options
     refinement = RefineEdges(
         objective=goal,
-        epsilon=task.options.epsilon,
-        seed=task.options.seed,
-        budget=task.options.budget,
+        epsilon=options.epsilon,
+        seed=options.seed,
+        budget=options.budget,
         time=epoch,
-        capacities=task.options.capacities,
+        capacities=options.capacities,
     )
     result = refinement.run(matrix, found.owners, task.num_parts)
     seconds = wall_seconds() - start
 
-    def note(step: str, seconds: float, owners: Owners, over: float) -> None:
-        parts = traffic(matrix, owners, task.num_parts)
-        value = objective_value(goal, parts, owners, epoch)
-        record.add(step, seconds, owners, over, value, int(parts.sent.sum()))
-
-    partitioner, spent = found.how["partitioner"], found.how["partition_seconds"]
-    note(partitioner, spent, found.owners, result.before.overload)
-    note(f"refined for {goal}", seconds, result.owners, result.after.overload)
+    limits = Limits.of_nonzeros(
+        matrix.num_nonzeros, task.num_parts, options.epsilon, options.capacities
+    )
+    measure = Measure(matrix, task.num_parts, goal, epoch, limits)
+    spent = found.how["partition_seconds"]
+    record.add(found.how["partitioner"], spent, measure.of(found.owners))
+    record.add(f"refined for {goal}", seconds, measure.of(result.owners))
     best = record.result(found.about_run)
     return Ownership(
         best.owners,

@@ -20,7 +20,6 @@ from plancc.memory import available_memory
 from plancc.owners.task import Task
 from plancc.scratch import check_room, folder
 from plancc.search.footprint import (
-    MARGIN,
     ProblemSizes,
     Work,
     fitting,
@@ -29,6 +28,7 @@ from plancc.search.footprint import (
     shown,
     work,
 )
+from plancc.search.presets import MEMORY
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
@@ -52,7 +52,7 @@ def allowed_memory(given: int | None = None) -> int | None:
     left = available_memory()
     if given is not None or left is None:
         return given
-    return int(MARGIN * (left + _held()))
+    return int(MEMORY.margin * (left + _held()))
 
 
 def _held() -> int:

@@ -20,8 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import EdgeModel, Model
@@ -33,7 +31,7 @@ from plancc.passes.rebalance import Rebalance
 from plancc.plan.topology import Topology
 from plancc.search import Trial, search
 from plancc.search.edges import search_edges
-from plancc.search.record import Record, SearchResult
+from plancc.search.record import Measure, Record, SearchResult
 
 OF_NODES = 0.5
 """Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
@@ -169,17 +167,13 @@ def _on_nodes(
         rows = _rebalanced(matrix, rows, loads, options.seed, topology.num_ranks)
     owners = Owners(rows, nonzeros)
     loaded = rows if nonzeros is None else nonzeros
-    parts = traffic(matrix, owners, topology.num_ranks)
-    volume, objective = int(parts.sent.sum()), options.objective or "volume"
-    time = options.time(matrix, topology.num_ranks)
-    record.add(
-        "ranks of every node",
-        wall_seconds() - begin,
-        owners,
-        loads.overload(loaded, topology.num_ranks),
-        float(volume) if objective == "volume" else objective_value(objective, parts, owners, time),
-        volume,
-    )
+    num_ranks, objective = topology.num_ranks, options.objective or "volume"
+    time, limits = options.time(matrix, num_ranks), loads.limits(num_ranks)
+    weights = loads.weights if nonzeros is None else None
+    member = Measure(matrix, num_ranks, objective, time, limits, weights).of(owners)
+    if objective == "volume":
+        member = replace(member, value=float(member.value))
+    record.add("ranks of every node", wall_seconds() - begin, member)
     said = [note for each in (upper, *found) for note in each.warnings if note.startswith("left")]
     notes = balance_notes(loaded, loads, topology.num_ranks, "the partition for nodes and ranks")
     return record.result([*dict.fromkeys(said), *notes])

@@ -33,7 +33,7 @@ from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance, check_num_parts
 from plancc.owners.nodes import pays, search_rows_on_nodes
-from plancc.owners.provenance import Steps, empty_parts
+from plancc.owners.provenance import empty_parts
 from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
@@ -41,7 +41,7 @@ from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, parti
 from plancc.passes.deadline import Deadline
 from plancc.plan.topology import Topology
 from plancc.search import Trial, search
-from plancc.search.record import Record, SearchResult
+from plancc.search.record import Measure, Record, SearchResult
 from plancc.version import __version__
 
 if TYPE_CHECKING:
@@ -227,19 +227,13 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     epsilon, seed = loads.epsilon, task.options.seed
-    steps = Steps(
-        matrix=matrix,
-        loads=loads,
-        num_parts=num_parts,
-        objective=goal or "volume",
-        time=epoch,
-        expectation=job.expectation,
-        record=Record(job.report),
-    )
+    measure = Measure.by_rows(matrix, num_parts, goal or "volume", epoch, loads, job.expectation)
+    record = Record(job.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
     words = partitioner, kind, task.options.preset, f"seed {seed}"
-    steps.note(" ".join(filter(None, words)), found.how["partition_seconds"], given)
+    spent = found.how["partition_seconds"]
+    record.add(" ".join(filter(None, words)), spent, measure.of(found.owners))
 
     start = wall_seconds()
     hypergraph: Hypergraph = (
@@ -273,9 +267,9 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
             refinement = job.expectation.refiner(**settings)
         deadline = Deadline.after(task.options.budget, task.options.stop)
         owner = refinement.run(hypergraph, given, num_parts, deadline=deadline).owner
-    steps.note(step, wall_seconds() - start, owner)
+    record.add(step, wall_seconds() - start, measure.of(Owners(owner)))
 
-    result = steps.record.result(about_run)
+    result = record.result(about_run)
     notes = balance_notes(result.owners.rows, loads, num_parts, who)
     how = found.how | {"tried": result.tried_json()}
     return Ownership(result.owners, how, about_run, notes)

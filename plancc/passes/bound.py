@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plancc.models.limits import Limits
+from plancc.passes.presets import NEAR_LEAST
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
-
-NEAR = 0.01
-"""A volume at most this share above the bound is not worth another search."""
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
@@ -33,4 +31,4 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 def reaches(volume: int, overload: float, least: int) -> bool:
     """Whether a balanced partition is so near `least` that there is nothing to look for."""
-    return overload == 0 and volume <= (1 + NEAR) * least
+    return overload == 0 and volume <= (1 + NEAR_LEAST) * least

@@ -20,26 +20,11 @@ import numpy.typing as npt
 from plancc.graph.graph import Graph
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
+from plancc.passes.presets import PROPAGATION, Propagation
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.label_propagation import ClusterLinks
     from plancc.passes.kernels.nets import Nets
-
-ROUNDS = 6
-"""Most times that every vertex chooses; rounds end when few choose another cluster."""
-FEW = 0.02
-"""Share of the vertices below which choices are few."""
-PER_PART = 16
-"""Clusters of the largest size that a part has room for."""
-LEAST_PER_PART = 4
-"""Clusters per part below which there is nothing left to partition."""
-MANY_LINKS = 2_000_000
-"""Links between clusters above which clusters are joined to larger ones."""
-FEW_LINKS = 8
-"""Links of the vertices over those between clusters above which there are few: pairs of neighbours
-in roads leave more than half of them."""
-SHRUNK = 0.6
-"""Share of a graph's links beyond which those between its clusters are too many: they have none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +79,7 @@ def find_clusters(
     rng: np.random.Generator,
     stopped: Callable[[], bool] = lambda: False,
     few: bool = False,
+    how: Propagation = PROPAGATION,
 ) -> Clusters | None:
     """Clusters that leave room for a balanced partition.
 
@@ -107,7 +93,8 @@ def find_clusters(
     stopped : callable
         Asked between rounds: if it says yes, they end.
     few : bool
-        Whether clusters are joined until there are few links between them (`FEW_LINKS`).
+        Whether clusters are joined until there are few links between them.
+    how : Propagation
 
     Returns
     -------
@@ -117,14 +104,16 @@ def find_clusters(
     from plancc.passes.kernels.label_propagation import ClusterLinks, between
 
     share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
-    heaviest = np.maximum(1, share // PER_PART).astype(np.int64)
+    heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
     found: Clusters | None = None
-    enough = min(MANY_LINKS, _number_of(links) // FEW_LINKS) if few else MANY_LINKS
+    enough = how.many_links
+    if few:
+        enough = min(enough, _number_of(links) // how.few_links)
     while found is None or len(found.graph.indices) > enough:
-        label, num = _propagated(links, weight, heaviest, rng, stopped)
-        if num < LEAST_PER_PART * limits.num_parts:
+        label, num = _propagated(links, weight, heaviest, rng, stopped, how)
+        if num < how.least_per_part * limits.num_parts:
             break
-        ptr, ends, cost = between(num, int(SHRUNK * _number_of(links)), links, label)
+        ptr, ends, cost = between(num, int(how.shrunk * _number_of(links)), links, label)
         if ptr[-1] > len(ends):
             break
         weight = weights_of(label, weight, num)
@@ -145,6 +134,7 @@ def _propagated(
     heaviest: npt.NDArray[np.int64],
     rng: np.random.Generator,
     stopped: Callable[[], bool],
+    how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
     """Clusters 0..m-1 of the vertices, and m. Vertices with few links choose first, once."""
     from plancc.passes.kernels.label_propagation import numbered, propagate
@@ -153,9 +143,9 @@ def _propagated(
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)
     order: Any = np.argsort(np.diff(links.ptr), kind="stable")
-    for _ in range(ROUNDS):
+    for _ in range(how.rounds):
         moved = propagate(order, heaviest, links, weight, load, label, score)
-        if moved < FEW * n or stopped():
+        if moved < how.few * n or stopped():
             break
         order = rng.permutation(n)
     return label, int(numbered(label))

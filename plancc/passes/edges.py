@@ -21,34 +21,14 @@ from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import PRICED_OVERWEIGHT, PRICES
-from plancc.passes.refine import CEILING, SMALL, Merit, message_fees, message_size
+from plancc.passes.presets import EDGE_ROUNDS, FEES, Annealing, EdgeRounds
+from plancc.passes.refine import Merit, message_fees, message_size
 from plancc.plan.metrics import Traffic
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.edge_moves import Prices
     from plancc.passes.kernels.edges import EdgeState, MatrixPattern
 
-RESTORING_PRICES = (30.0, 100.0, 300.0, 1e3, 1e4, 1e6, 1e9, 1e12)
-"""Prices until no part is above the limit."""
-MAX_CLIMBS = 6
-"""Most sweeps within the limit at the end of a round."""
-LEAST_PROGRESS = 0.002
-"""Share of the volume that a sweep must save to be followed by another."""
-MAX_FRUITLESS = 3
-"""Rounds in a row that gain less than `LEAST_PROGRESS` after which refinement stops."""
-MAX_ROUNDS = 20
-STRAY = 0.3
-"""Price of traffic for the volume as well, in sweeps beyond the limit: owners leave the busiest
-parts, and later sweeps find better places around them."""
-STRAY_FEES = 1.0
-"""Price of messages for the volume, in the same sweeps of every round but the first: nonzeros leave
-small messages, and fewer messages mean less volume in the end."""
-FIRST_FEES = 4.0
-"""Price of messages in the first round: one that is not there yet is never wanted. Other traffic
-has none then."""
-STRONGER, WEAKER = 1.5, 0.5
-"""Factors of the price of traffic after a round that lowered the maximum, and one that did not."""
 ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 """Loads of objectives that count rows."""
 
@@ -97,15 +77,17 @@ class RefineEdges:
         Of the matrix.
     capacities : tuple of float, optional
         To which the even shares of the parts are in proportion, and their speed; None: all alike.
+    numbers : EdgeRounds
     """
 
     objective: str = "volume"
     epsilon: float = 0.01
     seed: int = 1
-    rounds: int = MAX_ROUNDS
+    rounds: int = 20
     budget: float | None = None
     time: EpochTime | None = None
     capacities: Capacities = None
+    numbers: EdgeRounds = EDGE_ROUNDS
 
     def run(
         self,
@@ -166,6 +148,7 @@ class _Search:
         from plancc.passes.kernels.edges import pattern_of
 
         self.options, self.objective = options, objective
+        self.numbers = options.numbers
         self.charges_messages = objective.counts_messages and not objective.of_busiest
         self.pairs = objective.counts_messages
         self.rng = np.random.default_rng(options.seed)
@@ -210,28 +193,28 @@ class _Search:
 
     def run(self) -> None:
         """Rounds until several in a row found nothing better."""
-        by_volume = self.objective.is_volume
-        strength, fruitless = FIRST_FEES if self.charges_messages else 0.0, 0
+        by_volume, how = self.objective.is_volume, self.numbers
+        strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
         self._keep()
         for k in range(self.options.rounds or int(self.best.overload > 0)):
-            if self.deadline.passed() or fruitless == MAX_FRUITLESS:
+            if self.deadline.passed() or fruitless == how.patience:
                 break
             if by_volume and k == 1:
                 self.pairs = True
                 self._back()
-            aside = STRAY if by_volume else strength
-            for price in PRICES:
+            aside = how.stray if by_volume else strength
+            for price in how.prices:
                 self._sweep(price, np.inf, aside)
             self._restore(strength)
             self._climb(strength)
             last = self.best
             better = self._keep()
             progress = self.best.overload < last.overload
-            progress |= self.best.value < (1 - LEAST_PROGRESS) * last.value
+            progress |= self.best.value < (1 - how.least_progress) * last.value
             fruitless = 0 if progress else fruitless + 1
             if not by_volume:
-                strength = strength * (STRONGER if better else WEAKER) if strength else 1.0
+                strength = strength * (how.stronger if better else how.weaker) if strength else 1.0
             if not better:
                 self._back()
 
@@ -247,15 +230,15 @@ class _Search:
     def _climb(self, strength: float) -> None:
         from plancc.passes.kernels.edges import volume
 
-        for _ in range(MAX_CLIMBS):
+        for _ in range(self.numbers.max_climbs):
             before = volume(self.state)
             self._sweep(0.0, self.limits.limit, strength)
-            if before - volume(self.state) <= LEAST_PROGRESS * before:
+            if before - volume(self.state) <= self.numbers.least_progress * before:
                 return
 
     def _restore(self, strength: float) -> None:
         """Bring parts below the limit, also after the deadline."""
-        for price in RESTORING_PRICES:
+        for price in self.numbers.restoring:
             if self.limits.overload(self.state.load) == 0:
                 return
             self._sweep(price, np.inf, strength, restoring=True)
@@ -281,7 +264,9 @@ class _Search:
 
         mean = max(len(self.pattern.row) / self.num_parts, 1.0)
         unit = (
-            max(volume(self.state), 1) / max(len(self.pattern.row), 1) / (PRICED_OVERWEIGHT * mean)
+            max(volume(self.state), 1)
+            / max(len(self.pattern.row), 1)
+            / (Annealing.overweight * mean)
         )
         tariff = self._tariff(strength) if strength > 0 else {}
         none: dict[str, Any] = dict.fromkeys(Prices._fields, 0.0)
@@ -298,7 +283,7 @@ class _Search:
         """The prices of traffic that the objective asks for, as in `plancc.passes.refine`."""
         state, best = self.state, self.best.value
         if self.charges_messages:
-            return {"fees": message_fees(message_size(state, SMALL), strength)}
+            return {"fees": message_fees(message_size(state, FEES.small), strength)}
         if self.objective.is_volume:
             best = max(state.sent.max(), state.received.max())
         rates = ROWS
@@ -313,10 +298,10 @@ class _Search:
         if self.objective.is_time:  # the prediction counts more than these sides
             best = max(out.max(), into.max())
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
-        ceiling = mean + CEILING * max(best - mean, 0.0)
+        ceiling = mean + FEES.ceiling * max(best - mean, 0.0)
         # Rows cost nothing where the work of a part takes longer than its exchange.
         pressure = strength / max(max(best - ceiling, rates.row) * rates.row, 1e-300)
         tariff = rates._asdict() | {"ceiling": ceiling, "pressure": pressure}
         if self.objective.is_volume and self.pairs:
-            tariff["fees"] = message_fees(message_size(state, SMALL), STRAY_FEES)
+            tariff["fees"] = message_fees(message_size(state, FEES.small), self.numbers.stray_fees)
         return tariff

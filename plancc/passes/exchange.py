@@ -13,19 +13,11 @@ import numpy as np
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.presets import TRADING, Trading
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
-
-ROUNDS = ((0.5, 8, False), (0.1, 16, False), (0.0, 32, False))
-"""Share of a part's overload that an exchange must relieve, parts with room that it looks at, and
-whether it looks at two vertices for one: round after round."""
-LAST = (0.0, 48, True)
-"""The same for the rounds after that."""
-MAX_LAST = 12
-LEAST_RELIEF = 0.01
-"""Share of the overload that such a round must relieve for another one to follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +32,13 @@ class Trades:
         Which vertices and parts are looked at, where there are many.
     deadline : Deadline
         No round starts after it.
+    numbers : Trading
     """
 
     limits: Limits
     rng: np.random.Generator
     deadline: Deadline
+    numbers: Trading = TRADING
 
     def run(self, nets: Nets, state: State) -> int:
         """Lower the overload of `state`; returns the number of exchanges.
@@ -53,18 +47,18 @@ class Trades:
         """
         from plancc.passes.kernels.exchange import Rules, chains, exchange
 
-        limits = self.limits
+        limits, numbers = self.limits, self.numbers
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
         even = np.maximum(-(-limits.total // limits.num_parts), 1)
         unit = 1 / (limits.relative[:, None] * even)
         everyone = np.arange(len(state.owner))
         chain, made, last = None, 0, 0
         overload = limits.overload(state.sums)
-        while overload > 0 and last <= MAX_LAST and not self.deadline.passed():
+        while overload > 0 and last <= numbers.max_last and not self.deadline.passed():
             if chain is None:
                 chain = chains(everyone, state.owner, limits.num_parts)
-                rounds = iter(ROUNDS)
-            how = next(rounds, LAST)
+                rounds = iter(numbers.rounds)
+            how = next(rounds, numbers.last)
             room = (limit - state.sums) * unit
             roomy = np.argsort(-np.vstack([room.T, room.min(axis=1)]), axis=1, kind="stable")
             worst = np.maximum(-room, 0).sum(axis=1)
@@ -74,8 +68,8 @@ class Trades:
             found = exchange(over, roomy, number, chain, nets, state, rules, self.rng)
             made += int(found)
             before, overload = overload, limits.overload(state.sums)
-            if how is LAST:
+            if how is numbers.last:
                 last += 1
-                if overload > (1 - LEAST_RELIEF) * before:
+                if overload > (1 - numbers.least_relief) * before:
                     break
         return made

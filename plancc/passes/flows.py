@@ -21,32 +21,11 @@ import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.presets import CUTS, Cuts
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
-
-REACH = 0.1
-"""Share of a part's weight, next to its boundary, that a minimum cut may move."""
-LEAST_REACH, WHOLE_REACH = 64, 0.5
-"""At least as much as this number of average vertices weighs, but no more than this share."""
-MAX_DEGREE = 200_000
-"""Sum of the nets of these vertices."""
-MAX_PINS = 1000
-"""Nets with more pins are left out of minimum cuts."""
-MAX_SPREAD = 32
-"""Nets that touch more parts make no two of them neighbours."""
-MAX_NEIGHBOURS = 24
-"""Neighbours of an average part above which nothing is tried: parts of meshes have 4 to 20, while
-those of graphs with hubs touch nearly all others, and cuts between two of them save little."""
-MAX_UNEVENNESS = 2.5
-"""Mean square of the nets' sizes over the square of their mean above which nothing is tried either:
-1.0 to 1.6 in meshes and road networks, 1.8 to 12 in graphs of people and papers."""
-MAX_ROUNDS = 10
-TRIED = 0.2
-"""Share of the cut whose pairs show what a round saves."""
-LEAST_GAIN = 0.001
-"""Share of the volume that a round must save for another one to follow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,34 +42,26 @@ class Flows:
         No pair is begun after it.
     threads : int
         Pairs that are solved at once. The owners do not depend on it, unless the deadline passes.
-    reach : float
-        See `REACH`.
-    least_gain : float
-        See `LEAST_GAIN`.
-    least_yield : float
-        Once pairs with the share `TRIED` of the cut are solved, a round ends unless it has saved at
-        least this share of what they cost: in solids cuts are dear, and hardly better than what
-        sweeps find.
+    numbers : Cuts
     """
 
     limits: Limits
     deadline: Deadline = field(default_factory=Deadline)
     threads: int = 1
-    reach: float = REACH
-    least_gain: float = LEAST_GAIN
-    least_yield: float = 0.0
+    numbers: Cuts = CUTS
 
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
 
         The volume never rises, nor does the overload. Nothing is done where most parts are
-        neighbours of most others (`MAX_NEIGHBOURS`), or some nets much larger than others
-        (`MAX_UNEVENNESS`): the work is then 0.
+        neighbours of most others (`Cuts.max_neighbours`), or some nets much larger than others
+        (`Cuts.max_unevenness`): the work is then 0.
         """
         from plancc.passes.kernels.flows import adjacent_parts
         from plancc.passes.kernels.state import volume
 
-        if _unevenness(nets) > MAX_UNEVENNESS:
+        how = self.numbers
+        if _unevenness(nets) > how.max_unevenness:
             return 0
         active = np.ones(len(state.sums), dtype=np.bool_)
         rows, work = int(volume(nets, state)), 0
@@ -100,30 +71,31 @@ class Flows:
         moved_at = np.zeros(len(nets.weight), dtype=np.int32)  # the number of a batch
         solved_at: dict[tuple[int, int], int] = {}
         number = 0
-        most_pairs = MAX_NEIGHBOURS * len(active) // 2
+        most_pairs = how.max_neighbours * len(active) // 2
         solve = partial(self._solve, nets, state, scratch)
         with ThreadPoolExecutor(self.threads) as pool:
             side_by_side: Any = pool.map if self.threads > 1 else map
-            for _ in range(MAX_ROUNDS):
-                one, two, cost = adjacent_parts(MAX_SPREAD, most_pairs, nets, state)
+            for _ in range(how.max_rounds):
+                one, two, cost = adjacent_parts(how.max_spread, most_pairs, nets, state)
                 if len(one) > most_pairs:
                     break
                 due = np.flatnonzero(active[one] | active[two])
                 due = due[np.argsort(-cost[due], kind="stable")]
                 active[:] = False
                 saved, tried = 0, 0
-                enough = TRIED * cost.sum()
+                enough = how.tried * cost.sum()
                 due_pairs = np.stack([one[due], two[due]], axis=1)
                 for batch in _disjoint(due_pairs, len(active)):
                     pairs = list(due_pairs[batch])
                     if self.deadline.passed():
                         return work
-                    if tried >= enough and saved < self.least_yield * tried:
+                    if tried >= enough and saved < how.least_yield * tried:
                         break
                     tried += int(cost[due][batch].sum())
                     number += 1
                     known = [(moved_at, solved_at.get((int(a), int(b)), -1)) for a, b in pairs]
-                    found = list(side_by_side(solve, pairs, _cut_nets(pairs, state), known))
+                    cut_nets = _cut_nets(pairs, how.max_spread, state)
+                    found = list(side_by_side(solve, pairs, cut_nets, known))
                     for pair, (vertices, effort) in zip(pairs, found, strict=True):
                         work += effort
                         solved_at[int(pair[0]), int(pair[1])] = number - (len(vertices) > 0)
@@ -132,7 +104,7 @@ class Flows:
                             active[pair] = True
                             saved += _exchange(vertices, pair, nets, state)
                 rows -= saved
-                if saved <= self.least_gain * rows:
+                if saved <= how.least_gain * rows:
                     break
         return work
 
@@ -150,10 +122,10 @@ class Flows:
 
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
-        sums = state.sums[pair]
-        least = LEAST_REACH / max(len(nets.weight), 1) * self.limits.total
-        room = np.maximum(self.reach * sums, np.minimum(least, WHOLE_REACH * sums))
-        region = Region(room, MAX_DEGREE, MAX_PINS)
+        how, sums = self.numbers, state.sums[pair]
+        least = how.least_reach / max(len(nets.weight), 1) * self.limits.total
+        room = np.maximum(how.reach * sums, np.minimum(least, how.whole_reach * sums))
+        region = Region(room, how.max_degree, how.max_pins, how.max_work)
         most = np.maximum(self.limits.limit[pair], sums).astype(np.float64)
         place = scratch.get()
         try:
@@ -183,14 +155,16 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
         left = left[~chosen]
 
 
-def _cut_nets(pairs: list[npt.NDArray[np.int64]], state: State) -> list[npt.NDArray[np.int32]]:
+def _cut_nets(
+    pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
+) -> list[npt.NDArray[np.int32]]:
     """Nets with pins in both parts, of disjoint pairs."""
     from plancc.passes.kernels.flows import cut_nets_of_pairs
 
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
-    ptr, found = cut_nets_of_pairs(partner, MAX_SPREAD, state)
+    ptr, found = cut_nets_of_pairs(partner, max_spread, state)
     return [found[ptr[q] : ptr[q + 1]] for q in one]
 
 

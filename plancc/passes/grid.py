@@ -10,7 +10,7 @@ same with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +22,13 @@ from plancc.graph.graph import Graph
 from plancc.models.checkerboard import Groups
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.multilevel import PRICED_OVERWEIGHT
 from plancc.passes.multilevel import coarsen as clusters
-from plancc.passes.refine import MAX_FEE_SIZE, SMALL
+from plancc.passes.presets import FEES, GRID_SWEEPS, PART_SWEEPS, Annealing, GridSweeps
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.grid import CellBounds, CellSide
     from plancc.passes.kernels.nets import Nets
 
-SWEEPS = 20
-"""Sweeps per level, each over the row groups and over the column groups."""
-FIRST_PRICE, LAST_PRICE = 0.2, 20.0
-"""Prices of the first and the last sweep, in units of `Board.price_unit`."""
-RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Prices of nonzeros above the target until no cell is above the limit."""
-STEEP_PRICES = (1000.0, 10000.0)
-"""Prices of nonzeros above the limit, after those."""
-ATTEMPTS = 4
-"""Most rounds of both; later ones begin with a warm sweep."""
-CLIMBS = 2
-"""Sweeps within the limit that end a refinement."""
-TEMPERATURE = 0.7
-"""Temperature of the first sweep, in rows; it falls to 0 evenly."""
-PART_TEMPERATURE, PART_SWEEPS = 20.0, 100
-"""Temperature and number of sweeps where whole parts move."""
 
 NO_FEES = np.empty(0)
 
@@ -167,6 +150,7 @@ class Board:
         No move leaves a cell fewer rows.
     fee : float64[k]
         Fees of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
+    numbers : GridSweeps
     counts : two int32[num_nets, num_groups]
         Pins of the expand nets by row group, and of the fold nets by column group.
     load, size : int64[shape]
@@ -180,6 +164,7 @@ class Board:
     rng: np.random.Generator
     least_size: int = 1
     fee: npt.NDArray[np.float64] = field(default_factory=lambda: NO_FEES)
+    numbers: GridSweeps = GRID_SWEEPS
     counts: tuple[Any, Any] = field(init=False)
     load: npt.NDArray[np.int64] = field(init=False)
     size: npt.NDArray[np.int64] = field(init=False)
@@ -205,9 +190,9 @@ class Board:
 
     @property
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Volume per nonzero, for an overweight of `PRICED_OVERWEIGHT` of a cell: by cell."""
+        """Volume per nonzero, for an overweight of `Annealing.overweight` of a cell: by cell."""
         per_nonzero = self.volume / max(int(self.load.sum()), 1)
-        unit = per_nonzero / np.maximum(PRICED_OVERWEIGHT * self.limits.nonzeros.even, 1)
+        unit = per_nonzero / np.maximum(Annealing.overweight * self.limits.nonzeros.even, 1)
         return np.asarray(unit)
 
     def _bounds(
@@ -273,30 +258,29 @@ class Board:
             )
             self.load, self.size = (load.T, size.T) if k else (load, size)
 
-    def anneal(
-        self, deadline: Deadline, sweeps: int = SWEEPS, temperature: float = TEMPERATURE
-    ) -> None:
+    def anneal(self, deadline: Deadline) -> None:
         """Sweep with a falling temperature and rising prices; none starts after the deadline."""
-        unit, prices = self.price_unit, np.geomspace(FIRST_PRICE, LAST_PRICE, sweeps)
-        for price, warmth in zip(prices, np.linspace(temperature, 0, sweeps), strict=True):
+        unit, how = self.price_unit, self.numbers
+        warmths = np.linspace(how.temperature, 0, how.sweeps)
+        for price, warmth in zip(np.geomspace(*how.prices, how.sweeps), warmths, strict=True):
             if deadline.passed():
                 return
             self.sweep(price * unit, temperature=warmth)
 
-    def settle(self, deadline: Deadline, attempts: int = ATTEMPTS) -> None:
+    def settle(self, deadline: Deadline) -> None:
         """Bring cells below the limit, once also after the deadline, and sweep within it."""
-        unit = self.price_unit
-        prices = [(price, "beyond") for price in RESTORING_PRICES]
-        prices += [(price, "steep") for price in STEEP_PRICES]
-        for attempt in range(attempts):
+        unit, how = self.price_unit, self.numbers
+        prices = [(price, "beyond") for price in how.restoring]
+        prices += [(price, "steep") for price in how.steep]
+        for attempt in range(how.attempts):
             if attempt > 0 and deadline.passed():
                 break
             for k, (price, way) in enumerate(prices):
                 if self.overload == 0:
                     break
-                warmth = TEMPERATURE if attempt > 0 and k == 0 else 0.0
+                warmth = how.temperature if attempt > 0 and k == 0 else 0.0
                 self.sweep(price * unit, temperature=warmth, way=way)
-        for _ in range(CLIMBS):
+        for _ in range(how.climbs):
             if deadline.passed():
                 return
             self.sweep(0 * unit, way="within")
@@ -310,7 +294,7 @@ def _turned(bounds: CellBounds) -> CellBounds:
 def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np.float64]:
     """Fees of the rows of a message: together ``strength`` times an average message's rows.
 
-    Row x pays in proportion to ``exp(-x / s)``, with `SMALL` times the average for s: what a
+    Row x pays in proportion to ``exp(-x / s)``, with `Fees.small` times the average for s: what a
     message has at least is dear, and more is free.
 
     Returns
@@ -319,7 +303,7 @@ def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np
         See `plancc.passes.kernels.grid.Messages`.
     """
     average = volume / max(shape[0] * shape[1] * (sum(shape) - 2), 1)
-    small = float(np.clip(SMALL * average, 1, MAX_FEE_SIZE))
+    small = float(np.clip(FEES.small * average, 1, FEES.max_size))
     rows = np.arange(int(8 * small) + 2)
     return strength * average * -np.diff(np.exp(-rows / small))
 
@@ -345,8 +329,9 @@ def place_parts(
     """
     part = np.arange(shape[0] * shape[1], dtype=np.int32)
     groups = part // np.int32(shape[1]), part % np.int32(shape[1])
-    board = Board(finest.coarser(owner), groups, shape, limits, rng, least_size=0)
-    board.anneal(deadline, PART_SWEEPS, PART_TEMPERATURE)
+    level = finest.coarser(owner)
+    board = Board(level, groups, shape, limits, rng, least_size=0, numbers=PART_SWEEPS)
+    board.anneal(deadline)
     rows, columns = board.groups
     return rows[owner], columns[owner]
 
@@ -360,8 +345,9 @@ def settle(
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
     """Groups nearer to the limits: one attempt without any warm sweep. Parameters: see `refine`."""
-    board = Board(finest, groups, shape, limits, rng)
-    board.settle(deadline, attempts=1)
+    once = replace(GRID_SWEEPS, attempts=1)
+    board = Board(finest, groups, shape, limits, rng, numbers=once)
+    board.settle(deadline)
     return board.groups
 
 

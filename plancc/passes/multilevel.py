@@ -22,7 +22,8 @@ import numpy.typing as npt
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.exchange import Trades
-from plancc.passes.flows import REACH, Flows
+from plancc.passes.flows import Flows
+from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarsening, Cuts, VCycles
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -30,58 +31,6 @@ if TYPE_CHECKING:
     from plancc.passes.kernels.volume import Bounds
 
 Owner = npt.NDArray[np.int32]
-
-PRICES = (0.2, 0.5, 1.0, 3.0, 10.0)
-"""Prices of an overweight of `PRICED_OVERWEIGHT` per unit of weight, from sweep to sweep, over the
-volume per unit of weight of the whole partition."""
-QUICK_PRICES = (0.3, 1.0, 6.0)
-"""Those of quick sweeps: three quarters of the time, for 0.7% more volume."""
-PRICED_OVERWEIGHT = 0.1
-LEAST_BOUNDARY = 0.001
-"""Least share of the boundary that is counted with."""
-SWEPT_BOUNDARY = 0.2
-"""Share of the weight that the sweeps with one price visit together."""
-MAX_REPEATS = 8
-"""Most sweeps with one price."""
-COARSEST_PER_PART = 10
-"""Vertices per part, about, of the coarsest level."""
-MIN_SHRINKAGE = 0.95
-"""Share of its vertices above which a level is too similar to be kept."""
-RESTORING_PRICES = (30.0, 100.0, 300.0)
-"""Prices until no part is above the limit."""
-LITTLE_OVERLOAD = 0.05
-"""Overload of an average part, over its even share, that exchanges are tried for first where there
-are several constraints; with one, sweeps find places as good."""
-EXCHANGED_ROWS = 20_000
-"""Rows of an average part above which sweeps come first all the same: an exchange takes time in
-proportion to them, and relieves by a few rows."""
-CLIMBS = 2
-"""Sweeps within the limit that end a refinement."""
-WIDE_REACH = 3 * REACH
-"""Share of a part that the last minimum cuts may move."""
-REACHES = (REACH, WIDE_REACH)
-SEEDS, PATIENCE = 25, 50
-"""Vertices that a localised search starts from, and moves without a better moment that end it."""
-SEARCHED = 50_000
-"""Vertices of the boundary that are searched from before a vertex may move once more."""
-SEARCH_WORK = 5_000_000
-"""Nets and pins, about, that localised searches look at between two looks at the clock."""
-MAX_SEARCHED_PINS = 200
-"""Larger nets lead a localised search to no other vertex."""
-CHAIN, EJECTABLE = 8, 64
-"""Most moves of an ejection chain, and vertices of a full part that it chooses from."""
-EJECT_WORK = 2
-"""Gains that ejection chains may compute, over those of the sweeps before: with hubs, chains cost
-many times the sweeps and save little."""
-EJECTIONS = 6
-"""Most rounds of ejection chains."""
-LEAST_EJECTED = 0.003
-"""Share of the volume that a round of chains must save for another one to follow."""
-PROBED, LEAST_PROBED = 1 / 8, 2000
-"""A round ends as soon as this share of the boundary, and at least so many vertices, save less than
-that in proportion: where parts have room for many vertices, single moves have found it all."""
-POLISHES = 2
-"""Most rounds of localised searches and minimum cuts that end a refinement."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +104,7 @@ class Sweeps:
         What they lower.
     threads : int
         For sweeps and cuts, which give the same with any number.
-    quick : bool
-        Fewer sweeps, and no ejection chains.
+    numbers : VCycles
     """
 
     limits: Limits
@@ -164,7 +112,7 @@ class Sweeps:
     deadline: Deadline = field(default_factory=Deadline)
     goal: Goal = VOLUME
     threads: int = 1
-    quick: bool = False
+    numbers: VCycles = V_CYCLES
 
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> int:
         """Sweep with rising prices of overweight; returns the gains evaluated.
@@ -177,10 +125,10 @@ class Sweeps:
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
         unit = self.price_unit(nets, state, share)
-        repeats = int(np.clip(SWEPT_BOUNDARY / share.max(), 1, MAX_REPEATS))
+        how = self.numbers.annealing
+        repeats = int(np.clip(how.swept / share.max(), 1, how.max_repeats))
         evaluations, last, moved = 0, None, 1
-        if prices is None:
-            prices = QUICK_PRICES if self.quick else PRICES
+        prices = how.prices if prices is None else prices
         for k, price in enumerate(np.repeat(prices, repeats)):
             if self.deadline.passed():
                 break
@@ -222,7 +170,8 @@ class Sweeps:
         self, vertices: npt.NDArray[np.int64], nets: Nets
     ) -> npt.NDArray[np.float64]:
         weight = nets.weight[vertices].sum(axis=0)
-        return np.clip(weight / np.maximum(self.limits.total, 1), LEAST_BOUNDARY, 1)
+        least = self.numbers.annealing.least_boundary
+        return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def settle(self, nets: Nets, state: State) -> int:
         """Bring parts below the limit and improve them within it; returns the gains evaluated.
@@ -233,10 +182,10 @@ class Sweeps:
         return self.improve(nets, state)
 
     def improve(self, nets: Nets, state: State) -> int:
-        """`climb`, then `eject` unless quick: nothing gets worse; returns the gains evaluated."""
-        evaluations = self.climb(nets, state)
-        if not self.quick:
-            evaluations += self.eject(nets, state, EJECT_WORK * evaluations)
+        """`climb`, then `eject`: nothing gets worse; returns the gains evaluated."""
+        evaluations, chains = self.climb(nets, state), self.numbers.ejection
+        if chains is not None:
+            evaluations += self.eject(nets, state, chains.work * evaluations)
         return evaluations
 
     def climb(self, nets: Nets, state: State) -> int:
@@ -245,7 +194,7 @@ class Sweeps:
 
         bounds = self.bounds(np.zeros(state.sums.shape), self.limits.limit)
         evaluations, moved = 0, 1
-        for _ in range(CLIMBS):
+        for _ in range(self.numbers.climbs):
             if self.deadline.passed():
                 break
             order = boundary(nets, state)
@@ -267,27 +216,30 @@ class Sweeps:
         from plancc.passes.kernels.exchange import chains
         from plancc.passes.kernels.state import boundary, volume
 
-        if self.goal.reach is not None:
+        how = self.numbers.ejection
+        if self.goal.reach is not None or how is None:
             return 0
         limit = np.maximum(self.limits.limit, state.sums).astype(np.float64)
         evaluations, rows = 0, int(volume(nets, state))
-        for _ in range(EJECTIONS):
+        for _ in range(how.rounds):
             order = boundary(nets, state)
             self.rng.shuffle(order)
             chain = chains(order, state.owner, len(state.sums))
             total, done, saved = len(order), 0, 0
-            for end in (min(total, max(int(PROBED * total), LEAST_PROBED)), total):
+            probed = max(int(how.probed * total), how.least_probed)
+            for end in (min(total, probed), total):
                 if self.deadline.passed():
                     return evaluations
                 starts, left = order[done:end], most - evaluations
-                more, tried = eject(starts, limit, CHAIN, EJECTABLE, left, chain, nets, state)
+                most_of = how.chain, how.ejectable, left
+                more, tried = eject(starts, limit, *most_of, chain, nets, state)
                 evaluations, saved, done = evaluations + int(tried), saved + int(more), end
-                if saved * total <= LEAST_EJECTED * rows * done or evaluations >= most:
+                if saved * total <= how.least_saved * rows * done or evaluations >= most:
                     return evaluations
             rows -= saved
         return evaluations
 
-    def cut(self, nets: Nets, state: State, reaches: tuple[float, ...] = REACHES) -> int:
+    def cut(self, nets: Nets, state: State, cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS)) -> int:
         """Minimum cuts between neighbouring parts, where these are few; returns their work.
 
         Neither volume nor overload rises. Other goals than the volume are left alone.
@@ -295,8 +247,8 @@ class Sweeps:
         if self.goal.reach is not None:
             return 0
         work = 0
-        for reach in reaches:
-            flows = Flows(self.limits, self.deadline, self.threads, reach)
+        for numbers in cuts:
+            flows = Flows(self.limits, self.deadline, self.threads, numbers)
             work += flows.refine(nets, state)
         return work
 
@@ -305,11 +257,11 @@ class Sweeps:
 
         Neither volume nor overload rises. Returns the work of the cuts; 0 if nothing was tried.
         """
-        work = self.cut(nets, state, (WIDE_REACH,))
-        for _ in range(POLISHES if work > 0 else 0):
+        work = self.cut(nets, state, (WIDE_CUTS,))
+        for _ in range(self.numbers.polishes if work > 0 else 0):
             if self.deadline.passed() or self.search(nets, state) == 0:
                 break
-            work += self.cut(nets, state, (WIDE_REACH,))
+            work += self.cut(nets, state, (WIDE_CUTS,))
         return work
 
     def search(self, nets: Nets, state: State) -> int:
@@ -323,10 +275,11 @@ class Sweeps:
         order = boundary(nets, state)
         self.rng.shuffle(order)
         limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
-        effort = SEEDS, PATIENCE, MAX_SEARCHED_PINS, SEARCH_WORK
+        how = self.numbers.local_search
+        effort = how.seeds, how.patience, how.max_pins, how.work
         keys, saved = np.empty(64, dtype=np.int64), 0
-        for first in range(0, len(order), SEARCHED):
-            seeds = order[first : first + SEARCHED]
+        for first in range(0, len(order), how.searched):
+            seeds = order[first : first + how.searched]
             search, finished = new_search(len(nets.weight)), False
             while not (finished or self.deadline.passed()):
                 keys, finished = local_search(
@@ -338,13 +291,16 @@ class Sweeps:
                 break
         return saved
 
-    def anneal_and_cut(self, nets: Nets, state: State, prices: tuple[float, ...] = PRICES) -> int:
+    def anneal_and_cut(
+        self, nets: Nets, state: State, prices: tuple[float, ...] | None = None
+    ) -> int:
         """Sweep with rising prices, or without any within the limit, then cut.
 
         Returns the gains that sweeps evaluated.
         """
-        evaluations = self.anneal(nets, state, prices) if prices else self.improve(nets, state)
-        self.cut(nets, state, (REACH,))
+        within = prices is not None and len(prices) == 0
+        evaluations = self.improve(nets, state) if within else self.anneal(nets, state, prices)
+        self.cut(nets, state, (CUTS,))
         return evaluations
 
     def restore_balance(self, nets: Nets, state: State) -> None:
@@ -358,11 +314,12 @@ class Sweeps:
         """
         from plancc.passes.kernels.volume import relief_costs, relieve
 
-        limit, exchanges = self.limits.limit, Trades(self.limits, self.rng, self.deadline)
-        for price in RESTORING_PRICES:
+        limit, how = self.limits.limit, self.numbers.restoring
+        exchanges = Trades(self.limits, self.rng, self.deadline, how.trading)
+        for price in how.prices:
             overload, num_parts = self.limits.overload(state.sums), len(state.sums)
-            little = overload <= LITTLE_OVERLOAD * num_parts and state.sums.shape[1] > 1
-            if little and len(state.owner) <= EXCHANGED_ROWS * num_parts:
+            little = overload <= how.little * num_parts and state.sums.shape[1] > 1
+            if little and len(state.owner) <= how.exchanged_rows * num_parts:
                 exchanges.run(nets, state)
             if self.limits.overload(state.sums) == 0:
                 return
@@ -411,7 +368,7 @@ class Sweeps:
         current = owner
         levels: list[tuple[Nets, Any]] = [(nets, None)]
         for coarser, current, label in coarsen(  # noqa: B007
-            nets, owner, together, num_parts, self.rng, self.goal.overlap
+            nets, owner, together, num_parts, self.rng, self.goal.overlap, self.numbers.coarsening
         ):
             levels.append((without_transpose(coarser), label))
             if self.deadline.passed():
@@ -435,6 +392,7 @@ def coarsen(
     num_parts: int,
     rng: np.random.Generator,
     overlap: float = 1.0,
+    how: Coarsening = V_CYCLES.coarsening,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
     """Coarser and coarser levels: nets, owners, and the cluster of every vertex one level below.
 
@@ -443,12 +401,12 @@ def coarsen(
     """
     from plancc.passes.kernels.coarsening import cluster, contract
 
-    heaviest = np.maximum(1, nets.weight.sum(axis=0) // (COARSEST_PER_PART * num_parts))
-    while len(nets.weight) > 2 * COARSEST_PER_PART * num_parts:
+    heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
+    while len(nets.weight) > 2 * how.per_part * num_parts:
         n = len(nets.weight)
-        label = cluster(nets, rng.permutation(n), together, heaviest, overlap)
+        label = cluster(nets, rng.permutation(n), together, heaviest, overlap, how.rated_pins)
         num = int(label.max()) + 1
-        if num > MIN_SHRINKAGE * n:
+        if num > how.similar * n:
             return
         nets = contract(nets, label)
         owner, together = _of_clusters(owner, label, num), _of_clusters(together, label, num)
@@ -469,5 +427,5 @@ def price_unit(
 ) -> npt.NDArray[np.float64]:
     """`Sweeps.price_unit` of a volume, and of the boundary's share of every weight."""
     total = np.maximum(limits.total, 1)
-    overweight = PRICED_OVERWEIGHT * np.maximum(total / limits.num_parts, 1)
+    overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

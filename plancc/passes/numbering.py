@@ -14,13 +14,7 @@ import scipy.sparse as sp
 
 from plancc.cost.rates import LinkRates
 from plancc.kernel import njit
-
-TRIES = 60
-"""Swaps that are tried, per part."""
-MOST_TRIES = 30_000
-"""And altogether: every one takes time in proportion to the parts."""
-MEAN = 1e-3
-"""Weight of the mean rank's time beside the slowest one's: it decides among equals."""
+from plancc.passes.presets import MEAN, Swaps
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ class MapToMachine:
         rows = np.stack([each.toarray() for each in exchanges]).astype(np.float64)
         kinds = np.zeros(num_parts) if self.speeds is None else self.speeds
         _, kind = np.unique(kinds, return_inverse=True)
-        tries = min(TRIES * num_parts, MOST_TRIES)
+        tries = min(Swaps.per_part * num_parts, Swaps.most)
         pairs = np.random.default_rng(self.seed).integers(0, num_parts, (tries, 2))
         rank: npt.NDArray[np.int32] = _swap(rows, pairs, kind, self.links)
         return rank

@@ -22,25 +22,23 @@ from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import REACH
-from plancc.passes.multilevel import PRICES, RESTORING_PRICES, VOLUME, Goal, Owner, Sweeps
+from plancc.passes.multilevel import VOLUME, Goal, Owner, Sweeps
+from plancc.passes.presets import (
+    CUTS,
+    FEES,
+    MAX_VOLUME_ROUNDS,
+    MESSAGE_ROUNDS,
+    TIME_ROUNDS,
+    V_CYCLES,
+    TrafficRounds,
+    VCycles,
+)
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
     from plancc.passes.kernels.traffic import PairTraffic, Tariff
-
-MAX_DRIFT = 0.01
-"""Share by which owners may be worse than the best ones for the next V-cycle to start from them."""
-SMALL = 0.1
-"""A message of this share of the average rows pays 1 - 1/e of the fees that any message pays."""
-SECOND_ROW = 0.4
-"""Fee of the second row of a message over that of the first, where messages are to be few."""
-MAX_FEE_SIZE = 4096.0
-"""Fees are spread over no more rows of a message than a few times this."""
-CEILING = 0.5
-"""Level from which traffic is priced, between the mean (0) and the maximum (1)."""
 
 
 class Merit(NamedTuple):
@@ -106,7 +104,7 @@ class _Run:
         self.nets = nets_of(problem, sized=goal.reach is not None)
         limits = Limits.of(self.nets.weight, num_parts, options.epsilon, options.capacities)
         rng = np.random.default_rng(options.seed)
-        self.sweeps = Sweeps(limits, rng, deadline, goal, options.threads)
+        self.sweeps = Sweeps(limits, rng, deadline, goal, options.threads, options.numbers)
         self.evaluations, self.least = 0, 0
         self.other: Owner | None = None
         self.state = state_of(self.nets, owner, num_parts)
@@ -151,6 +149,7 @@ class RefineVolume:
     polishes : bool
         Whether wide minimum cuts and localised searches follow at the end, and minimum cuts go
         before the first V-cycle.
+    numbers : VCycles
     """
 
     objective: ClassVar[str] = "volume"
@@ -164,6 +163,7 @@ class RefineVolume:
     capacities: Capacities = None
     threads: int = 1
     polishes: bool = True
+    numbers: VCycles = V_CYCLES
 
     def run(
         self,
@@ -218,11 +218,11 @@ class RefineVolume:
 
         def settle(cuts: bool = True) -> None:
             run.evaluations += sweeps.settle(nets, run.state)
-            tried_cuts = cuts and sweeps.cut(nets, run.state, (REACH,)) > 0
+            tried_cuts = cuts and sweeps.cut(nets, run.state, (CUTS,)) > 0
             reached = self._merit(run)
             if reached < run.best:
                 run.keep(reached)
-            elif tried_cuts and reached.value > (1 + MAX_DRIFT) * run.best.value:
+            elif tried_cuts and reached.value > (1 + self.numbers.max_drift) * run.best.value:
                 run.state = state_of(nets, run.owner, num_parts)
 
         def reached_least() -> bool:
@@ -283,53 +283,6 @@ class RefineExpected(RefineVolume):
         return Goal(self.reach / self.reach[1], float(self.reach[1]))
 
 
-TRAFFIC_PRICES = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Pressure on traffic from sweep to sweep, over the strength of the round."""
-WEAKER = 0.6
-"""Factor of the strength after a round above the allowed volume."""
-CLIMBS = 3
-"""Sweeps within the limit that end a round."""
-NEAR = 0.02
-"""Share by which the value of a round may be above the best one for its traffic to be held."""
-HOLDS, LAST_HOLDS = 2, 3
-"""Sweeps that hold the traffic, at the end of a round and of the pass."""
-HOLD = 10.0
-"""Rows that a row above what is held costs, or a message that is not there yet."""
-SHAVINGS = 20
-"""Most times that the value is shaved after the rounds."""
-SHAVED = 0.01
-"""Share of the value that is shaved first; twice as much after every one in vain."""
-SHAVED_IN_VAIN = 3
-"""Shavings in vain, one after the other, that end them."""
-
-
-@dataclass(frozen=True)
-class _Schedule:
-    """How rounds that price traffic follow each other.
-
-    Attributes
-    ----------
-    prices : tuple of float
-        Of traffic, from sweep to sweep beyond the limit, over the strength of the round.
-    first, stronger : float
-        Strength of the first round; factor after a round within the allowed volume.
-    patience : int
-        Rounds in a row without anything better after which a pass ends.
-    of_busiest : bool
-        Whether traffic of the busiest parts is what is priced: it then has its price while the
-        balance is restored, and a round in vain is followed by one within the limit on every level.
-    shaves : bool
-        Whether the value is shaved by sweeps that hold it.
-    """
-
-    prices: tuple[float, ...] = TRAFFIC_PRICES
-    first: float = 1.0
-    stronger: float = 2.0
-    patience: int = 3
-    of_busiest: bool = False
-    shaves: bool = False
-
-
 @dataclass(frozen=True)
 class _RefineTraffic(RefineVolume):
     """Rounds of V-cycles with prices on traffic.
@@ -346,7 +299,7 @@ class _RefineTraffic(RefineVolume):
     cycles: int = 8
     max_extra_volume: float = 0.05
 
-    schedule: ClassVar[_Schedule]
+    schedule: ClassVar[TrafficRounds]
 
     def _value(self, run: _Run, flow: PairTraffic) -> float:
         """Value of the objective in the state of the run."""
@@ -411,7 +364,7 @@ class _Rounds:
             if reached.overload < run.best.overload:  # balance comes first, whatever it costs
                 self._allow(reached.volume)
             elif reached.volume > self.allowed:
-                self.strength *= WEAKER
+                self.strength *= schedule.weaker
                 better = False
             else:
                 self.strength *= schedule.stronger
@@ -426,13 +379,14 @@ class _Rounds:
 
     def shave(self) -> None:
         """Lower the value step by step, by sweeps within the limit that hold less of it."""
-        if not self.options.schedule.shaves:
+        how = self.options.schedule
+        if how.shavings == 0:
             return
-        run, share, vain = self.run, SHAVED, 0
+        run, share, vain = self.run, how.shaved, 0
         self._back()
-        for _ in range(SHAVINGS):
+        for _ in range(how.shavings):
             value = run.best.value
-            reached = self._hold(min(int((1 - share) * value), value - 1), HOLDS)
+            reached = self._hold(min(int((1 - share) * value), value - 1), how.holds)
             if reached.volume > self.allowed:
                 return
             if reached < run.best:
@@ -440,7 +394,7 @@ class _Rounds:
                 vain = 0
             else:
                 vain, share = vain + 1, 2 * share
-            if vain == SHAVED_IN_VAIN or self.sweeps.deadline.passed():
+            if vain == how.shaved_in_vain or self.sweeps.deadline.passed():
                 return
 
     def recover(self) -> None:
@@ -449,7 +403,7 @@ class _Rounds:
         if self.options._held(run.best.value) is None:
             return
         self._back()
-        reached = self._hold(run.best.value, LAST_HOLDS)
+        reached = self._hold(run.best.value, self.options.schedule.last_holds)
         if reached < run.best and reached.volume <= self.allowed:
             run.keep(reached)
 
@@ -472,7 +426,7 @@ class _Rounds:
         unit = self.sweeps.price_unit(level, state)
         ladder = [
             (weight * unit, self._tariff(price, flow))
-            for weight, price in zip(PRICES, prices, strict=True)
+            for weight, price in zip(self.sweeps.numbers.annealing.prices, prices, strict=True)
         ]
         return self._sweep(level, state, flow, ladder)
 
@@ -483,19 +437,20 @@ class _Rounds:
             flow = self.options._flow(run.nets, run.state)
             tariff = self._tariff(schedule.prices[-1], flow)
             unit = self.sweeps.price_unit(run.nets, run.state)
-            for price in RESTORING_PRICES:
+            for price in self.sweeps.numbers.restoring.prices:
                 if limits.overload(run.state.sums) == 0:
                     break
                 ladder = [(price * unit, tariff)]
                 run.evaluations += self._sweep(run.nets, run.state, flow, ladder)
         self.sweeps.restore_balance(run.nets, run.state)
         flow = self.options._flow(run.nets, run.state)
-        ladder = [(self.free, self._tariff(schedule.prices[-1], flow))] * CLIMBS
+        ladder = [(self.free, self._tariff(schedule.prices[-1], flow))] * schedule.climbs
         run.evaluations += self._sweep(run.nets, run.state, flow, ladder, limits.limit)
         reached = run.merit(self.options._value(run, flow))
         best = run.best.value
-        if schedule.shaves and reached.overload == 0 and reached.value < (1 + NEAR) * best:
-            return self._hold(min(reached.value, best - 1), HOLDS)
+        near = reached.overload == 0 and reached.value < (1 + schedule.near) * best
+        if schedule.shavings > 0 and near:
+            return self._hold(min(reached.value, best - 1), schedule.holds)
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
@@ -531,7 +486,7 @@ def message_size(traffic: Any, share: float) -> float:
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
     """Fees of the rows of a message, which fall from `first` by the factor e in `size` rows."""
-    size = min(size, MAX_FEE_SIZE)
+    size = min(size, FEES.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
     fees[-1] = 0.0
     return fees
@@ -547,7 +502,7 @@ class RefineMaxVolume(_RefineTraffic):
     """
 
     objective: ClassVar[str] = "max-volume"
-    schedule: ClassVar[_Schedule] = _Schedule(of_busiest=True, shaves=True)
+    schedule: ClassVar[TrafficRounds] = MAX_VOLUME_ROUNDS
 
     max_extra_volume: float = 0.03
 
@@ -558,13 +513,13 @@ class RefineMaxVolume(_RefineTraffic):
         from plancc.passes.kernels.traffic import Tariff
 
         mean = flow.sent.mean()
-        ceiling = mean + CEILING * (best - mean)
+        ceiling = mean + FEES.ceiling * (best - mean)
         return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
     def _held(self, value: float) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        return Tariff(1.0, 0.0, value, HOLD, np.zeros(1))
+        return Tariff(1.0, 0.0, value, self.schedule.hold, np.zeros(1))
 
 
 @dataclass(frozen=True)
@@ -576,9 +531,7 @@ class RefineMessages(_RefineTraffic):
     """
 
     objective: ClassVar[str] = "messages"
-    schedule: ClassVar[_Schedule] = _Schedule(
-        prices=(1.0,) * len(PRICES), first=3.3, stronger=1.5, patience=5
-    )
+    schedule: ClassVar[TrafficRounds] = MESSAGE_ROUNDS
 
     max_extra_volume: float = 0.08
 
@@ -588,13 +541,13 @@ class RefineMessages(_RefineTraffic):
     def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        fees = strength * np.array([1.0, SECOND_ROW, 0.0])
+        fees = strength * np.array([1.0, FEES.second_row, 0.0])
         return Tariff(0.0, 0.0, np.inf, 0.0, fees)
 
     def _held(self, value: float) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        return Tariff(0.0, 0.0, np.inf, 0.0, np.array([HOLD, 0.0]))
+        return Tariff(0.0, 0.0, np.inf, 0.0, np.array([self.schedule.hold, 0.0]))
 
 
 @dataclass(frozen=True)
@@ -613,7 +566,7 @@ class RefineTime(_RefineTraffic):
     """
 
     objective: ClassVar[str] = "time"
-    schedule: ClassVar[_Schedule] = _Schedule(stronger=1.6, of_busiest=True)
+    schedule: ClassVar[TrafficRounds] = TIME_ROUNDS
 
     cycles: int = 4
     time: EpochTime | None = None
@@ -638,7 +591,7 @@ class RefineTime(_RefineTraffic):
             rates.row * flow.received + message * flow.messages_received,
         )
         mean, most = 0.5 * (ends[0] + ends[1]).mean(), max(ends[0].max(), ends[1].max())
-        ceiling = mean + CEILING * (most - mean)
+        ceiling = mean + FEES.ceiling * (most - mean)
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         pressure = strength / max(row * (most - ceiling), 1e-300)
         size = message_size(flow, 1.0)

@@ -17,46 +17,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES, objective_value
-from plancc.cost.owners import traffic
+from plancc.cost.objectives import OBJECTIVES
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.models.limits import Limits
 from plancc.models.loads import Loads
-from plancc.models.weights import LOOSE, check_num_parts
+from plancc.models.weights import LOOSE
 from plancc.options import SearchOptions
-from plancc.partitioners.run import balance_notes
-from plancc.passes.deadline import Deadline
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine, settle
 from plancc.search.effort import by_rows, rows_of_search
-from plancc.search.record import Record, SearchResult, Trial
+from plancc.search.job import Job
+from plancc.search.presets import GRID_EFFORTS
+from plancc.search.record import Measure, Member, SearchResult, Trial
 
-STARTS = {"fast": 1, "balanced": 1, "best": 3}
-"""Number of searches by rows, each with a seed of its own."""
-CYCLES = {"fast": 0, "balanced": 2, "best": 10}
-"""Number of V-cycles in all; with a budget effort best makes as many as it allows."""
-START_SHARE = 0.4
-"""Share of a budget for the searches by rows."""
-ROUNDS = {"fast": 2, "balanced": 6, "best": 12}
-"""Refinements with fees on messages, for the objectives that count messages."""
-ROUNDS_SHARE = 0.3
-"""Share of a budget kept for these refinements."""
-STRENGTH = 1.0
-"""Strength of the fees in the first round."""
-WEAKER = 0.5
-"""Factor of the strength after a round that found nothing better."""
-STRONGER = 1.5
-"""Factor of the strength after a better round."""
-MAX_FRUITLESS = 2
-"""Number of rounds in a row without a better result that ends them."""
-MAX_EXTRA_VOLUME = 0.1
-"""Share by which these rounds may raise the volume."""
+Grouping = tuple[Groups, Groups]
+"""Row groups and column groups."""
 
 
 def search_checkerboard(
@@ -70,9 +54,9 @@ def search_checkerboard(
     """Find row groups and column groups whose cells have about as many nonzeros each.
 
     Groups are made for little volume first; for "messages" and "time" rounds with fees on messages
-    follow, which may cost `MAX_EXTRA_VOLUME`. The best of all by the objective are taken. A grid of
-    a single row or column is a search by columns or by rows, whose owners are refined for the
-    objective itself.
+    follow, which may cost `GridEffort.max_extra_volume`. The best of all by the objective are
+    taken. A grid of a single row or column is a search by columns or by rows, whose owners are
+    refined for the objective itself.
 
     Parameters
     ----------
@@ -97,125 +81,144 @@ def search_checkerboard(
     options = options or SearchOptions()
     if options.objective is None:
         options = replace(options, objective=model.default_objective)
-    effort, objective = options.for_search()
-    epoch = options.time(matrix, num_parts)
-    check_num_parts(matrix.num_vertices, num_parts)
-    seed, budget, epsilon = options.seed, options.budget, options.epsilon
-    shape = model.shape(num_parts)
-    hopeless = bool(model.unfit(matrix, num_parts))
-    start_effort = "fast" if effort == "fast" or hopeless else "balanced"
-    deadline, record, warnings = Deadline.after(budget, options.stop), Record(report), list[str]()
-    rows_each, capacities = None, options.capacities
-    if objective == "time":  # a cell's rows are its dense work, and count more than its nonzeros
-        even = np.ones(matrix.num_vertices, dtype=np.int64)
-        rows_each = Limits.of(even, num_parts, epsilon, capacities)
-        epsilon = max(epsilon, LOOSE)
-    nonzeros = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon, capacities)
-    limits = CellLimits(nonzeros, rows_each)
+    job = GridJob(matrix=matrix, model=model, num_parts=num_parts, options=options, report=report)
+    job.deadline = job.whole
+    if 1 in job.shape:
+        job.by_lines()
+    else:
+        job.refine_messages(job.cycles(job.starts()))
+    return job.result(Loads.of_nonzeros(matrix.num_nonzeros, job.epsilon, options.capacities))
 
-    def parts_by_rows(of: Graph, goal: str, seed: int, share: float) -> Groups:
+
+@dataclass(kw_only=True)
+class GridJob(Job):
+    """A search for the groups of a checkerboard."""
+
+    model: CheckerboardModel
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        matrix, num_parts, capacities = self.matrix, self.num_parts, self.options.capacities
+        self.shape = self.model.shape(num_parts)
+        self.hopeless = bool(self.model.unfit(matrix, num_parts))
+        self.how, self.epsilon, rows = GRID_EFFORTS[self.effort], self.options.epsilon, None
+        if self.objective == "time":  # a cell's rows are its dense work, and count more
+            even = np.ones(matrix.num_vertices, dtype=np.int64)
+            rows = Limits.of(even, num_parts, self.epsilon, capacities)
+            self.epsilon = max(self.epsilon, LOOSE)
+        nonzeros = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon, capacities)
+        self.limits = CellLimits(nonzeros, rows)
+        self._measure = Measure(matrix, num_parts, self.objective, self.time, nonzeros)
+        messages = OBJECTIVES[self.objective].counts_messages and not self.hopeless
+        self.rounds = self.how.rounds if messages else 0
+
+    @cached_property
+    def finest(self) -> Level:
+        return Level.of(self.matrix)
+
+    def measure(self, owners: Owners) -> Member:
+        return self._measure.of(owners)
+
+    def placed(self, groups: Grouping) -> Owners:
+        """Owners that groups lead to."""
+        return assemble(self.matrix, *groups, self.shape[1])
+
+    def note_groups(self, step: str, begin: float, groups: Grouping) -> Placed:
+        return Placed(groups, self.note(step, begin, self.placed(groups)))
+
+    def by_rows(self, of: Graph, goal: str, seed: int, share: float) -> Groups:
         """Owners of the rows; `share` of the budget is theirs."""
-        own = None if budget is None else share * budget
-        rows, notes = rows_of_search(of, num_parts, by_rows(options, start_effort, seed, own, goal))
-        warnings.extend(notes)
+        own = None if self.options.budget is None else share * self.options.budget
+        effort = "fast" if self.effort == "fast" or self.hopeless else "balanced"
+        asked = by_rows(self.options, effort, seed, own, goal)
+        rows, notes = rows_of_search(of, self.num_parts, asked)
+        self.warnings += notes
         return rows
 
-    def note(
-        step: str, begin: float, groups: tuple[Groups, Groups], most: float = np.inf
-    ) -> _Candidate:
-        """Measure groups exactly and put them into the record, if they move at most that much."""
-        seconds = wall_seconds() - begin
-        made = assemble(matrix, *groups, shape[1])
-        parts = traffic(matrix, made, num_parts)
-        over, rows = limits.nonzeros.overload(parts.nonzeros), int(parts.sent.sum())
-        value = objective_value(objective, parts, made, epoch)
-        if rows <= most:
-            record.add(step, seconds, made, over, value, rows)
-        return _Candidate(over, rows, value, groups)
-
-    begin = wall_seconds()
-    if 1 in shape:
+    def by_lines(self) -> None:
+        """Groups of a grid of one row or one column."""
+        begin, seed, matrix = wall_seconds(), self.options.seed, self.matrix
         none = np.zeros(matrix.num_vertices, dtype=np.int32)
-        if shape[1] == 1:
-            groups = parts_by_rows(matrix, objective, seed, 1.0), none
+        if self.shape[1] == 1:
+            lines, groups = "rows", (self.by_rows(matrix, self.objective, seed, 1.0), none)
         else:
             # the time is that of these owners, not of a row plan of the transpose
-            of_columns = "volume" if objective == "time" else objective
-            groups = none, parts_by_rows(_transposed(matrix), of_columns, seed, 1.0)
-        note(f"parts by {'rows' if shape[1] == 1 else 'columns'}, seed {seed}", begin, groups)
-        if model.grid is None and num_parts > 1:
-            warnings.append(f"{num_parts} is prime: grid {num_parts}x1 is a plan by rows")
-    else:
-        finest = Level.of(matrix)
-        found: list[_Candidate] = []
-        for k in range(1 if hopeless else STARTS[effort]):
-            if k > 0 and deadline.passed():
+            goal = "volume" if self.objective == "time" else self.objective
+            lines, groups = "columns", (none, self.by_rows(_transposed(matrix), goal, seed, 1.0))
+        self.note_groups(f"parts by {lines}, seed {seed}", begin, groups)
+        if self.model.grid is None and self.num_parts > 1:
+            self.warnings.append(
+                f"{self.num_parts} is prime: grid {self.num_parts}x1 is a plan by rows"
+            )
+
+    def starts(self) -> Placed:
+        """The best of several searches by rows, laid on the grid and refined."""
+        found, how, shape = [], self.how, self.shape
+        for k in range(1 if self.hopeless else how.starts):
+            if k > 0 and self.deadline.passed():
                 break
-            begin, rng = wall_seconds(), np.random.default_rng(seed + k)
-            owner = parts_by_rows(matrix, "volume", seed + k, START_SHARE / STARTS[effort])
-            if hopeless and model.is_sparse(matrix, num_parts):  # no cell has two parts
+            seed = self.options.seed + k
+            begin, rng = wall_seconds(), np.random.default_rng(seed)
+            owner = self.by_rows(self.matrix, "volume", seed, how.start_share / how.starts)
+            if self.hopeless and self.model.is_sparse(self.matrix, self.num_parts):
                 dealt = owner // np.int32(shape[1]), owner % np.int32(shape[1])
-                note(f"parts by rows dealt to the grid, seed {seed + k}", begin, dealt)
-            groups = place_parts(finest, owner, shape, limits, rng, deadline)
-            groups = _filled(matrix, groups, shape)
-            note(f"parts by rows on the grid, seed {seed + k}", begin, groups)
-            begin = wall_seconds()
-            improve = settle if hopeless else refine
-            groups = improve(finest, groups, shape, limits, rng, deadline)
-            found.append(note(f"sweeps, seed {seed + k}", begin, groups))
-        best, cycle, rng = min(found, key=_rank), 0, np.random.default_rng([seed, 1])
-        timed, rounds = effort == "best" and budget is not None, 0
-        if OBJECTIVES[objective].counts_messages and not hopeless:
-            rounds = ROUNDS[effort]
-        cycles_end = deadline
-        if budget is not None and rounds > 0:
-            cycles_end = deadline.earlier(ROUNDS_SHARE * budget)
-        cycles = 0.0 if hopeless else np.inf if timed else CYCLES[effort]
-        while cycle < cycles and not cycles_end.passed():
+                # no cell has two parts
+                self.note_groups(f"parts by rows dealt to the grid, seed {seed}", begin, dealt)
+            groups = place_parts(self.finest, owner, shape, self.limits, rng, self.deadline)
+            groups = _filled(self.matrix, groups, shape)
+            self.note_groups(f"parts by rows on the grid, seed {seed}", begin, groups)
+            begin, improve = wall_seconds(), settle if self.hopeless else refine
+            groups = improve(self.finest, groups, shape, self.limits, rng, self.deadline)
+            found.append(self.note_groups(f"sweeps, seed {seed}", begin, groups))
+        return min(found, key=_by_volume)
+
+    def cycles(self, best: Placed) -> Placed:
+        """V-cycles from the best groups."""
+        budget, end, cycle = self.options.budget, self.deadline, 0
+        if budget is not None and self.rounds > 0:
+            end = end.earlier(self.how.rounds_share * budget)
+        timed = self.effort == "best" and budget is not None
+        cycles = 0.0 if self.hopeless else np.inf if timed else self.how.cycles
+        rng = np.random.default_rng([self.options.seed, 1])
+        self.rng = rng
+        while cycle < cycles and not end.passed():
             cycle, begin = cycle + 1, wall_seconds()
-            groups = refine(finest, best.groups, shape, limits, rng, cycles_end, coarsen=True)
-            best = min(best, note(f"V-cycle {cycle}", begin, groups), key=_rank)
-        most, strength, fruitless = (1 + MAX_EXTRA_VOLUME) * best.volume, STRENGTH, 0
-        for k in range(1, rounds + 1):
-            if deadline.passed() or fruitless == MAX_FRUITLESS:
+            groups = refine(self.finest, best.groups, self.shape, self.limits, rng, end, True)
+            best = min(best, self.note_groups(f"V-cycle {cycle}", begin, groups), key=_by_volume)
+        return best
+
+    def refine_messages(self, best: Placed) -> None:
+        """Rounds with fees on messages, which may cost some volume."""
+        how, shape, strength, fruitless = self.how, self.shape, self.how.strength, 0
+        most = (1 + how.max_extra_volume) * best.member.volume
+        for k in range(1, self.rounds + 1):
+            if self.deadline.passed() or fruitless == how.patience:
                 break
-            begin, fee = wall_seconds(), fees(best.volume, shape, strength)
-            groups = refine(finest, best.groups, shape, limits, rng, deadline, fee=fee)
-            reached = note(f"fees on messages, round {k}", begin, groups, most)
-            better = reached.volume <= most and reached.merit < best.merit
-            best, fruitless = (reached, 0) if better else (best, fruitless + 1)
-            strength *= STRONGER if better else WEAKER
+            begin, fee = wall_seconds(), fees(best.member.volume, shape, strength)
+            at = self.finest, best.groups, shape, self.limits, self.rng, self.deadline
+            groups = refine(*at, fee=fee)
+            owners, seconds = self.placed(groups), wall_seconds() - begin
+            reached = self.measure(owners)
+            better = False
+            if reached.volume <= most:
+                self.record.add(f"fees on messages, round {k}", seconds, reached)
+                better = reached.merit < best.member.merit
+            best, fruitless = (Placed(groups, reached), 0) if better else (best, fruitless + 1)
+            strength *= how.stronger if better else how.weaker
 
-    assert record.owners is not None
-    cells = record.owners.of_nonzeros(matrix)
-    loads = Loads.of_nonzeros(matrix.num_nonzeros, epsilon, capacities)
-    warnings += balance_notes(cells, loads, num_parts, f"effort {effort}")
-    return record.result([*dict.fromkeys(warnings)])
 
-
-@dataclass(frozen=True, eq=False)
-class _Candidate:
+class Placed(NamedTuple):
     """Groups and what they are worth."""
 
-    overload: float
-    volume: int
-    value: float
-    groups: tuple[Groups, Groups]
-
-    @property
-    def merit(self) -> tuple[float, float, int]:
-        """By the objective; smaller is better."""
-        return self.overload, self.value, self.volume
+    groups: Grouping
+    member: Member
 
 
-def _rank(candidate: _Candidate) -> tuple[float, int]:
-    """By volume; smaller is better."""
-    return candidate.overload, candidate.volume
+def _by_volume(placed: Placed) -> tuple[float, int]:
+    return placed.member.overload, placed.member.volume
 
 
-def _filled(
-    matrix: Graph, groups: tuple[Groups, Groups], shape: tuple[int, int]
-) -> tuple[Groups, Groups]:
+def _filled(matrix: Graph, groups: Grouping, shape: tuple[int, int]) -> Grouping:
     """The same with a vertex in every cell."""
     owner = groups[0] * np.int32(shape[1]) + groups[1]
     owner = FillEmptyParts().run(owner, matrix.row_nonzeros(), shape[0] * shape[1])

@@ -22,18 +22,15 @@ where a model says that it is not made for a graph (`EdgeModel.unfit`) nothing i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic
-from plancc.cost.rates import EpochTime
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -45,13 +42,10 @@ from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
-from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
-from plancc.partitioners import OTHERWISE
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.run import balance_notes, partition, strongest
+from plancc.partitioners.run import partition, strongest
 from plancc.passes.bound import reaches
-from plancc.passes.deadline import Deadline
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import FillEmptyParts
 from plancc.passes.multilevel import Owner, Sweeps
@@ -59,35 +53,12 @@ from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
 from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import by_rows, rows_of_search
-from plancc.search.record import Record, SearchResult, Trial
+from plancc.search.job import Job
+from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
+from plancc.search.record import Measure, Member, SearchResult, Trial
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
-
-SPLITS = {"fast": 2, "balanced": 3, "best": 4}
-"""Number of splits one after the other, the model's own included."""
-ROUNDS = {"fast": 0, "balanced": 2, "best": 2}
-"""Rounds of `RefineEdges` after its first climb, for the volume."""
-STARTS = 3
-"""Population of effort best without a budget."""
-MAX_STARTS = 8
-"""Largest population of effort best with a budget."""
-GROWING_SHARE = 0.5
-"""Share of the budget in which the population grows."""
-COMBINATIONS = 4
-"""Combinations per member of the population, unless a budget says when to end."""
-ROWS_SHARE = 0.25
-"""Share of the time left for a search by rows."""
-PARTITIONER_SHARE = 0.4
-"""Share of the time left for a partitioner of hypergraphs."""
-SPLIT_SHARE = 0.5
-"""Share of the time left for the V-cycles of splits."""
-OBJECTIVE_SHARE = 0.4
-"""Share of a budget kept for another objective than the volume."""
-OBJECTIVE_STARTS = 2
-"""Number of the best members that are refined for another objective than the volume."""
-VAIN = 50
-"""Refinements for another objective in vain that end it before the budget does."""
 
 
 def search_edges(
@@ -124,65 +95,38 @@ def search_edges(
         An unknown name, a number out of range.
     """
     options = options or SearchOptions()
-    effort, objective = options.for_search()
-    check_num_parts(matrix.num_vertices, num_parts)
-    budget = options.budget
-    whole = Deadline.after(budget, options.stop)
-    kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
-    job = _Job(
-        matrix=matrix,
-        model=model,
-        num_parts=num_parts,
-        options=options,
-        effort=effort,
-        objective=objective,
-        time=options.time(matrix, num_parts),
-        record=Record(report),
-        deadline=whole.earlier(kept),
-    )
-    members = job.members()
-    job.deadline = whole
-    if objective != "volume" and num_parts > 1 and not job.hopeless:
-        job.refine_objective(sorted(members)[:OBJECTIVE_STARTS])
-    result = job.record.result([*dict.fromkeys(job.warnings)])
-    assert result.owners.nonzeros is not None
-    result.warnings.extend(
-        balance_notes(
-            result.owners.nonzeros,
-            Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities),
-            num_parts,
-            who=f"effort {effort}",
-        )
-    )
-    return result
+    job = EdgeJob(matrix=matrix, model=model, num_parts=num_parts, options=options, report=report)
+    members = sorted(job.members())
+    job.deadline = job.whole
+    if job.objective != "volume" and num_parts > 1 and not job.hopeless:
+        starts = [member.owners for member in members[: job.numbers.starts]]
+        job.refine_objective(starts)
+        if job.effort == "best" and job.deadline.at < np.inf:
+            job.refine_until_end(len(starts))
+    return job.result(Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities))
 
 
-@dataclass(frozen=True, eq=False)
-class _Member:
-    """Owners, ordered by overload and volume."""
+@dataclass(kw_only=True)
+class EdgeJob(Job):
+    """A search for owners of rows and of nonzeros."""
 
-    overload: float
-    volume: int
-    owners: Owners
-
-    def __lt__(self, other: _Member) -> bool:
-        return (self.overload, self.volume) < (other.overload, other.volume)
-
-
-@dataclass
-class _Job:
-    """One search: what it works on, and what it has found."""
-
-    matrix: Graph
+    numbers: ClassVar[ForObjective] = OF_NONZEROS
     model: EdgeModel
-    num_parts: int
-    options: SearchOptions
-    effort: str
-    objective: str
-    time: EpochTime | None
-    record: Record
-    deadline: Deadline
-    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def how(self) -> EdgeEffort:
+        return EDGE_EFFORTS[self.effort]
+
+    @cached_property
+    def _measure(self) -> Measure:
+        options = self.options
+        limits = Limits.of_nonzeros(
+            self.matrix.num_nonzeros, self.num_parts, options.epsilon, options.capacities
+        )
+        return Measure(self.matrix, self.num_parts, self.objective, self.time, limits)
+
+    def measure(self, owners: Owners) -> Member:
+        return self._measure.of(owners)
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -207,7 +151,7 @@ class _Job:
 
         return nets_of(self.fine.hypergraph)
 
-    def members(self) -> list[_Member]:
+    def members(self) -> list[Member]:
         """What the effort finds for the volume; at least one."""
         if self.num_parts == 1:
             return [self.from_rows(self.options.seed)]
@@ -217,23 +161,23 @@ class _Job:
         starts = self._partitioned_first() if first else self._rows_first()
         if self.effort != "best":
             return [next(starts)]
-        begin, growing = wall_seconds(), GROWING_SHARE * self.deadline.seconds_left()
+        begin, growing = wall_seconds(), self.how.growing_share * self.deadline.seconds_left()
         timed = self.deadline.at < np.inf
-        found: list[_Member] = []
+        found: list[Member] = []
         for made, member in enumerate(starts, 1):
             found.append(member)
             if self.allowed is not None:  # nothing is combined: the best are all that is needed
-                found = sorted(found)[:OBJECTIVE_STARTS]
+                found = sorted(found)[: self.numbers.starts]
             late = self.allowed is None and wall_seconds() - begin > growing
-            if late or self.deadline.passed() or (not timed and made == STARTS):
+            if late or self.deadline.passed() or (not timed and made == self.how.starts):
                 break
-            if timed and self.allowed is None and made == MAX_STARTS:
+            if timed and self.allowed is None and made == self.how.max_starts:
                 break
         if self.allowed is None:
             self._combine_until_end(found, timed)
         return found
 
-    def _rows_first(self) -> Iterator[_Member]:
+    def _rows_first(self) -> Iterator[Member]:
         """Members from searches by rows, and one from the strongest partitioner."""
         yield self.split(self.from_rows(self.options.seed), self.options.seed)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -243,28 +187,14 @@ class _Job:
         for seed in itertools.count(self.options.seed + 1):
             yield self.split(self.from_rows(seed), seed)
 
-    def _partitioned_first(self) -> Iterator[_Member]:
+    def _partitioned_first(self) -> Iterator[Member]:
         """A member from a partition of the fine-grain hypergraph, then the others."""
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
         yield self.refine(start.owners, "volume", self.options.seed)
         yield from self._rows_first()
 
-    def note(self, step: str, begin: float, owners: Owners) -> _Member:
-        """Measure owners exactly and put them into the record."""
-        seconds = wall_seconds() - begin
-        parts = traffic(self.matrix, owners, self.num_parts)
-        volume = int(parts.sent.sum())
-        value = objective_value(self.objective, parts, owners, self.time)
-        options = self.options
-        limits = Limits.of_nonzeros(
-            self.matrix.num_nonzeros, self.num_parts, options.epsilon, options.capacities
-        )
-        overload = limits.overload(parts.nonzeros)
-        self.record.add(step, seconds, owners, overload, value, volume)
-        return _Member(overload, volume, owners)
-
-    def assigned(self) -> _Member:
+    def assigned(self) -> Member:
         """Owners without a search for nonzeros: those of libra, by rows where it cannot be."""
         if self.allowed is not None or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
@@ -274,11 +204,11 @@ class _Job:
         owners = VectorOwners(options.epsilon, options.seed).run(matrix, owners, self.num_parts)
         return self.note("libra", begin, self.filled(owners))
 
-    def from_rows(self, seed: int) -> _Member:
+    def from_rows(self, seed: int) -> Member:
         """Start from the result of a row search."""
         begin = wall_seconds()
         left = self.deadline.seconds_left()
-        budget = None if left == np.inf else max(ROWS_SHARE * left, 1e-3)
+        budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
         rows, warnings = rows_of_search(
             self.matrix, self.num_parts, by_rows(self.options, "fast", seed, budget)
         )
@@ -286,9 +216,9 @@ class _Job:
         owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 
-    def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> _Member | None:
+    def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> Member | None:
         """What a partitioner makes of the model; None if it failed and others found something."""
-        begin, limit = wall_seconds(), PARTITIONER_SHARE * self.deadline.seconds_left()
+        begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
             limit = min(limit, self.options.time_limit)
         problem = build_problem(
@@ -309,9 +239,9 @@ class _Job:
                 ),
             )
         except (BackendError, BackendUnavailable) as error:
-            if self.record.owners is None:
+            if self.record.best is None:
                 raise
-            self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
+            self.left_out(error)
             return None
         self.warnings += result.about_run
         step = f"{result.partitioner}, seed {seed}"
@@ -327,10 +257,10 @@ class _Job:
         diagonal = row == matrix.indices
         return Owners(better, np.where(diagonal, better[row], owners.of_nonzeros(matrix)))
 
-    def split(self, start: _Member, seed: int) -> _Member:
+    def split(self, start: Member, seed: int) -> Member:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix, num_parts = self.matrix, self.num_parts
-        deadline = self.deadline.earlier((1 - SPLIT_SHARE) * self.deadline.seconds_left())
+        deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
         epsilon, capacities = self.options.epsilon, self.options.capacities
         resplit = Resplit(epsilon, capacities)
         pass_ = RefineVolume(
@@ -341,7 +271,7 @@ class _Job:
             threads=self.options.threads,
         )
         owner, best = start.owners.rows, start
-        for k in range(SPLITS[self.effort]):
+        for k in range(self.how.splits):
             begin = wall_seconds()
             if k > 0:
                 with_column = resplit.run(matrix, owner, num_parts, self.allowed)
@@ -359,11 +289,11 @@ class _Job:
 
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
-    ) -> _Member:
+    ) -> Member:
         """Move single nonzeros and owners of rows."""
         begin = wall_seconds()
         if rounds is None and objective == "volume":
-            rounds = ROUNDS[self.effort]
+            rounds = self.how.rounds
         pass_ = RefineEdges(
             objective=objective,
             epsilon=self.options.epsilon,
@@ -379,27 +309,16 @@ class _Job:
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
 
-    def refine_objective(self, members: Sequence[_Member]) -> None:
-        """Refine members for the objective; effort best goes on until its budget ends.
+    def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
+        return self.refine(owners, self.objective, seed)
 
-        It then starts from the best owners so far, with another seed every time.
-        """
-        seed = self.options.seed
-        for k, member in enumerate(members):
-            self.refine(member.owners, self.objective, seed + k)
-        k, vain = len(members), 0
-        timed = self.effort == "best" and self.deadline.at < np.inf
-        while timed and vain < VAIN and self.record.best[1] > 0 and not self.deadline.passed():
-            owners, before = self.record.owners, self.record.best
-            assert owners is not None
-            self.refine(owners, self.objective, seed + k)
-            k, vain = k + 1, vain + 1 if self.record.best == before else 0
-
-    def _combine_until_end(self, population: list[_Member], timed: bool) -> None:
+    def _combine_until_end(self, population: list[Member], timed: bool) -> None:
         """Replace members by better ones that two of them are combined to."""
         rng = np.random.default_rng(self.options.seed)
         made = 0
-        while not self.deadline.passed() and (timed or made < COMBINATIONS * len(population)):
+        while not self.deadline.passed() and (
+            timed or made < self.how.combinations * len(population)
+        ):
             one, two = sorted(rng.choice(len(population), 2, replace=len(population) == 1))
             made += 1
             child = self.combined(population[one], population[two], made)
@@ -407,7 +326,7 @@ class _Job:
             if child < worse and all(child.volume != each.volume for each in population):
                 population[population.index(worse)] = child
 
-    def combined(self, one: _Member, two: _Member, number: int) -> _Member:
+    def combined(self, one: Member, two: Member, number: int) -> Member:
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
@@ -422,7 +341,7 @@ class _Job:
             return found
         return self.refine(found.owners, "volume", self.options.seed + number, rounds=1)
 
-    def _partition_of(self, member: _Member) -> Owner:
+    def _partition_of(self, member: Member) -> Owner:
         """The partition of the fine-grain hypergraph that owners are."""
         part = np.empty(self.fine.hypergraph.num_vertices, dtype=np.int32)
         part[self.fine.row_vertex] = member.owners.rows

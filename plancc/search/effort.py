@@ -20,66 +20,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
 from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
-from plancc.passes.deadline import Deadline
-from plancc.passes.flows import REACH
-from plancc.passes.multilevel import WIDE_REACH, Owner
-from plancc.search.job import EVEN, Job, Member
+from plancc.passes.multilevel import Owner
 from plancc.search.memetic import evolve
-from plancc.search.record import Record, SearchResult, Trial
+from plancc.search.presets import EXPECTED, FEW_PARTS, LAST_CUTS, MANY_PARTS, SINGLE_CUTS, STARTS
+from plancc.search.record import Member, SearchResult, Trial
+from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning
 
 if TYPE_CHECKING:
     from plancc.search.expectation import Expectation
-
-OTHERS = {"hubs": 1, "wide": 0, "even": 3, "thin": 1, "dense": 3}
-"""Starts of effort balanced besides the first, by kind of graph: those of other partitioners and
-presets, then all of them with another seed. On meshes a start is quick, and decides much."""
-SCOUTS, SCOUTED = {"hubs": 4, "wide": 4, "even": 3, "thin": 3, "dense": 3}, 1_200_000
-"""Most starts besides the first into at most `FEW` parts, where they differ most (by up to half of
-the volume after the first sweeps), and nonzeros that they have together, about: a start on a small
-graph costs little. There are two at least: of the `VARIETY` best ones, then with other seeds."""
-VARIETY = 3
-KEPT, SCOUT_CYCLES = 2, {"hubs": 1, "wide": 1, "even": 1, "thin": 0, "dense": 1}
-"""Starts into few parts that V-cycles follow, and most V-cycles after each. They have no minimum
-cuts: these take five times as long there, and save as little as another V-cycle."""
-COMBINED, FEW_COMBINED = 3, 2
-"""Most members that the best one is combined with, and of few parts."""
-TIGHTENED = 2
-"""Most V-cycles within the limit that end a search for few parts."""
-ENOUGH = 0.997
-"""Volume over the one before above which the next such step would save too little."""
-MANY_ROWS = 100
-"""Rows of an average part below which one other start is enough: refinement decides."""
-CYCLES = {"hubs": (1, 2), "wide": (3, 0), "even": (1, 1), "thin": (0, 0), "dense": (1, 1)}
-"""Most V-cycles after the first and after the other starts; the one that combines both is the only
-one on thin graphs."""
-OTHERS_SHARE = 0.5
-"""Share of the time left for each of the other starts."""
-CUT_SHARE = 0.5
-"""Share of the time left that the strong partitioner gets, for an expected volume."""
-DECISIVE = 0.87
-"""Expected volume of that partitioner's cut over that of the first owners refined for the volume,
-below which these have no part in the best owners: no other start is made."""
-DEAR = 1.2
-"""Volume within the limits over that of a start above them, beyond which effort fast makes another
-start: METIS misses the balance of graphs in many pieces by much."""
-FEW_ROWS = 0.05
-"""Share of the rows below which a volume is small."""
-EXPECTED_CYCLES = 3
-"""V-cycles for an expected volume from each start, and from the best two combined."""
-OBJECTIVE_STARTS = 4
-"""Number of the best members that are refined for another objective than the volume."""
-OBJECTIVE_SHARE = 0.4
-"""Share of a budget kept for another objective than the volume."""
-VAIN = 50
-"""Refinements for another objective in vain that end effort best before its budget does."""
 
 
 def search(
@@ -120,73 +76,85 @@ def search(
         An unknown name, a number out of range.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
-    effort, objective = options.for_search()
-    seed, budget = options.seed, options.budget
     if loads is None:
         loads = _nonzeros(matrix, options)
-    check_num_parts(matrix.num_vertices, num_parts)
-    if expectation is not None:
-        objective = EXPECTED_VOLUME
+    hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=options.seed)
     hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
-    if hopeless:
-        effort = "fast"
-
-    record, deadline = Record(report), Deadline.after(budget, options.stop)
-    if expectation is not None:
-        expectation.deadline = deadline
-    kept = 0.0 if objective == "volume" or budget is None else OBJECTIVE_SHARE * budget
-    hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
-    hypergraph = replace(hypergraph, vertex_weights=loads.weights)
-    job = Job(
+    job = RowJob(
         matrix=matrix,
-        hypergraph=hypergraph,
+        hypergraph=replace(hypergraph, vertex_weights=loads.weights),
         loads=loads,
         num_parts=num_parts,
         options=options,
-        objective=objective,
-        time=options.time(matrix, num_parts),
+        effort="fast" if hopeless else "",
+        objective=EXPECTED_VOLUME if expectation is not None else "",
         model=model,
         expectation=expectation,
-        record=record,
-        deadline=deadline.earlier(kept),
+        report=report,
     )
-    owners = _EFFORTS[effort](job)
+    if expectation is not None:
+        expectation.deadline = job.whole
+    owners = _EFFORTS[job.effort](job)
     if hopeless:  # no refinement of the expectation
         owners = []
-    job.deadline = deadline
-    cuts = effort != "fast" and not (job.decided or options.lean)  # those are of all rows
-    if expectation is not None and cuts and owners and not job.deadline.passed():
+    job.deadline = job.whole
+    if expectation is None:
+        _refine(job, owners)
+    else:
+        _refine_expected(job, owners, expectation)
+    return job.result(loads)
+
+
+def _refine(job: RowJob, owners: list[Owners]) -> None:
+    """Refine owners for another objective than the volume, with effort best until time is up."""
+    if job.objective == "time" and owners:
+        owners = _best_first(job, owners)
+    found = job.refine_objective(owners, 1 if job.effort == "fast" else None)
+    if found and job.effort == "best" and job.options.budget is not None:
+        job.refine_until_end(len(owners))
+
+
+def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
+    """The best owners by the objective too, first: less volume is not always less."""
+    best = job.record.found().owners
+    return [best, *(each for each in owners if each.rows is not best.rows)]
+
+
+def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
+    """Refine owners for the expected volume, on more and more batches."""
+    seed, deadline, effort = job.options.seed, job.deadline, job.effort
+    cuts = effort != "fast" and not (job.decided or job.options.lean)  # those are of all rows
+    if cuts and owners and not deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
-        job.start(job.graph, seeds=[seed], share=CUT_SHARE, needed=False)
+        share = EXPECTED.cut_share
+        job.start(job.graph, seeds=[seed], share=share, needed=False)
         if not job.cut_made:
             _start_from_cut(job, expectation)
-        if record.least_volume < FEW_ROWS * matrix.num_vertices:
+        if job.record.least_volume < EXPECTED.few_rows * job.matrix.num_vertices:
             strong = strongest(job.hypergraph)
-            job.start(job.hypergraph, strong, seeds=[seed], share=CUT_SHARE, needed=False)
-    if objective in ("time", EXPECTED_VOLUME) and owners and record.owners is not None:
-        # Less volume is not always less time: start from the best owners by the objective too.
-        best = record.owners.rows
-        owners = [best, *(owner for owner in owners if owner is not best)]
-    if expectation is not None and effort != "best" and not expectation.exact:
+            job.start(job.hypergraph, strong, seeds=[seed], share=share, needed=False)
+    if owners:
+        owners = _best_first(job, owners)
+    if effort != "best" and not expectation.exact:
         owners = owners[:1]  # other starts are as good on the sample, and no better beyond it
-    cycles = 1 if effort == "fast" else None if expectation is None else EXPECTED_CYCLES
+    cycles = 1 if effort == "fast" else EXPECTED.cycles
     found = job.refine_objective(owners, cycles)
-    if found and effort == "best" and budget is not None and expectation is None:
-        _refine_until_end(job, len(owners))
-    several = expectation is not None and effort != "fast" and len(found) > 1
-    if several and not deadline.passed():
-        one, two = sorted(found, key=lambda member: (member.overload, member.value))[:2]
-        found.append(job.combine_for(one.owner, two.owner, EXPECTED_CYCLES))
-    while expectation is not None and found and effort != "fast" and not deadline.passed():
-        latest = min(found, key=lambda member: (member.overload, member.value))
-        if not expectation.grow(latest.owner, num_parts, record.best[1]):
+    if effort == "fast":
+        return
+    if len(found) > 1 and not deadline.passed():
+        one, two = sorted(found, key=_by_value)[:2]
+        found.append(job.refine_for(one.owners, seed, EXPECTED.cycles, two.owner))
+    while found and not deadline.passed():
+        latest = min(found, key=_by_value)
+        if not expectation.grow(latest.owner, job.num_parts, job.record.found().value):
             break
-        assert record.owners is not None
-        found = job.refine_objective([record.owners.rows], cycles if effort == "best" else 1)
-    result = job.record.result(job.warnings)
-    notes = balance_notes(result.owners.rows, loads, num_parts, f"effort {effort}")
-    return replace(result, warnings=[*dict.fromkeys(result.warnings), *notes])
+        best = job.record.found().owners
+        found = job.refine_objective([best], cycles if effort == "best" else 1)
+
+
+def _by_value(member: Member) -> tuple[float, float]:
+    return member.overload, member.value
 
 
 def by_rows(
@@ -216,37 +184,38 @@ def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
     return Loads({"nnz": nonzeros}, options.epsilon, options.capacities)
 
 
-def _fast(job: Job) -> list[Owner]:
+def _fast(job: RowJob) -> list[Owners]:
     seed, owner = job.options.seed, job.first("fast")
     if owner is None:
         return []
     start = job.record.trials[-1].volume
     member = job.chain(owner, seed, 0, quick=True)
-    if job.kind in EVEN and member.volume > DEAR * start and not job.deadline.passed():
+    if job.of_kind.cuts and member.volume > STARTS.dear * start and not job.deadline.passed():
         for other in job.beginnings("fast"):
             if not job.has_begun(other, seed):
                 owner = job.begin(other, seed)
                 if owner is not None:
                     member = min(member, job.chain(owner, seed, 0, quick=True))
                 break
-    return [member.owner]
+    return [member.owners]
 
 
-def _balanced(job: Job) -> list[Owner]:
-    return [member.owner for member in _balanced_members(job, decide=True)[:1]]
+def _balanced(job: RowJob) -> list[Owners]:
+    return [member.owners for member in _balanced_members(job, decide=True)[:1]]
 
 
-def _start_from_cut(job: Job, expectation: Expectation) -> Owner | None:
+def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
     """Start from the strongest partitioner's cut of edges that weigh about what batches move."""
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
-    return job.start(cut, strongest(cut), seeds=[job.options.seed], share=CUT_SHARE, needed=False)
+    share, seeds = EXPECTED.cut_share, [job.options.seed]
+    return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
 
 
 def _call(task: Callable[..., Any], *arguments: Any) -> Any:
     return task(*arguments)
 
 
-def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
+def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """What effort balanced finds, and after it what that was combined from.
 
     With `decide` a cut that is far better for an expected volume is all.
@@ -257,7 +226,8 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
         return []
     turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
-    one, two = (0, 0) if few else CYCLES[job.kind]
+    one, two = (0, 0) if few else job.of_kind.cycles
+    how = FEW_PARTS if few else MANY_PARTS
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
     cuts = not (mesh or few)
     together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
@@ -270,7 +240,7 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
     def start(*turns: tuple[Beginning, int, int]) -> list[Member]:
         members = []
         for k, (each, turn, number) in enumerate(turns, 1):
-            owner = job.begin(each, turn, OTHERS_SHARE, len(turns) - k)
+            owner = job.begin(each, turn, STARTS.others_share, len(turns) - k)
             if owner is not None:
                 members.append(job.chain(owner, number, two, not mesh))
         return members
@@ -284,49 +254,49 @@ def _balanced_members(job: Job, decide: bool = False) -> list[Member]:
         found = _joined(job.side_by_side(_call, [(chain,), *starts]))
     else:
         found, cut = job.side_by_side(_call, [(chain,), (_start_from_cut, job, job.expectation)])
-        assert job.record.owners is not None
-        job.decided = cut is not None and job.record.best[1] < DECISIVE * found[0].value
+        best = job.record.found()
+        job.decided = cut is not None and best.value < EXPECTED.decisive * found[0].value
         if job.decided:
-            return [replace(found[0], owner=job.record.owners.rows)]
+            return [replace(found[0], owners=best.owners)]
         found += _joined(job.side_by_side(_call, starts))
     if few:
         found = _onward(job, found)
     best, *rest = sorted(found)
-    for k, other in enumerate(rest[: FEW_COMBINED if few else COMBINED]):
+    for k, other in enumerate(rest[: how.members]):
         before, rng = best, np.random.default_rng([seed, 2 * k])
         if worthwhile(best):
             best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
-        if few and best.volume > ENOUGH * before.volume:
+        if few and best.volume > how.enough * before.volume:
             break
     last = np.random.default_rng([seed, 1])
-    for _ in range(TIGHTENED if few else mesh):
+    for _ in range(how.tightened if few else mesh):
         before = best
         if worthwhile(best):
             best = min(best, job.tighten(best.owner, last))
-        if best.volume > ENOUGH * before.volume:
+        if best.volume > how.enough * before.volume:
             break
     if (mesh or few) and worthwhile(best):
         wide = mesh if few else job.kind == "even"
-        best = min(best, job.minimum_cuts(best.owner, WIDE_REACH if wide else REACH))
+        best = min(best, job.minimum_cuts(best.owner, LAST_CUTS if wide else SINGLE_CUTS))
     if job.kind == "thin" and not rest and worthwhile(best):
         best = min(best, job.cycle(best.owner, last, "V-cycle"))
     return [best, *rest]
 
 
-def _turns(job: Job) -> tuple[list[tuple[Beginning, int]], int]:
+def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Starts and their seeds, in the order in which they are made, and most besides the first."""
-    every, kind = job.beginnings("balanced"), job.kind_now
-    most = OTHERS[kind]
+    every, how = job.beginnings("balanced"), job.of_kind
+    most = how.others
     if job.few:
-        scouts = round(SCOUTED / max(job.matrix.num_nonzeros, 1))
-        every, most = every[:VARIETY], int(np.clip(scouts, 2, SCOUTS[kind]))
-    if job.matrix.num_vertices < MANY_ROWS * job.num_parts:
+        scouts = round(STARTS.scouted / max(job.matrix.num_nonzeros, 1))
+        every, most = every[: STARTS.variety], int(np.clip(scouts, 2, how.scouts))
+    if job.matrix.num_vertices < STARTS.many_rows * job.num_parts:
         most = min(most, 1)
     seeds = [(job.options.seed + turn) % 2**31 for turn in range(1 + most)]
     return [(each, seed) for seed in seeds for each in every], most
 
 
-def _seeds_of_first(job: Job) -> int:
+def _seeds_of_first(job: RowJob) -> int:
     """Seeds that the partitioner of the first start will be asked for besides, by what is known."""
     turns, most = _turns(job)
     return sum(each.name == turns[0][0].name for each, _ in turns[1 : 1 + most])
@@ -336,32 +306,21 @@ def _joined(found: Sequence[list[Member]]) -> list[Member]:
     return [member for members in found for member in members]
 
 
-def _onward(job: Job, found: Sequence[Member]) -> list[Member]:
+def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
     """V-cycles from the best of several starts into few parts."""
     members = sorted(found)
-    seed, cycles = job.options.seed, SCOUT_CYCLES[job.kind]
-    chains = [(member, seed + k, cycles) for k, member in enumerate(members[:KEPT])]
-    return [*job.side_by_side(job.cycles, chains), *members[KEPT:]]
+    seed, cycles, kept = job.options.seed, job.of_kind.scout_cycles, FEW_PARTS.kept
+    chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
+    return [*job.side_by_side(job.cycles, chains), *members[kept:]]
 
 
-def _best(job: Job) -> list[Owner]:
+def _best(job: RowJob) -> list[Owners]:
     """The steps of effort balanced first: with as much time as that takes, it is never worse."""
-    return [member.owner for member in evolve(job, _balanced_members(job))[:OBJECTIVE_STARTS]]
+    members = evolve(job, _balanced_members(job))
+    return [member.owners for member in members[: job.numbers.starts]]
 
 
-def _refine_until_end(job: Job, made: int) -> None:
-    """Refine the best owners for the objective with other seeds, until the budget ends."""
-    vain = 0
-    while not job.deadline.passed() and vain < VAIN and job.record.best[1] > 0:
-        before = job.record.best
-        assert job.record.owners is not None
-        turns = [job.record.owners.rows] * job.options.threads
-        job.refine_objective(turns, first=made)
-        made += len(turns)
-        vain = vain + 1 if job.record.best == before else 0
-
-
-_EFFORTS: dict[str, Callable[[Job], list[Owner]]] = {
+_EFFORTS: dict[str, Callable[[RowJob], list[Owners]]] = {
     "fast": _fast,
     "balanced": _balanced,
     "best": _best,

@@ -35,29 +35,7 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.refine import RefineExpected, RefineVolume
 from plancc.sampling import HELD_OUT, Inclusion
-
-MIN_BATCHES = 64
-"""Batches of the first sample that refinement works on, unless told otherwise."""
-GROWTH = 4
-"""Factor by which the sample grows."""
-MAX_GAP = 0.02
-"""Share by which fresh batches may move more rows than those of the sample; above it, it grows."""
-MIN_PROGRESS = 0.01
-"""Least share by which growth must lower what fresh batches move, unless owners were the best."""
-MIN_HELD_OUT = 64
-"""Number of batches that judge owners at first; it doubles until `PRECISION` is reached."""
-MAX_HELD_OUT = 1024
-"""Most batches that judge owners."""
-PRECISION = 0.01
-"""Half the confidence interval of the judged mean, over the mean."""
-MOST_JUDGED = 8
-"""Number of owners whose volumes are kept."""
-RESAMPLES = 1000
-"""Samples of the bootstrap behind that interval."""
-SEEN_ENOUGH = 0.5
-"""Share of the nonzeros that a given number of batches must have seen; below it, a warning."""
-GAP_TO_TELL = 0.05
-"""Share by which fresh batches may move more rows than the sample; above it, a warning."""
+from plancc.search.presets import SAMPLES
 
 Owner = npt.NDArray[np.int32]
 
@@ -199,13 +177,13 @@ class SampledExpectation:
         self._seed, self._threads = seed, threads
         self._fixed = model.batches != AUTO
         self._num_held_out = 0
-        self._judged: deque[tuple[Owner, npt.NDArray[np.int64]]] = deque(maxlen=MOST_JUDGED)
+        self._judged: deque[tuple[Owner, npt.NDArray[np.int64]]] = deque(maxlen=SAMPLES.most_judged)
         self._last = math.inf
         self._growing = GrowingSample(source, seed)
         if self._fixed:
             self._wanted = int(model.batches)
         else:
-            self._wanted = min(max(recipe["hoeffding_batches"], MIN_BATCHES), MAX_BATCHES)
+            self._wanted = min(max(recipe["hoeffding_batches"], SAMPLES.min_batches), MAX_BATCHES)
 
     @cached_property
     def _sample(self) -> NetSample:
@@ -248,13 +226,13 @@ class SampledExpectation:
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         enough = self._wanted >= MAX_BATCHES or self._sample.num_batches < self._wanted
-        if self._fixed or enough or self._gap(owner, num_parts) <= MAX_GAP:
+        if self._fixed or enough or self._gap(owner, num_parts) <= SAMPLES.max_gap:
             return False
         value, last = self.value(owner, num_parts), self._last
         self._last = value
-        if value <= best and value > (1 - MIN_PROGRESS) * last:
+        if value <= best and value > (1 - SAMPLES.min_progress) * last:
             return False
-        self._wanted = min(GROWTH * self._wanted, MAX_BATCHES)
+        self._wanted = min(SAMPLES.growth * self._wanted, MAX_BATCHES)
         del self._sample, self.problem  # made again from more batches
         return True
 
@@ -274,7 +252,9 @@ class SampledExpectation:
             "nonzeros_seen": sample.nonzeros_seen,
         }
         notes = []
-        if gap > GAP_TO_TELL or (self._fixed and sample.nonzeros_seen < SEEN_ENOUGH):
+        if gap > SAMPLES.gap_to_tell or (
+            self._fixed and sample.nonzeros_seen < SAMPLES.seen_enough
+        ):
             number = sample.num_batches
             notes.append(
                 f"{number} batch{'es have' if number > 1 else ' has'} seen "
@@ -312,12 +292,12 @@ class SampledExpectation:
         for known, volumes in tuple(self._judged):
             if known is owner:
                 return volumes
-        number = self._num_held_out or MIN_HELD_OUT
+        number = self._num_held_out or SAMPLES.min_held_out
         volumes = self._volumes(owner, num_parts, range(number))
         while self._num_held_out == 0:
             low, high = _interval(volumes)
-            precise = (high - low) / 2 <= PRECISION * volumes.mean()
-            if precise or number >= MAX_HELD_OUT or self.deadline.passed():
+            precise = (high - low) / 2 <= SAMPLES.precision * volumes.mean()
+            if precise or number >= SAMPLES.max_held_out or self.deadline.passed():
                 self._num_held_out = number
             else:
                 more = self._volumes(owner, num_parts, range(number, 2 * number))
@@ -342,7 +322,7 @@ class SampledExpectation:
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
     """95% interval of the mean by the percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
+    means = values[rng.integers(len(values), size=(SAMPLES.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
 

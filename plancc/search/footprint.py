@@ -14,26 +14,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from plancc.errors import InputError
-from plancc.passes.clusters import FEW_LINKS, MANY_LINKS
-
-INTERPRETER = 215_000_000
-"""Bytes of Python with its libraries, half of them code, of kernels, and of a partitioner's child
-process."""
-MARGIN = 0.9
-"""Share of the memory that is left which may be taken unless told otherwise."""
-METIS_LINK, METIS_ROW = 26, 190
-"""Bytes of METIS per link of the undirected graph and per row, its input included."""
-UNEVEN_LINK, UNEVEN_ROW = 80, 75
-"""The same of graphs with uneven degrees: their coarser levels hardly have fewer links."""
-OF_RANK = 70_000_000
-"""Bytes of Python with its libraries in a rank, and of MPI."""
-CLUSTERED = 60_000_000
-"""Bytes of the graph between clusters, and of a partitioner's child process on the first rank."""
-CLUSTER_LINK = 8
-"""Bytes per link of the undirected graph for the graph between clusters, and METIS on that: at most
-an eighth of the links are left where vertices have few neighbours (`plancc.passes.clusters`)."""
-UNEVEN_CLUSTER_LINK = 5
-"""The same of graphs with hubs: of few of them clusters leave many links."""
+from plancc.passes.presets import PROPAGATION
+from plancc.search.presets import MEMORY
 
 
 @dataclass(frozen=True)
@@ -143,8 +125,8 @@ def state(sizes: ProblemSizes) -> int:
 def metis(rows: int, links: int, uneven: bool) -> int:
     """METIS on a graph, its input included."""
     if uneven:
-        return UNEVEN_LINK * links + UNEVEN_ROW * rows
-    return METIS_LINK * links + METIS_ROW * rows
+        return MEMORY.uneven_link * links + MEMORY.uneven_row * rows
+    return MEMORY.metis_link * links + MEMORY.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
@@ -155,8 +137,9 @@ def clustering(sizes: ProblemSizes) -> int:
 
 def of_clusters(sizes: ProblemSizes) -> int:
     """The graph between clusters with METIS at work on it."""
-    most = FEW_LINKS * MANY_LINKS  # with more, clusters are joined
-    return (UNEVEN_CLUSTER_LINK if sizes.uneven else CLUSTER_LINK) * min(sizes.links, most)
+    most = PROPAGATION.few_links * PROPAGATION.many_links  # with more, clusters are joined
+    per_link = MEMORY.uneven_cluster_link if sizes.uneven else MEMORY.cluster_link
+    return per_link * min(sizes.links, most)
 
 
 def scratch(sizes: ProblemSizes) -> int:
@@ -193,7 +176,9 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
         if effort != "fast" or not sizes.uneven:  # thin graphs may have one to be balanced
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = lowering(sizes) + sizes.data
-    return Work(effort, clustered, {stage: INTERPRETER + size for stage, size in found.items()})
+    return Work(
+        effort, clustered, {stage: MEMORY.interpreter + size for stage, size in found.items()}
+    )
 
 
 def work_on_disk(sizes: ProblemSizes, effort: str) -> Work:
@@ -208,7 +193,7 @@ def work_on_disk(sizes: ProblemSizes, effort: str) -> Work:
         if not sizes.uneven:
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = given + 8 * sizes.nonzeros + 50 * sizes.rows
-    stages = {stage: INTERPRETER + size for stage, size in found.items()}
+    stages = {stage: MEMORY.interpreter + size for stage, size in found.items()}
     return Work(effort, bool(effort), stages, on_disk=True)
 
 
@@ -223,11 +208,11 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
     weights = 8 * sizes.constraints * rows
     found = {
         "read": held + 12 * share + (16 * rows if nets else 8 * rows),
-        "clusters": held + 2 * weights + 32 * rows + 4 * share + CLUSTERED,
+        "clusters": held + 2 * weights + 32 * rows + 4 * share + MEMORY.clustered,
         "sweeps": held + weights + 26 * rows + 8 * share,
         "lower": held + 16 * share + 26 * rows,
     }
-    stages = {stage: OF_RANK + size for stage, size in found.items()}
+    stages = {stage: MEMORY.of_rank + size for stage, size in found.items()}
     return Work("fast", True, stages)
 
 

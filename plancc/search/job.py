@@ -1,554 +1,100 @@
-"""One search: what it works on, its steps, and what it has found.
-
-Knows partitioners, passes and objectives; which steps are made is up to the efforts.
-"""
+"""What every search has: what it works on, its options, its deadlines, and what it has found."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import objective_value
-from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochTime
-from plancc.errors import BackendError, BackendUnavailable
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models import build_problem
 from plancc.models.base import Model
-from plancc.models.graph import GraphModel
-from plancc.models.limits import Limits
 from plancc.models.loads import Loads
-from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.random import random_owner
+from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners import OTHERWISE
-from plancc.partitioners.adapter import FEW, Adapter, Start
-from plancc.partitioners.builtin import ADAPTER
-from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.process import STOPPED
-from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
-from plancc.passes.bound import least_volume, reaches
+from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
-from plancc.passes.flows import LEAST_GAIN, REACH, Flows
-from plancc.passes.multilevel import PRICES, Owner, Sweeps
-from plancc.passes.refine import refiner
-from plancc.search.footprint import metis
-from plancc.search.record import Record
-from plancc.search.starts import (
-    NEARLY,
-    Beginning,
-    beginnings,
-    has_hubs,
-    is_uneven,
-    kind_of,
-    tightest,
-)
+from plancc.search.presets import OF_ROWS, ForObjective
+from plancc.search.record import Member, Record, SearchResult, Trial
 
-if TYPE_CHECKING:
-    from plancc.passes.clusters import Clusters
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
-    from plancc.search.expectation import Expectation
-EVEN = ("even", "dense", "thin")
-"""Kinds of graphs whose parts have few neighbours, so that minimum cuts between them pay."""
-QUICK_REACH = 0.03
-"""Share of a part that the minimum cuts of effort fast may move, and those after a start into few
-parts: a third of the time, for half of what the others save."""
-LEAST_YIELD = 0.003
-"""Share of the cost of the first pairs that minimum cuts must save, for the others to follow."""
-WORSE = 1.005
-"""Volume after sweeps over that of a start within its limits, above which sweeps within these are
-tried too."""
+Report = Callable[[Trial], None]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Job:
-    """One search: what it works on, and what it has found.
+    """One search; how owners are improved is up to the classes that derive from it.
 
     Attributes
     ----------
-    cut_made : bool
-        Whether it started from the strongest partitioner's cut, for an expected volume.
-    decided : bool
-        Whether that cut was so good that no other start is made.
-    ready : dict
-        Starts that were made with others in one process, by what was called and by seed.
+    matrix : Graph
+        The normalised matrix.
+    num_parts : int
+    options : SearchOptions
+    model : Model
+    report : callable, optional
+        Called with every `Trial` as it ends.
+    time : EpochTime, for objective "time" only
+    record : Record
+    whole, deadline : Deadline
+        Of the search, and of its steps: earlier by what is kept for another objective.
+    alone : bool
+        Whether steps run one after the other.
+
+    Raises
+    ------
+    InputError
+        An unknown name, a number out of range.
     """
 
     matrix: Graph
-    hypergraph: Hypergraph
-    loads: Loads
     num_parts: int
     options: SearchOptions
-    objective: str
-    time: EpochTime | None
     model: Model
-    expectation: Expectation | None
-    record: Record
-    deadline: Deadline
+    report: Report | None = None
+    effort: str = ""
+    objective: str = ""
+    time: EpochTime | None = field(init=False)
+    record: Record = field(init=False)
+    whole: Deadline = field(init=False)
+    deadline: Deadline = field(init=False)
     warnings: list[str] = field(default_factory=list)
-    starter: str = AUTO
-    kind: str = ""
     alone: bool = True
-    cut_made: bool = False
-    decided: bool = False
-    begun: set[tuple[str | int, ...]] = field(default_factory=set)
-    ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
-    nets: Nets = field(init=False)
-    limits: Limits = field(init=False)
+
+    numbers: ClassVar[ForObjective] = OF_ROWS
 
     def __post_init__(self) -> None:
-        from plancc.passes.kernels.nets import nets_of
+        effort, objective = self.options.for_search()
+        self.effort, self.objective = self.effort or effort, self.objective or objective
+        check_num_parts(self.matrix.num_vertices, self.num_parts)
+        self.time = self.options.time(self.matrix, self.num_parts)
+        self.record = Record(self.report)
+        self.whole = Deadline.after(self.options.budget, self.options.stop)
+        kept = 0.0 if self.objective == "volume" else self.numbers.share
+        self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
 
-        self.nets = nets_of(self.hypergraph)
-        loads = self.loads
-        self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
+    def measure(self, owners: Owners) -> Member:
+        """What owners are worth, exactly."""
+        raise NotImplementedError
 
-    def _problem_of(self, model: Model) -> Any:
-        problem = build_problem(
-            model,
-            self.matrix,
-            self.num_parts,
-            balance="nnz",
-            seed=self.options.seed,
-            takes=(Hypergraph, WeightedGraph),
-        )
-        return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
-
-    @cached_property
-    def graph(self) -> WeightedGraph:
-        """The undirected graph: 8 bytes per nonzero of a directed matrix, made at first use."""
-        graph: WeightedGraph = self._problem_of(GraphModel())
-        return graph
-
-    @cached_property
-    def base(self) -> Hypergraph | WeightedGraph:
-        """What partitioners are given unless a start says otherwise."""
-        problem: Hypergraph | WeightedGraph
-        problem = self.graph if self.by_kind else self._problem_of(self.model)
-        return problem
-
-    @cached_property
-    def clusters(self) -> Clusters | None:
-        """Clusters, and the graph between them; None where there are none or too many."""
-        from plancc.passes.clusters import find_clusters, links_of
-
-        links = links_of(self.matrix, self.nets)
-        rng = np.random.default_rng(self.options.seed)
-        weight, room, few = self.nets.weight, self.options.room, not has_hubs(self.degrees)
-        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, few)
-        if found is None or room is None:
-            return found
-        graph = found.graph
-        taken = metis(graph.num_vertices, len(graph.indices), is_uneven(self.degrees))
-        return found if taken <= room else None
-
-    @cached_property
-    def degrees(self) -> Any:
-        """Neighbours of every vertex in the undirected graph: int64[n]."""
-        from plancc.passes.clusters import degrees_of
-
-        return degrees_of(self.matrix, self.nets)
-
-    @property
-    def kind_now(self) -> str:
-        """Kind of the graph, before the first start by its degrees alone."""
-        return self.kind or kind_of(self.degrees)
-
-    @property
-    def few(self) -> bool:
-        """Whether there are so few parts that several starts are made, since they differ much."""
-        return self.num_parts <= FEW and self.expectation is None
-
-    @property
-    def by_kind(self) -> bool:
-        """Whether starts are chosen by the kind of graph: the model leaves that to the search."""
-        return self.model.starts_from_cut
-
-    def _given(self, how: Start) -> Hypergraph | WeightedGraph:
-        """What a start is given that works on all vertices."""
-        if not how.objective:
-            return self.hypergraph
-        return replace(self.graph, objective=how.objective)
-
-    def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Owners of the best start that does not fail, noted; None if there is nothing to search.
-
-        `more` is that of `begin`. From then on `kind` is what is measured of the graph and of these
-        owners.
-        """
-        owner = None
-        for way in self._first_ways(effort, more):
-            try:
-                owner = way()
-                break
-            except (BackendError, BackendUnavailable) as error:
-                if self.deadline.stopped():
-                    raise
-                self._left_out(error)
-        else:
-            owner = self.start(self.base, seeds=[self.options.seed])
-        if owner is not None:
-            self.kind = self._measured(owner)
-        return owner
-
-    def _first_by(self, how: Beginning, more: int) -> Owner | None:
-        owner = self._by_tightest(how, self.options.seed)
-        return self.begin(how, self.options.seed, more=more) if owner is None else owner
-
-    def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Starts for the kind of graph, then the partitioners of graphs that are not among them.
-
-        If all of them fail, the built-in one begins.
-        """
-        beginnings, seed = self.beginnings(effort), self.options.seed
-        for each in beginnings:
-            yield partial(self._first_by, each, more)
-        if beginnings:
-            tried = {each.adapter.name for each in beginnings}
-            ranked = by_rank_of_kind(WeightedGraph, "cut", lambda each: each.auto_rank)
-            for adapter in ranked:
-                self.starter = adapter.name
-                if adapter is ADAPTER:
-                    return
-                if adapter.name not in tried and adapter.available():
-                    yield partial(self.start, self.graph, adapter, seeds=[seed])
-
-    def _measured(self, owner: Owner) -> str:
-        """Kind of the graph, by the boundary of these owners."""
-        from plancc.passes.kernels.state import boundary
-
-        rows = len(boundary(self.nets, self.state(owner)))
-        return kind_of(self.degrees, rows / len(owner))
-
-    def _by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Owners of a start that balances the tightest constraint alone, noted.
-
-        None where the others are missed by more than V-cycles restore well, or where such a start
-        is not tried (`plancc.search.starts.tightest`).
-        """
-        one = tightest(self.degrees, self.loads, self.num_parts)
-        if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
-            return None
-        problem = replace(self._given(how.how), vertex_weights=one.weights)
-        owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, loads=one)
-        if owner is None:
-            return None
-        near = NEARLY * self.num_parts if self._measured(owner) == "thin" else 0.0
-        if self.member(owner).overload > near:
-            return None
-        self.begun.add((*how.name, seed))
-        return owner
-
-    def beginnings(self, effort: str) -> list[Beginning]:
-        """Starts for the kind of graph, the best first; none where the model has its own."""
-        if not self.by_kind:
-            return []
-        hypergraphs = self.model.problem is Hypergraph
-        of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
-        rules = hypergraphs, self.options.lean, self.expectation is None
-        return list(beginnings(self.kind_now, effort, *of_matrix, *rules))
-
-    def has_begun(self, how: Beginning, seed: int) -> bool:
-        """Whether that start was made with this seed."""
-        return (*how.name, seed) in self.begun
-
-    def begin(
-        self, how: Beginning, seed: int, share: float | None = None, more: int = 0
-    ) -> Owner | None:
-        """Owners of a start, noted; see `start`.
-
-        `more`: seeds after this one that will follow. Where that saves time, the partitioner works
-        with them too, in the same process; starts with these seeds then take what it found.
-        """
-        self.begun.add((*how.name, seed))
-        if not how.how.clustered:
-            problem = self._given(how.how)
-            at_once = more if how.adapter.several and self.deadline.at == np.inf else 0
-            return self.start(
-                problem,
-                how.adapter,
-                seeds=[(seed + k) % 2**31 for k in range(1 + at_once)],
-                preset=how.how.preset,
-                share=share,
-            )
-        if self.clusters is None:
-            return self.scattered(seed)
-        problem = replace(self.clusters.graph, objective=how.how.objective)
-        return self.start(
-            problem,
-            how.adapter,
-            seeds=[seed],
-            preset=how.how.preset,
-            share=share,
-            label=self.clusters.label,
-        )
-
-    def scattered(self, seed: int) -> Owner:
-        """Random owners, noted: where there are no communities, sweeps need no better start."""
-        begin = wall_seconds()
-        owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.loads.capacities)
-        self.note(f"random seed {seed}", begin, owner)
-        return owner
-
-    def start(
-        self,
-        problem: Hypergraph | WeightedGraph,
-        adapter: Adapter | None = None,
-        *,
-        seeds: Sequence[int],
-        preset: str | None = None,
-        share: float | None = None,
-        needed: bool = True,
-        loads: Loads | None = None,
-        label: Owner | None = None,
-    ) -> Owner | None:
-        """Owners of one partitioner, noted; None if it failed and something else was found.
-
-        It has one thread, so that the same seed gives the same owners: several starts run side by
-        side.
-
-        Parameters
-        ----------
-        problem : Hypergraph or WeightedGraph
-        adapter : Adapter, optional
-            None: the best one that is installed; for `base` from then on the same.
-        seeds : sequence of int
-            The first is that of the owners; those of the others are kept until they are asked for.
-        preset : str, optional
-        share : float, optional
-            Of the time left, for the partitioner; None: whatever the budget says.
-        needed : bool
-            Whether its failure is a warning.
-        loads : Loads, optional
-            What it balances, if not all that the search does: the weights of the problem.
-        label : int32[n], optional
-            The problem's vertex that stands for every vertex; None: they are the same.
-        """
-        time_limit = self.options.time_limit
-        limit = np.inf if time_limit is None else time_limit
-        starts = adapter is None and problem is self.base
-        name = adapter.name if adapter is not None else self.starter if starts else AUTO
-        if share is not None:
-            limit = min(limit, share * self.deadline.seconds_left())
-            if limit <= 0:
-                return None
-        begin = wall_seconds()
-        kind = problem.objective if isinstance(problem, WeightedGraph) else ""
-        keys = [(name, preset, kind, each) for each in seeds]
-        plain = loads is None and label is None
-        result = self.ready.pop(keys[0], None) if plain else None
-        try:
-            if result is None:
-                result, *others = partitions(
-                    problem,
-                    self.num_parts,
-                    seeds,
-                    PartitionOptions(
-                        partitioner=name,
-                        preset=preset,
-                        epsilon=self.options.epsilon,
-                        time_limit=None if limit == np.inf else limit,
-                        capacities=self.loads.capacities,
-                    ),
-                    loads=loads or self.loads,
-                    stop=self.deadline.stopped,
-                )
-                self.ready.update(zip(keys[1:], others, strict=False))
-        except (BackendError, BackendUnavailable) as error:
-            if self.record.owners is None or not self.kind:  # `first` goes on to the next
-                raise
-            in_time = limit == time_limit or STOPPED not in str(error)  # a share ends as it should
-            if needed and in_time and not self.deadline.stopped():
-                self._left_out(error)
-            return None
-        if starts and result.partitioner != TRIVIAL:
-            self.starter = result.partitioner
-        self.warnings += [note for note in result.about_run if note not in self.warnings]
-        words = [result.partitioner, kind, result.preset if preset else ""]
-        words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
-        words += [] if loads is None else [f"by {','.join(loads.names)}"]
-        owner = result.owner if label is None else result.owner[label]
-        self.note(" ".join(filter(None, words)), begin, owner)
-        return None if result.partitioner == TRIVIAL and label is None else owner
-
-    def _left_out(self, error: Exception) -> None:
-        self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
-
-    def note(self, step: str, begin: float, owner: Owner) -> Member:
-        """Measure owners exactly and put them into the record."""
+    def note(self, step: str, begin: float, owners: Owners) -> Member:
+        """Measure owners and put them into the record."""
         seconds = wall_seconds() - begin
-        state = self.state(owner)
-        return self.note_state(step, seconds, state)
+        return self.record.add(step, seconds, self.measure(owners))
 
-    def state(self, owner: Owner) -> State:
-        from plancc.passes.kernels.state import state_of
-
-        return state_of(self.nets, owner, self.num_parts)
-
-    def note_state(self, step: str, seconds: float, state: State) -> Member:
-        from plancc.passes.kernels.state import volume
-
-        rows = int(volume(self.nets, state))
-        value: float = rows
-        if self.expectation is not None:
-            value = self.expectation.value(state.owner, self.num_parts)
-        elif self.objective != "volume":
-            owners = Owners(state.owner)
-            parts = traffic(self.matrix, owners, self.num_parts)
-            value = objective_value(self.objective, parts, owners, self.time)
-        overload = self.limits.overload(state.sums)
-        self.record.add(step, seconds, Owners(state.owner), overload, value, rows)
-        return Member(overload, rows, value, state.owner, state.spread)
-
-    def member(self, owner: Owner) -> Member:
-        """Owners as a member that is not noted."""
-        from plancc.passes.kernels.state import volume
-
-        state = self.state(owner)
-        rows = int(volume(self.nets, state))
-        return Member(self.limits.overload(state.sums), rows, rows, owner, state.spread)
-
-    def sweeps(self, owner: Owner, rng: np.random.Generator, quick: bool = False) -> Member:
-        """One round of sweeps on the finest level."""
-        begin = wall_seconds()
-        state = self.state(owner)
-        threads = self.free_threads
-        sweeps = Sweeps(self.limits, rng, self.deadline, threads=threads, quick=quick)
-        sweeps.anneal(self.nets, state)
-        sweeps.settle(self.nets, state)
-        return self.note_state("sweeps", wall_seconds() - begin, state)
-
-    def climb(self, owner: Owner, rng: np.random.Generator, quick: bool = False) -> Member:
-        """Sweeps within the limit on the finest level: no worse, if the owners are within it."""
-        begin = wall_seconds()
-        state = self.state(owner)
-        threads = self.free_threads
-        sweeps = Sweeps(self.limits, rng, self.deadline, threads=threads, quick=quick)
-        sweeps.settle(self.nets, state)
-        return self.note_state("climb", wall_seconds() - begin, state)
-
-    def cycle(
-        self,
-        owner: Owner,
-        rng: np.random.Generator,
-        step: str,
-        other: Owner | None = None,
-        cuts: bool = True,
-        prices: tuple[float, ...] = PRICES,
-    ) -> Member:
-        """One V-cycle, from one partition or from two.
-
-        `cuts`: with minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
-        """
-        begin = wall_seconds()
-        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
-        anneal = sweeps.anneal_and_cut if cuts else sweeps.anneal
-        state, _ = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
-        sweeps.settle(self.nets, state)
-        if cuts:
-            sweeps.cut(self.nets, state, (REACH,))
-        return self.note_state(step, wall_seconds() - begin, state)
-
-    def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """One V-cycle within the limit: no worse, if the owners are within it."""
-        begin = wall_seconds()
-        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
-        state, _ = sweeps.v_cycle(self.nets, owner, sweeps.improve)
-        return self.note_state("V-cycle within the limit", wall_seconds() - begin, state)
+    def left_out(self, error: Exception) -> None:
+        """Warn that a partitioner failed."""
+        self.warnings.append(f"left out: {str(error).removesuffix(f'; {OTHERWISE}')}")
 
     @property
     def free_threads(self) -> int:
         """Threads that one step may have: all of them, unless several steps run side by side."""
         return self.options.threads if self.alone else 1
-
-    def minimum_cuts(self, owner: Owner, reach: float = REACH) -> Member:
-        """One minimum cut between each two neighbouring parts, not far from their boundary.
-
-        With a `reach` above the usual they are repeated as long as that helps. The owners get no
-        worse, if they are within the limit.
-        """
-        begin = wall_seconds()
-        state = self.state(owner)
-        least_gain = LEAST_GAIN if reach > REACH else 1.0
-        threads = self.free_threads
-        flows = Flows(self.limits, self.deadline, threads, reach, least_gain, LEAST_YIELD)
-        flows.refine(self.nets, state)
-        return self.note_state("minimum cuts", wall_seconds() - begin, state)
-
-    def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Wide minimum cuts and localised searches, where parts have few neighbours."""
-        begin = wall_seconds()
-        state = self.state(owner)
-        sweeps = Sweeps(self.limits, rng, self.deadline, threads=self.free_threads)
-        sweeps.polish(self.nets, state)
-        return self.note_state("polished", wall_seconds() - begin, state)
-
-    def chain(
-        self, owner: Owner, seed: int, cycles: int, cuts: bool = True, quick: bool = False
-    ) -> Member:
-        """Sweeps and V-cycles one after the other, from where the last one ended.
-
-        `quick`, as for effort fast: sweeps are quick ones, all within the limit on even graphs, and
-        minimum cuts look less far.
-
-        Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
-        do so elsewhere, with a start within the limit, sweeps within it are tried too. No V-cycle
-        follows one that found nothing better. Parts of thin graphs that are above one of several
-        limits come below it in a V-cycle: clusters carry weight through chains of neighbouring
-        parts, where single vertices would go to parts far away.
-        """
-        rng, best = np.random.default_rng(seed), self.member(owner)
-        several = self.nets.weight.shape[1] > 1
-        if self.kind == "thin" and several and best.overload > 0 and not self.deadline.passed():
-            step = f"balancing V-cycle, seed {seed}"
-            best = min(best, self.cycle(owner, rng, step, cuts=False))
-        climbs = self.kind == "thin" or (quick and self.kind == "even" and not best.overload)
-        swept = best if climbs else self.sweeps(best.owner, rng, quick)
-        if climbs:
-            swept = self.climb(best.owner, rng, quick)
-        elif best.overload == 0 and swept.volume > WORSE * best.volume:
-            swept = min(swept, self.climb(best.owner, rng, quick))
-        best = min(best, swept)
-        if self.kind == "thin" and not self.deadline.passed():
-            near = quick or self.few
-            best = min(best, self.minimum_cuts(best.owner, QUICK_REACH if near else REACH))
-        return self.cycles(best, seed, cycles, cuts, rng)
-
-    def cycles(
-        self,
-        best: Member,
-        seed: int,
-        cycles: int,
-        cuts: bool = False,
-        rng: np.random.Generator | None = None,
-    ) -> Member:
-        """V-cycles one after the other, until one finds nothing better."""
-        rng = rng or np.random.default_rng([seed, 3])
-        for k in range(1, cycles + 1):
-            if self.deadline.passed() or self.is_least(best):
-                break
-            last = self.cycle(best.owner, rng, f"V-cycle {k}, seed {seed}", cuts=cuts)
-            if not last < best:
-                break
-            best = last
-        return best
-
-    @cached_property
-    def least(self) -> int:
-        """The volume that no partition within the limits is below."""
-        return least_volume(self.nets, self.limits)
-
-    def is_least(self, member: Member) -> bool:
-        """Whether there is hardly less volume than a member has."""
-        return reaches(member.volume, member.overload, self.least)
 
     def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
         """``task(*each)`` on as many threads as there are; the results in order.
@@ -571,79 +117,36 @@ class Job:
             self.alone = True
             return [future.result() for future in futures]
 
+    def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
+        """What the objective asks for, from these owners on; noted."""
+        raise NotImplementedError
+
     def refine_objective(
-        self, owners: Sequence[Owner], cycles: int | None = None, first: int = 0
+        self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
         """From these owners on, what the objective itself asks for; `first`: of their seeds."""
         if self.objective == "volume":
             return []
-        problem = self.hypergraph if self.expectation is None else self.expectation.problem
-        found: list[Member] = self.side_by_side(
-            self._refine_for,
-            [
-                (problem, owner, self.options.seed + k, cycles)
-                for k, owner in enumerate(owners, first)
-            ],
-        )
+        seeds = range(self.options.seed + first, self.options.seed + first + len(owners))
+        tasks = [(each, seed, cycles) for each, seed in zip(owners, seeds, strict=True)]
+        found: list[Member] = self.side_by_side(self.refine_for, tasks)
         return found
 
-    def combine_for(self, one: Owner, two: Owner, cycles: int) -> Member:
-        """Two owners combined for the expected volume, and V-cycles after that."""
-        assert self.expectation is not None
-        return self._refine_for(self.expectation.problem, one, self.options.seed, cycles, two)
+    def refine_until_end(self, made: int) -> None:
+        """Refine the best owners for the objective with other seeds, until the budget ends."""
+        vain = 0
+        while vain < self.numbers.vain and not self.deadline.passed():
+            before = self.record.found()
+            if before.value <= 0:
+                break
+            turns = [before.owners] * self.options.threads
+            self.refine_objective(turns, first=made)
+            made += len(turns)
+            vain = vain + 1 if self.record.found().merit == before.merit else 0
 
-    def _refine_for(
-        self,
-        problem: Hypergraph,
-        owner: Owner,
-        seed: int,
-        cycles: int | None,
-        other: Owner | None = None,
-    ) -> Member:
-        begin = wall_seconds()
-        loads = self.loads
-        options = {
-            "epsilon": loads.epsilon,
-            "capacities": loads.capacities,
-            "cycles": cycles,
-            "seed": seed,
-            "threads": self.free_threads,
-        }
-        if self.expectation is None:
-            pass_ = refiner(self.objective, time=self.time, **options)
-        else:  # of a sample, of which the last percent says little of other batches
-            pass_ = self.expectation.refiner(**options, polishes=self.options.effort == "best")
-        better = pass_.run(
-            problem,
-            owner,
-            self.num_parts,
-            deadline=self.deadline,
-            other=other,
-        )
-        how = "refined" if other is None else "combined"
-        return self.note(f"{how} for {self.objective}, seed {seed}", begin, better.owner)
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A partition, ordered by overload and volume.
-
-    Attributes
-    ----------
-    overload : float
-    volume : int
-    value : float
-        Of the objective.
-    owner : int32[n]
-    spread : int32[num_nets]
-        Connectivity of every net.
-    """
-
-    overload: float
-    volume: int
-    value: float
-    owner: Owner
-    spread: Any
-
-    def __lt__(self, other: Member) -> bool:
-        return (self.overload, self.volume) < (other.overload, other.volume)
+    def result(self, loads: Loads) -> SearchResult:
+        """The best owners, with all warnings; `loads`: what they share."""
+        found = self.record.result([*dict.fromkeys(self.warnings)])
+        owned = found.owners.rows if found.owners.nonzeros is None else found.owners.nonzeros
+        notes = balance_notes(owned, loads, self.num_parts, f"effort {self.effort}")
+        return replace(found, warnings=[*found.warnings, *notes])

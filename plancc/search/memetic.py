@@ -20,48 +20,10 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.models.problem import Hypergraph
 from plancc.partitioners.run import strongest
-from plancc.passes.multilevel import PRICES, Owner
-from plancc.search.job import EVEN, Job, Member
-
-MEMBER_CYCLES = {"thin": 1, "even": 2, "dense": 2, "wide": 1, "hubs": 1}
-"""Most V-cycles of a new member, by kind of graph."""
-CHILD_PRICES: dict[str, tuple[tuple[float, ...], ...]] = {
-    "hubs": (PRICES[1:],),
-    "wide": (PRICES[1:],),
-    "even": (PRICES[1:], PRICES[2:], ()),
-    "dense": (PRICES[1:], PRICES[2:], ()),
-    "thin": (PRICES[1:], PRICES[2:], ()),
-}
-"""Prices of overweight in the sweeps that make a child, by kind of graph; those that made better
-children are taken more often. Where weight is as cheap as for a new member, what the parents have
-found is taken apart; without prices sweeps stay within the limit."""
-FADING = 0.95
-"""Factor of what is known of such prices with every child."""
-QUICK = 3.0
-"""Slowness of a start up to which it is made with several seeds."""
-CLEAR = 0.01
-"""Share of the volume by which a slow start must be better than the others for more like it."""
-SIZE = 10
-"""Largest population."""
-LEAST_SIZE = 5
-"""Members that come after the founders and the first two without a budget, or one for each start if
-there are more of these."""
-ROUNDS = 12
-"""Children per member of the population, unless a budget says when to end."""
-GROWING_SHARE = 0.25
-"""Share of a budget in which members are added to the first population."""
-RESTART_SHARE = 0.25
-"""The same, of the time left, for the population of a restart."""
-START_SHARE = 0.75
-"""Share of the time left that one partitioner gets."""
-BATCH = 2
-"""Children made from one state of the population, at least; so many as there are threads."""
-MUTATIONS = 0.15
-"""Share of the children that come from one member only."""
-ALIKE = 0.02
-"""Mean distance to the best member, over its volume, below which a population is alike."""
-PATIENCE = 3
-"""Children per member without a better one after which the population starts again."""
+from plancc.passes.multilevel import Owner
+from plancc.search.presets import EVOLUTION
+from plancc.search.record import Member
+from plancc.search.rows import RowJob
 
 
 @dataclass
@@ -77,7 +39,7 @@ class Members:
     """
 
     cost: npt.NDArray[np.int64]
-    size: int = SIZE
+    size: int = EVOLUTION.size
     members: list[Member] = field(default_factory=list)
 
     @property
@@ -111,7 +73,7 @@ class Members:
         """Whether the members hardly differ any more."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
-        return not apart or float(np.mean(apart)) < ALIKE * max(best.volume, 1)
+        return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
 
 
 @dataclass
@@ -135,20 +97,20 @@ class Choice:
         return int(np.argmax(rng.beta(1 + self.won, 1 + self.lost)))
 
     def learn(self, way: int, paid: bool) -> None:
-        self.won *= FADING
-        self.lost *= FADING
+        self.won *= EVOLUTION.fading
+        self.lost *= EVOLUTION.fading
         (self.won if paid else self.lost)[way] += 1
 
 
-def evolve(job: Job, founders: list[Member]) -> list[Member]:
+def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Members of the last population, the best first; none where there is nothing to search.
 
-    Without a budget the search ends after `ROUNDS` children per member, or as soon as it would
-    start again.
+    Without a budget the search ends after `Evolution.rounds` children per member, or as soon as it
+    would start again.
 
     Parameters
     ----------
-    job : Job
+    job : RowJob
         Whose steps so far are those that found the founders.
     founders : list of Member
         The first members; nothing that is returned first is worse than the best of them.
@@ -161,15 +123,15 @@ def evolve(job: Job, founders: list[Member]) -> list[Member]:
     starts = _starts(job)
     for member in [*founders, *_grown(job, founders, starts, first_seconds)]:
         population.add(member)
-    prices = CHILD_PRICES[job.kind]
+    prices = job.of_kind.child_prices
     choice = Choice.of(len(prices))
     rng = np.random.default_rng(job.options.seed)
     made = fruitless = restarts = 0
     again = True  # whether there is time for new members
-    most = np.inf if timed else ROUNDS * len(population.members)
-    batch = max(BATCH, job.options.threads)
+    most = np.inf if timed else EVOLUTION.rounds * len(population.members)
+    batch = max(EVOLUTION.batch, job.options.threads)
     while made < most and not (job.deadline.passed() or job.is_least(population.best)):
-        late = fruitless >= PATIENCE * len(population.members)
+        late = fruitless >= EVOLUTION.patience * len(population.members)
         if again and (late or population.alike()):
             population.add(job.polish(population.best.owner, rng))
             if not timed:
@@ -214,7 +176,7 @@ class _Start:
     has_begun: Callable[[int], bool] = lambda seed: False
 
 
-def _starts(job: Job) -> list[_Start]:
+def _starts(job: RowJob) -> list[_Start]:
     """Ways to begin, the best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
@@ -235,7 +197,7 @@ def _starts(job: Job) -> list[_Start]:
 
 
 def _grown(
-    job: Job, founders: list[Member], starts: list[_Start], first_seconds: float
+    job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
     """Members beside the founders, each from another start; with a budget as many as it allows.
 
@@ -243,10 +205,10 @@ def _grown(
     come next, and new members have twice the time: combination with much worse ones is of no use.
     """
     seed, begin = job.options.seed, wall_seconds()
-    share = GROWING_SHARE * job.deadline.seconds_left()
-    slow = [start for start in starts if start.slowness > QUICK]
-    quick = [start for start in starts if start.slowness <= QUICK]
-    turns = [(start, (seed + k) % 2**31) for k in range(SIZE) for start in quick]
+    share = EVOLUTION.growing_share * job.deadline.seconds_left()
+    slow = [start for start in starts if start.slowness > EVOLUTION.quick]
+    quick = [start for start in starts if start.slowness <= EVOLUTION.quick]
+    turns = [(start, (seed + k) % 2**31) for k in range(EVOLUTION.size) for start in quick]
     turns = [(start, seed) for start, seed in turns if not start.has_begun(seed)]
 
     first = turns[:1] + [(start, seed) for start in slow[:1]]
@@ -255,27 +217,31 @@ def _grown(
     found = _grow(job, first, until, first_seconds)
     slower, rest = [(start, seed) for start in slow[1:]], turns[1:]
     others = [member.volume for member in [*founders, *found[:-1]] if member is not None]
-    if slow and found[-1] is not None and found[-1].volume < (1 - CLEAR) * min(others):
+    if slow and found[-1] is not None and found[-1].volume < (1 - EVOLUTION.clear) * min(others):
         share *= 2
         rest = slower + rest
     else:
         rest = rest[: len(quick)] + slower + rest[len(quick) :]
     timed = share < np.inf
-    size = SIZE - len(founders) - len(first) if timed else max(LEAST_SIZE, len(starts))
+    size = (
+        EVOLUTION.size - len(founders) - len(first)
+        if timed
+        else max(EVOLUTION.least_size, len(starts))
+    )
     found += _grow(job, rest[: max(size, 0)], begin + share, first_seconds)
     return [member for member in found if member is not None]
 
 
-def _again(job: Job, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
+def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
     """Members of a restart, with new seeds."""
-    until = wall_seconds() + RESTART_SHARE * job.deadline.seconds_left()
+    until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
-    found = _grow(job, tasks[: SIZE - 1], until, first_seconds / RESTART_SHARE)
+    found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
     return [member for member in found if member is not None]
 
 
 def _grow(
-    job: Job, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
+    job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
     """Members from starts and seeds; None for those that failed, or for which it is too late."""
 
@@ -288,18 +254,18 @@ def _grow(
     return list(job.side_by_side(grow, tasks))
 
 
-def _in_time(job: Job, seconds: float) -> bool:
+def _in_time(job: RowJob, seconds: float) -> bool:
     """Whether what takes that long, about, is worth being begun."""
-    return seconds < START_SHARE * job.deadline.seconds_left()
+    return seconds < EVOLUTION.start_share * job.deadline.seconds_left()
 
 
-def _member(job: Job, start: _Start, seed: int) -> Member | None:
+def _member(job: RowJob, start: _Start, seed: int) -> Member | None:
     """A start with a chain of V-cycles of its own."""
-    owner = start.make(seed, START_SHARE)
+    owner = start.make(seed, EVOLUTION.start_share)
     if owner is None:
         return None
-    member = job.chain(owner, seed, MEMBER_CYCLES[job.kind])
-    if job.kind in EVEN and not job.deadline.passed():
+    member = job.chain(owner, seed, job.of_kind.member_cycles)
+    if job.of_kind.cuts and not job.deadline.passed():
         member = min(member, job.polish(member.owner, np.random.default_rng([seed, 2])))
     return member
 
@@ -307,20 +273,20 @@ def _member(job: Job, start: _Start, seed: int) -> Member | None:
 def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Member | None]:
     """Two members to be combined, the better one first, or one to be mutated."""
     members = population.members
-    if len(members) == 1 or rng.random() < MUTATIONS:
+    if len(members) == 1 or rng.random() < EVOLUTION.mutations:
         return members[int(rng.integers(len(members)))], None
     one, two = (members[k] for k in rng.choice(len(members), 2, replace=False))
     return (one, two) if one < two else (two, one)
 
 
 def _child(
-    job: Job, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
+    job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
     """A V-cycle from two members or from one, polished where cuts pay and it is better."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
     child = job.cycle(one.owner, rng, step, other, prices=prices)
-    if job.kind in EVEN and child < (two or one) and not job.deadline.passed():
+    if job.of_kind.cuts and child < (two or one) and not job.deadline.passed():
         child = min(child, job.polish(child.owner, rng))
     return child

@@ -1,4 +1,4 @@
-"""What a search tried, and the best that it found so far."""
+"""What a search tried, what owners are worth, and the best that it found so far."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Lock
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
+from plancc.cost.rates import EpochTime
+from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models.limits import Limits
+from plancc.models.loads import Loads
+from plancc.models.weights import part_weights
+
+if TYPE_CHECKING:
+    from plancc.passes.multilevel import Owner
+    from plancc.search.expectation import Expectation
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,93 @@ class SearchResult:
         return json.dumps([asdict(trial) for trial in self.tried])
 
 
+@dataclass(frozen=True, eq=False)
+class Member:
+    """Owners and what they are worth, ordered by overload and volume.
+
+    Attributes
+    ----------
+    overload : float
+    value : float
+        Of the objective.
+    volume : int
+    owners : Owners
+    spread : int32[num_nets], optional
+        Connectivity of every net.
+    """
+
+    overload: float
+    value: float
+    volume: int
+    owners: Owners
+    spread: Any = None
+
+    def __lt__(self, other: Member) -> bool:
+        return (self.overload, self.volume) < (other.overload, other.volume)
+
+    @property
+    def owner(self) -> Owner:
+        """Owners of the rows."""
+        return self.owners.rows
+
+    @property
+    def merit(self) -> tuple[float, float, int]:
+        """By the objective: less is better."""
+        return self.overload, self.value, self.volume
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """What owners are worth, counted exactly.
+
+    Attributes
+    ----------
+    matrix : Graph
+    num_parts : int
+    objective : str
+        In `plancc.cost.objectives.OBJECTIVES`.
+    time : EpochTime, for objective "time" only
+    limits : Limits
+        Of the nonzeros that parts own, or of `weights`.
+    weights : int64[n] or int64[n, num_constraints], optional
+        What rows weigh.
+    expectation : Expectation, in place of the objective
+    """
+
+    matrix: Graph
+    num_parts: int
+    objective: str
+    time: EpochTime | None
+    limits: Limits
+    weights: Any = None
+    expectation: Expectation | None = None
+
+    @classmethod
+    def by_rows(
+        cls,
+        matrix: Graph,
+        num_parts: int,
+        objective: str,
+        time: EpochTime | None,
+        loads: Loads,
+        expectation: Expectation | None = None,
+    ) -> Measure:
+        """Where parts share what `loads` say."""
+        limits = loads.limits(num_parts)
+        return cls(matrix, num_parts, objective, time, limits, loads.weights, expectation)
+
+    def of(self, owners: Owners) -> Member:
+        parts = traffic(self.matrix, owners, self.num_parts)
+        load = parts.nonzeros
+        if self.weights is not None:
+            load = part_weights(owners.rows, self.weights, self.num_parts)
+        if self.expectation is None:
+            value = objective_value(self.objective, parts, owners, self.time)
+        else:
+            value = self.expectation.value(owners.rows, self.num_parts)
+        return Member(self.limits.overload(load), value, int(parts.sent.sum()), owners)
+
+
 @dataclass
 class Record:
     """The trials of a search as they end; threads may add to it.
@@ -75,52 +172,51 @@ class Record:
     ----------
     report : callable
         Called with every trial.
+    best : Member or None
+        By overload, value, volume.
     """
 
     report: Callable[[Trial], None] | None = None
     trials: list[Trial] = field(default_factory=list)
-    best: tuple[float, float, int] = (np.inf, np.inf, 0)
-    owners: Owners | None = None
+    best: Member | None = None
     start: float = field(default_factory=wall_seconds)
     _lock: Lock = field(default_factory=Lock)
 
-    def add(
-        self,
-        step: str,
-        seconds: float,
-        owners: Owners,
-        overload: float,
-        value: float,
-        volume: int,
-    ) -> None:
-        """Note a step; its owners are kept if they are better: by overload, value, volume.
+    def add(self, step: str, seconds: float, member: Member) -> Member:
+        """Note a step; its owners are kept if they are better. Returns the member.
 
         Of equally good ones those are kept whose bytes come first, so that it does not matter which
         of several threads is the first to end.
         """
         with self._lock:
-            reached = (overload, value, volume)
-            better = self.owners is None or reached < self.best
-            if self.owners is None or better:
-                self.owners, self.best = owners, reached
-            elif reached == self.best and _bytes(owners) < _bytes(self.owners):
-                self.owners = owners
-            trial = Trial(step, seconds, value, volume, overload, better)
+            best = self.best
+            better = best is None or member.merit < best.merit
+            if best is None or better or _bytes_first(member, best):
+                self.best = member
+            trial = Trial(step, seconds, *member.merit[1:], member.overload, better)
             self.trials.append(trial)
             if self.report is not None:
                 self.report(trial)
+        return member
 
     @property
     def least_volume(self) -> int:
         """Least volume of all steps, whatever their balance."""
         return min(trial.volume for trial in self.trials)
 
+    def found(self) -> Member:
+        """The best so far; at least one step must have been noted."""
+        assert self.best is not None
+        return self.best
+
     def result(self, warnings: list[str]) -> SearchResult:
-        """What was found; at least one step must have been noted."""
-        assert self.owners is not None
-        seconds = wall_seconds() - self.start
-        _, value, volume = self.best
-        return SearchResult(self.owners, value, volume, self.trials, warnings, seconds)
+        best, seconds = self.found(), wall_seconds() - self.start
+        return SearchResult(best.owners, best.value, best.volume, self.trials, warnings, seconds)
+
+
+def _bytes_first(one: Member, two: Member) -> bool:
+    """Whether one is as good as the other, and its bytes come first."""
+    return one.merit == two.merit and _bytes(one.owners) < _bytes(two.owners)
 
 
 def _bytes(owners: Owners) -> tuple[bytes, bytes]:

@@ -32,26 +32,7 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import LARGE, Adapter, Start
 from plancc.partitioners.run import by_rank_of_kind
-
-KINDS = ("hubs", "wide", "even", "dense", "thin")
-"""Kinds of graphs."""
-HUB = 8.0
-"""Neighbours of a hub, over those of the average vertex."""
-HUB_EDGES = 0.01
-"""Share of the edges that hubs have in a graph of kind hubs."""
-POPULAR, MANY, POPULAR_EDGES = 3.0, 64, 0.1
-"""The same of vertices with fewer neighbours, but many: dense social networks have no others."""
-UNEVEN = 1.7
-"""Mean square of the degrees over the square of their mean above which they are uneven: 1.0 to 1.6
-in meshes and road networks (`plancc.passes.flows.MAX_UNEVENNESS`)."""
-WIDE, THIN = 0.7, 0.1
-"""Share of the rows on the boundary above which a graph is wide or dense, and below which thin."""
-LEAST_SLACK = 10
-"""Average vertices that the tightest limit must allow beyond an even share: with less, METIS often
-cuts several times as much for one weight as for several."""
-NEARLY = 0.008
-"""Overload over the number of parts of a start that nearly holds all limits: V-cycles restore them
-for fewer rows than a partitioner of several weights takes."""
+from plancc.search.presets import KINDS, STARTS
 
 
 @dataclass(frozen=True)
@@ -80,15 +61,15 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
     if total == 0:
         return False
     mean = degree.mean()
-    hubs = degree[degree > HUB * mean].sum()
-    popular = degree[degree > max(POPULAR * mean, MANY)].sum()
-    return bool(hubs >= HUB_EDGES * total or popular >= POPULAR_EDGES * total)
+    hubs = degree[degree > KINDS.hub * mean].sum()
+    popular = degree[degree > max(KINDS.popular * mean, KINDS.many)].sum()
+    return bool(hubs >= KINDS.hub_edges * total or popular >= KINDS.popular_edges * total)
 
 
 def is_uneven(degree: npt.NDArray[np.int64]) -> bool:
     """Whether degrees differ as in graphs of people, papers and pages, not as in meshes."""
     found = degree.astype(np.float64)
-    return bool(found @ found * len(found) > UNEVEN * found.sum() ** 2)
+    return bool(found @ found * len(found) > KINDS.uneven * found.sum() ** 2)
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:
@@ -97,7 +78,7 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:
 
 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
-    """Kind of a graph, one of `KINDS`.
+    """Kind of a graph, one of `OF_KIND`.
 
     Parameters
     ----------
@@ -108,21 +89,21 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
         neither wide nor dense nor thin.
     """
     kind = "hubs" if has_hubs(degree) else "even"
-    if boundary is not None and boundary > WIDE:
+    if boundary is not None and boundary > KINDS.wide:
         return "wide" if kind == "hubs" else "dense"
-    return "thin" if kind == "even" and boundary is not None and boundary < THIN else kind
+    return "thin" if kind == "even" and boundary is not None and boundary < KINDS.thin else kind
 
 
 def tightest(degree: npt.NDArray[np.int64], loads: Loads, num_parts: int) -> Loads | None:
     """The constraint with the smallest epsilon, if starts should balance it alone.
 
     None where there is no other constraint, or one as tight; on graphs with hubs, whose weights
-    differ too much; and where the limit allows less than `LEAST_SLACK` average vertices.
+    differ too much; and where the limit allows less than `Starts.least_slack` average vertices.
     """
     first, *others = sorted(loads.apart().values(), key=lambda load: load.epsilon)
     slack = np.max(first.epsilon) * len(degree) / num_parts
     tied = not others or others[0].epsilon == first.epsilon
-    return None if tied or slack < LEAST_SLACK or has_hubs(degree) else first
+    return None if tied or slack < STARTS.least_slack or has_hubs(degree) else first
 
 
 def beginnings(
@@ -145,7 +126,7 @@ def beginnings(
     Parameters
     ----------
     kind : str
-        One of `KINDS`.
+        One of `OF_KIND`.
     effort : str
         Effort best has the starts of the others too, but those for effort fast alone.
     weights : int64[n] or int64[n, num_constraints]

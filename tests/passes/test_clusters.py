@@ -11,9 +11,9 @@ from plancc.graph.graph import Graph
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
-from plancc.passes import clusters
 from plancc.passes.clusters import degrees_of, find_clusters, links_of
 from plancc.passes.kernels.nets import nets_of
+from plancc.passes.presets import PROPAGATION, Propagation
 from plancc_datasets import load_dataset
 
 
@@ -56,20 +56,20 @@ def test_the_graph_between_clusters(directed):
     between = sp.csr_array((found.graph.edge_weights, found.graph.indices, found.graph.indptr))
     np.testing.assert_array_equal(between.toarray(), expected)
     np.testing.assert_array_equal(found.graph.vertex_weights, which.T @ nets.weight)
-    heaviest = nets.weight.sum(axis=0) // 2 // clusters.PER_PART
+    heaviest = nets.weight.sum(axis=0) // 2 // PROPAGATION.per_part
     joined = np.bincount(found.label) > 1
     assert (found.graph.vertex_weights[joined] <= heaviest).all()
 
 
-def test_clusters_of_clusters_follow_while_there_are_many_links(monkeypatch):
+def test_clusters_of_clusters_follow_while_there_are_many_links():
     matrix = communities(directed=True)
     links, nets = links_and_weights(matrix)
     limits = Limits.of(nets.weight, 2, 0.1)
-    monkeypatch.setattr(clusters, "ROUNDS", 1)
-    once = find_clusters(links, nets.weight, limits, np.random.default_rng(1))
-    monkeypatch.setattr(clusters, "MANY_LINKS", 0)
-    monkeypatch.setattr(clusters, "SHRUNK", 0.95)
-    twice = find_clusters(links, nets.weight, limits, np.random.default_rng(1))
+    found = []
+    for numbers in (Propagation(rounds=1), Propagation(rounds=1, many_links=0, shrunk=0.95)):
+        rng = np.random.default_rng(1)
+        found.append(find_clusters(links, nets.weight, limits, rng, how=numbers))
+    once, twice = found
     assert once is not None
     assert twice is not None
     assert twice.graph.num_vertices < once.graph.num_vertices
@@ -88,7 +88,7 @@ def test_few_links_are_left_between_clusters_of_a_path():
         find_clusters(links, nets.weight, limits, np.random.default_rng(1), few=few)
         for few in (False, True)
     )
-    most = matrix.num_nonzeros / clusters.FEW_LINKS
+    most = matrix.num_nonzeros / PROPAGATION.few_links
     assert len(few.graph.indices) <= most < len(some.graph.indices)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.passes import edges as edges_pass
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
+from plancc.passes.presets import EDGE_ROUNDS
 
 MESSAGE, ROW, NONZERO, OWN_ROW = 5.0, 1.0, 0.2, 0.1
 
@@ -221,15 +222,15 @@ def test_all_in_one_part_is_spread_evenly(rounds):
     )
 
 
-def test_rounds_for_the_volume_leave_small_messages(monkeypatch):
+def test_rounds_for_the_volume_leave_small_messages():
     """Their price saves messages, and costs hardly any rows."""
     rng = np.random.default_rng(8)
     graph = a_matrix(rng, 400, 0.02, True)
     start = Owners(*some_owners(rng, graph, 16))
     found = {}
-    for fees in (0.0, edges_pass.STRAY_FEES):
-        monkeypatch.setattr(edges_pass, "STRAY_FEES", fees)
-        after = RefineEdges(rounds=4).run(graph, start, 16)
+    for fees in (0.0, EDGE_ROUNDS.stray_fees):
+        numbers = replace(EDGE_ROUNDS, stray_fees=fees)
+        after = RefineEdges(rounds=4, numbers=numbers).run(graph, start, 16)
         parts = traffic(graph, after.owners, 16)
         found[fees] = int(parts.messages_sent.sum()), after.after.volume
         assert after.after.volume == int(parts.sent.sum())

@@ -35,6 +35,7 @@ from plancc.passes.kernels.flows import (
 )
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.presets import Cuts
 
 
 def scratch(nets):
@@ -256,7 +257,7 @@ def test_straightens_the_boundaries_of_a_mesh():
     limits = Limits.of(nets.weight, 4, 0.02)
     state = state_of(nets, owner, 4)
     before = slow_volume(nets, owner)
-    work = Flows(limits, least_gain=0.0).refine(nets, state)
+    work = Flows(limits, numbers=Cuts(least_gain=0.0)).refine(nets, state)
     assert work > 0
     after = slow_volume(nets, state.owner)
     assert volume(nets, state) == after
@@ -272,7 +273,7 @@ def test_never_worse_by_volume_or_overload(constraints, capacities):
         _, nets, state = made(seed, 4, 300, 300, 4, constraints)
         limits = Limits.of(nets.weight, 4, 0.1, capacities)
         owner, sums = state.owner.copy(), state.sums.copy()
-        Flows(limits, reach=0.1 + 0.2 * seed).refine(nets, state)
+        Flows(limits, numbers=Cuts(reach=0.1 + 0.2 * seed)).refine(nets, state)
         assert slow_volume(nets, state.owner) < slow_volume(nets, owner)
         assert (state.sums <= np.maximum(limits.limit, sums)).all()
         kept = slow_overload(nets.weight, state.owner, 4, 0.1, capacities)
@@ -281,12 +282,11 @@ def test_never_worse_by_volume_or_overload(constraints, capacities):
         assert (np.bincount(state.owner, minlength=4) > 0).all()
 
 
-def test_left_out_nets_make_nothing_worse(monkeypatch):
-    monkeypatch.setattr("plancc.passes.flows.MAX_PINS", 3)
-    monkeypatch.setattr("plancc.passes.flows.MAX_SPREAD", 3)
+def test_left_out_nets_make_nothing_worse():
     _, nets, state = made(5, 5, 200, 300)
     before = slow_volume(nets, state.owner)
-    Flows(Limits.of(nets.weight, 5, 0.3)).refine(nets, state)
+    narrow = Cuts(max_pins=3, max_spread=3)
+    Flows(Limits.of(nets.weight, 5, 0.3), numbers=narrow).refine(nets, state)
     assert volume(nets, state) == slow_volume(nets, state.owner) <= before
 
 

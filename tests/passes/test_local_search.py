@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import seeds
@@ -14,6 +16,7 @@ from plancc.passes.kernels.local_search import TRIED, local_search, new_search
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import boundary, state_of, volume
 from plancc.passes.multilevel import Sweeps
+from plancc.passes.presets import V_CYCLES, LocalSearch
 from plancc.passes.refine import RefineVolume
 
 
@@ -93,10 +96,11 @@ def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
         return answers[-1]
 
     monkeypatch.setattr("plancc.passes.kernels.local_search.local_search", counted)
-    monkeypatch.setattr("plancc.passes.multilevel.SEARCH_WORK", 50)
     _, _, nets, state = make(0, 4, 7, 120, 150, costs=True)
     given, limits = state.owner.copy(), Limits.of(nets.weight, 4, 0.1)
-    sweeps = Sweeps(limits, np.random.default_rng(1), Deadline(stop=stop))
+    short = replace(V_CYCLES, local_search=LocalSearch(work=50))
+    rng, deadline = np.random.default_rng(1), Deadline(stop=stop)
+    sweeps = Sweeps(limits, rng, deadline, numbers=short)
     saved = sweeps.search(nets, state)
     assert answers == [False] * asked + [True]
     assert len(calls) == asked

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nets_helpers import groupings, random_pairs, renumbered
 
-from plancc.passes.numbering import MEAN, MapToMachine, seconds, sums_of
+from plancc.passes.numbering import MapToMachine, seconds, sums_of
+from plancc.passes.presets import MEAN
 from plancc.predict.machine import Compute, Machine, Node, Overlap
 from plancc.predict.machine_files import find_machine, shipped_machines
 from plancc.predict.predictor import Predictor

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from plancc.errors import BackendError
-from plancc.search import job
+from plancc.search import memetic, rows
 
 
 @pytest.fixture
 def one_round(monkeypatch):
-    monkeypatch.setattr("plancc.search.memetic.ROUNDS", 1)
+    monkeypatch.setattr(memetic, "EVOLUTION", replace(memetic.EVOLUTION, rounds=1))
 
 
 @pytest.fixture
 def failing(monkeypatch):
     """``failing(when)``: partitioners crash on (problem, options) of which `when` is true."""
-    real = job.partitions
+    real = rows.partitions
 
     def failing(when):
         def partitions(problem, num_parts, seeds, options, **more):
@@ -24,6 +24,6 @@ def failing(monkeypatch):
                 raise BackendError("it crashed")
             return real(problem, num_parts, seeds, options, **more)
 
-        monkeypatch.setattr(job, "partitions", partitions)
+        monkeypatch.setattr(rows, "partitions", partitions)
 
     return failing

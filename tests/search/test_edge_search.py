@@ -19,6 +19,7 @@ from plancc.models.medium_grain import MediumGrainModel
 from plancc.options import EFFORTS, SearchOptions
 from plancc.search import edges, search
 from plancc.search.edges import search_edges
+from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS
 
 CASES = (
     *((MediumGrainModel(), effort) for effort in EFFORTS),
@@ -44,8 +45,8 @@ def builtin(monkeypatch):
 
 @pytest.fixture
 def few_combinations(monkeypatch):
-    monkeypatch.setattr(edges, "STARTS", 2)
-    monkeypatch.setattr(edges, "COMBINATIONS", 1)
+    best = replace(EDGE_EFFORTS["best"], starts=2, combinations=1)
+    monkeypatch.setitem(EDGE_EFFORTS, "best", best)
 
 
 def check(result, matrix, num_parts, *, objective="volume", epsilon=0.01):
@@ -153,8 +154,8 @@ def test_best_of_hub_split():
     result = search_edges(matrix, model, 8, SearchOptions(effort="best", objective="max-volume"))
     assert check(result, matrix, 8, objective="max-volume") == 0
     steps = [trial.step for trial in result.tried]
-    assert sum(step.startswith("by rows") for step in steps) == edges.STARTS
-    assert sum("for max-volume" in step for step in steps) == edges.OBJECTIVE_STARTS
+    assert sum(step.startswith("by rows") for step in steps) == EDGE_EFFORTS["best"].starts
+    assert sum("for max-volume" in step for step in steps) == OF_NONZEROS.starts
 
 
 def test_one_part_of_best():
@@ -176,5 +177,5 @@ def test_budget(objective):
     refined = [trial for trial in result.tried if f"for {objective}" in trial.step]
     if objective != "volume":  # again and again, until time is up or nothing is found for long
         one = max(trial.seconds for trial in refined)
-        assert len(refined) > edges.OBJECTIVE_STARTS or result.seconds + one > budget
-    assert result.seconds > budget or len(refined) > edges.VAIN
+        assert len(refined) > OF_NONZEROS.starts or result.seconds + one > budget
+    assert result.seconds > budget or len(refined) > OF_NONZEROS.vain

@@ -16,11 +16,10 @@ from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners import memory
 from plancc.owners.memory import allowed_memory, mirrored_share
-from plancc.passes.clusters import FEW_LINKS
+from plancc.passes.presets import PROPAGATION
 from plancc.plan.verify import verify
 from plancc.search import search
 from plancc.search.footprint import (
-    CLUSTER_LINK,
     ProblemSizes,
     fitting,
     metis,
@@ -31,7 +30,8 @@ from plancc.search.footprint import (
 )
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
-from plancc.search.job import Job
+from plancc.search.presets import MEMORY
+from plancc.search.rows import RowJob
 from plancc.search.starts import is_uneven
 from plancc_datasets import load_dataset
 
@@ -102,12 +102,12 @@ def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     n = roads.num_vertices
     sizes = ProblemSizes(n, roads.num_nonzeros + n, uneven=False)
 
-    def noted(job, step, seconds, state):
+    def noted(job, step, begin, state):
         jobs.append((job, state))
-        return kept(job, step, seconds, state)
+        return kept(job, step, begin, state)
 
-    kept = Job.note_state
-    monkeypatch.setattr(Job, "note_state", noted)
+    kept = RowJob.note_state
+    monkeypatch.setattr(RowJob, "note_state", noted)
     matrix = normalize(roads)
     loads = Loads.of(matrix, Balance.parse("nnz:0.1,rows"), 0.01)
     search(matrix, 16, SearchOptions(effort="fast", lean=True), loads=loads)
@@ -116,13 +116,15 @@ def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     assert of_matrix == pytest.approx(matrix_bytes(sizes), rel=0.1)
     of_nets = bytes_of(job.nets, loads.by_name.values(), [job.degrees])
     assert of_nets == pytest.approx(nets(sizes), rel=0.02)
-    of_state = bytes_of(state, [job.record.owners.rows, job.clusters.label])
+    of_state = bytes_of(state, [job.record.found().owner, job.clusters.label])
     assert 0.5 * state_bytes(sizes) < of_state < state_bytes(sizes)  # cuts take the rest
     graph = job.clusters.graph
     taken = metis(graph.num_vertices, len(graph.indices), False)
     taken += bytes_of(vars(graph).values())
-    assert len(graph.indices) <= sizes.links / FEW_LINKS  # those of pairs of rows: more than half
-    assert taken < 1.5 * CLUSTER_LINK * sizes.links
+    assert (
+        len(graph.indices) <= sizes.links / PROPAGATION.few_links
+    )  # those of pairs of rows: more than half
+    assert taken < 1.5 * MEMORY.cluster_link * sizes.links
 
 
 def test_clusters_that_there_is_no_memory_for():

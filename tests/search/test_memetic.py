@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import long
@@ -10,17 +12,17 @@ from search_helpers import best_of, check, graph_of, small_graph
 from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
 from plancc.search import memetic, search
-from plancc.search.job import Member
 from plancc.search.memetic import Choice, Members
-from plancc.search.record import Record
+from plancc.search.record import Member, Record
 
 
 def member(volume, *spread, overload=0.0):
     owner = np.zeros(1, dtype=np.int32)
-    return Member(overload, volume, volume, owner, np.array(spread, dtype=np.int32))
+    return Member(overload, volume, volume, Owners(owner), np.array(spread, dtype=np.int32))
 
 
 COST = np.array([1, 1, 10])
+ALIKE = replace(memetic.EVOLUTION, alike=np.inf, growing_share=0.0)
 
 
 def test_distance_counts_what_nets_cost_more_or_less():
@@ -110,8 +112,8 @@ def test_of_equally_good_owners_the_order_of_steps_does_not_matter():
         record = Record()
         for k in order:
             owners = Owners(np.array([k, 1, 1 - k], dtype=np.int32))
-            record.add("step", 0.0, owners, 0.0, 3 if k < 2 else 4, 3)
-        found.append(record.owners.rows.tolist())
+            record.add("step", 0.0, Member(0.0, 3 if k < 2 else 4, 3, owners))
+        found.append(record.found().owners.rows.tolist())
         assert sum(trial.best for trial in record.trials) <= 2
     assert found == [[0, 1, 1]] * 3
 
@@ -132,8 +134,7 @@ class Seen(Exception):
 
 
 def test_a_population_that_is_alike_starts_again(monkeypatch):
-    monkeypatch.setattr(memetic, "ALIKE", np.inf)
-    monkeypatch.setattr(memetic, "GROWING_SHARE", 0.0)
+    monkeypatch.setattr(memetic, "EVOLUTION", ALIKE)
     matrix = small_graph("grid")
 
     def report(trial):
@@ -149,9 +150,8 @@ def test_a_population_that_is_alike_starts_again(monkeypatch):
 
 
 def test_without_time_for_new_members_the_old_ones_have_children(monkeypatch):
-    monkeypatch.setattr(memetic, "ALIKE", np.inf)
+    monkeypatch.setattr(memetic, "EVOLUTION", ALIKE)
     monkeypatch.setattr(memetic, "_again", lambda *_: [])
-    monkeypatch.setattr(memetic, "GROWING_SHARE", 0.0)
     steps = []
 
     def report(trial):

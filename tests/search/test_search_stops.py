@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from search_helpers import small_graph
 
+from plancc.graph.owners import Owners
 from plancc.options import SearchOptions
-from plancc.search import job, memetic, search
+from plancc.search import memetic, rows, search
 
 SEED, PROMPT, PATIENCE = 5, 60.0, 240.0
 
@@ -62,17 +64,16 @@ def test_one_of_two_threads_ends_the_other(monkeypatch, stopped, failing, event,
             event()
         while seed >= SEED and not job.deadline.passed() and time.perf_counter() - begin < PATIENCE:
             time.sleep(0.02)
-        return job.note("waited", begin, owner)
+        return job.note("waited", begin, Owners(owner))
 
-    monkeypatch.setattr(job.Job, "chain", chain)
+    monkeypatch.setattr(rows.RowJob, "chain", chain)
     assert stopped(error, effort="balanced") < PROMPT
 
 
 @pytest.mark.parametrize("objective", ["volume", "messages"])
 def test_ctrl_c_in_a_search_without_end(monkeypatch, stopped, objective):
-    monkeypatch.setattr(memetic, "ROUNDS", 10**9)
-    monkeypatch.setattr(memetic, "PATIENCE", 10**9)
-    monkeypatch.setattr(memetic, "ALIKE", 0.0)
+    endless = replace(memetic.EVOLUTION, rounds=10**9, patience=10**9, alike=0.0)
+    monkeypatch.setattr(memetic, "EVOLUTION", endless)
     begun = threading.Event()
 
     def report(trial):

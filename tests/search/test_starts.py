@@ -20,7 +20,8 @@ from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
 from plancc.search import search, starts
-from plancc.search.starts import KINDS, NEARLY, beginnings, kind_of, tightest
+from plancc.search.presets import OF_KIND, STARTS, Kinds
+from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
 
@@ -71,10 +72,10 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
     assert names("hubs", "fast", grid, num_parts=17) == hubs[1:]
     assert names("hubs", "fast", grid, num_nonzeros=300_000) == hubs[1:]
     assert names("hubs", "fast", grid, beside=False) == hubs[1:]
-    of_best = [n for kind in KINDS for n in names(kind, "best", grid)]
+    of_best = [n for kind in OF_KIND for n in names(kind, "best", grid)]
     assert not {"builtin eco", "kaminpar fast cut"} & {*of_best}
     assert names("even", "balanced", grid) == ["metis kway volume", "metis recursive cut"]
-    for kind in KINDS:
+    for kind in OF_KIND:
         every = names(kind, "best", grid)
         assert {"mtkahypar quality", "mtkahypar default", "metis kway cut"} <= {*every}
         assert set(names(kind, "balanced", grid)) <= {*every}
@@ -102,7 +103,7 @@ def test_quick_starts_on_large_graphs_with_hubs_are_of_clusters():
     ("name", "num_parts", "step"), [("sbm", 4, "of clusters"), ("rmat", 64, "random")]
 )
 def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_parts, step):
-    monkeypatch.setattr(starts, "HUB_EDGES", 0.0)  # all graphs have hubs
+    monkeypatch.setattr(starts, "KINDS", Kinds(hub_edges=0.0))  # all graphs have hubs
     smaller = {}
     for each in ("metis", "kaminpar"):
         adapter = PARTITIONERS[each]
@@ -278,11 +279,11 @@ def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
         assert not any(balanced_again)
         assert "metis volume kway seed 1" not in steps
     elif held == "nearly":
-        assert 0 < first.overload <= NEARLY * p
+        assert 0 < first.overload <= STARTS.nearly * p
         assert balanced_again[1]
         assert result.tried[1].overload < first.overload
     else:
-        assert first.overload > NEARLY * p
+        assert first.overload > STARTS.nearly * p
         assert steps[1] == "metis volume kway seed 1"
 
 
@@ -320,6 +321,6 @@ def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the
     result = search(matrix, p, SearchOptions(effort="fast"), loads=loads)
     steps = [trial.step for trial in result.tried]
     assert steps[0].endswith("by rows")
-    assert result.tried[0].overload > NEARLY * p
+    assert result.tried[0].overload > STARTS.nearly * p
     assert result.warnings == ["left out: it crashed"]
     assert loads.overload(result.owners.rows, p) == 0

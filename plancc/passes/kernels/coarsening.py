@@ -9,12 +9,17 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.models.nets import merge_equal_nets
 from plancc.passes.kernels.nets import Nets, transpose
-
-MAX_RATED_PINS = 100
-"""Nets with more pins say little about who belongs together: clustering ignores them."""
+from plancc.passes.presets import Coarsening
 
 
-def cluster(nets: Nets, order: Any, together: Any, heaviest: Any, overlap: float = 1.0) -> Any:
+def cluster(
+    nets: Nets,
+    order: Any,
+    together: Any,
+    heaviest: Any,
+    overlap: float = 1.0,
+    rated_pins: int = Coarsening.rated_pins,
+) -> Any:
     """Cluster of every vertex, numbered 0..m-1.
 
     Parameters
@@ -29,12 +34,14 @@ def cluster(nets: Nets, order: Any, together: Any, heaviest: Any, overlap: float
     overlap : float
         Share of a row's cost that two pins of a part other than the source's have in common: 1 for
         the volume, 0 for the edge cut, where only pairs of source and pin matter.
+    rated_pins : int
+        See `Coarsening`.
 
     Returns
     -------
     int32[num_vertices]
     """
-    return _cluster(nets, order, together, heaviest, MAX_RATED_PINS, overlap)
+    return _cluster(nets, order, together, heaviest, rated_pins, overlap)
 
 
 @njit(cache=True, nogil=True)

@@ -24,12 +24,8 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.passes.kernels.edges import last_slot, move, move_owner, other, pins_in
 from plancc.passes.kernels.volume import penalty
+from plancc.passes.presets import SHORT, TINY
 
-TINY = 1e-9
-"""Gains up to it are rounding."""
-SHORT = 32
-"""Factor by which a short net has fewer nonzeros than there are parts: it looks at its own only.
-A net with as many nonzeros in one part is first asked whether it can leave that part at all."""
 BURDEN, RELIEF, GIVE, TAKE, OUT, INTO = range(6)
 """Rows of the tolls of all parts, float64[6, num_parts]: what one nonzero more costs (inf: there is
 no room), what one less saves; what a unit of load sent, and received, costs; both sides."""

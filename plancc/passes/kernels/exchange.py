@@ -13,18 +13,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move, pins_in
-
-NOTHING = 1e-9
-"""Share of a part's overload that counts as no relief."""
-SAMPLE = 64
-"""Vertices of a part that pairs are made of: a part of more is cut into as many groups of about
-the same weight, and each gives the one whose move costs the fewest rows."""
-GROUP = 4
-"""Most vertices of a group that are looked at."""
-FEW = 20
-"""Vertices of a part that triples are made of."""
-MAX_STEPS = 32
-"""Most exchanges of a part in one call."""
+from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY, TRIPLED
 
 
 class Chains(NamedTuple):
@@ -198,7 +187,7 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
     """The best exchange of one vertex for one, or for none: value, and both places (-1: none)."""
-    least = max(rules.share, NOTHING) * _overload(here, state, rules)[0]
+    least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j = 0.0, -1, -1
     for i in range(num[0]):
@@ -239,11 +228,11 @@ def _triples(
     value, first, second, other
         Places of the three vertices.
     """
-    least = max(rules.share, NOTHING) * _overload(here, state, rules)[0]
+    least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
     best, best_i, best_j, best_k = 0.0, -1, -1, -1
     sign = -1 if back else 1
-    one, two = 1 + (num[0] - 1) // FEW, 1 + (num[1] - 1) // FEW
+    one, two = 1 + (num[0] - 1) // TRIPLED, 1 + (num[1] - 1) // TRIPLED
     begin, other = rng.integers(0, one), rng.integers(0, two)
     for i in range(begin, num[0], one):
         for j in range(begin, i, one):

@@ -18,10 +18,7 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move
 from plancc.passes.kernels.volume import fits, lightens, penalty
-
-TINY = 1e-9
-ROUNDING = 1e-6
-"""How far a bound on a gain must be below 0: sums are rounded."""
+from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 
 @njit(cache=True, nogil=True)
@@ -175,7 +172,7 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
             saved += penalty(full, t, p) - penalty(full - w, t, p)
         for k in range(num):
             most = max(most, score[seen[k]])
-        stays = alone or base + most + saved < -ROUNDING
+        stays = alone or base + most + saved < -BOUND_ROUNDING
         if not stays:
             num, base = _rate_wide(v, num, base, nets, state, reach, score, touched, seen)
         best, best_value = -1, 0.0

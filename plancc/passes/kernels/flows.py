@@ -23,15 +23,13 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.passes.kernels.heap import pop, push
 from plancc.passes.kernels.state import move
+from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
-FREE, COSTLY = 0, 1
+FREE, COSTLY = range(2)
 """Vertices that a side may take in without more flow, as far as is known, and others."""
 DEEPEST = 1 << 15
 """Depths are told apart up to here."""
-MAX_WORK = 300
-"""Nodes that one cut may look at, over those of its network; then it ends with what it has. Meshes
-and road networks take 20 to 170, owners at random thousands."""
 
 
 class CutNetwork(NamedTuple):
@@ -77,11 +75,14 @@ class Region(NamedTuple):
         Sum of their nets, of each part.
     max_pins : int
         Larger nets are left out: the cut is then that of the other nets.
+    max_work : int
+        Nodes that a cut may look at, over those of the network.
     """
 
     room: Any
     max_degree: int
     max_pins: int
+    max_work: int = Cuts.max_work
 
 
 @njit(cache=True, nogil=True)
@@ -827,7 +828,7 @@ def split_pair(
     if now == 0 or same:
         return np.empty(0, dtype=np.int32), len(net.pins)
     nodes = len(net.vertex) + 2 * len(net.cost)
-    moved, _, work = balanced_cut(most, now, MAX_WORK * nodes, net)
+    moved, _, work = balanced_cut(most, now, region.max_work * nodes, net)
     return net.vertex[moved], work
 
 

@@ -22,9 +22,7 @@ import numpy as np
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move, pins_in
 from plancc.passes.kernels.volume import fits, penalty
-
-MAX_FEES_READ = 1 << 12
-"""Most fees that are read to choose a part for one vertex: hubs try some parts only."""
+from plancc.passes.presets import MAX_FEES_READ
 
 
 class PairTraffic(NamedTuple):

@@ -16,17 +16,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move, pins_in
-
-NOTHING, DONE = 1e-9, 1 - 1e-9
-"""Shares of an overload: relieving less counts as nothing, relieving more as all of it."""
-LISTED = 4
-"""Parts that a vertex touches are listed while they are at most one in this many."""
-STRIDE = 32
-"""Parts that are passed over together where none gains enough."""
-BLOCKED_PINS, BLOCKS = 500_000, 64
-"""A sweep of as many pins is made in as many blocks, whose vertices choose their parts at once."""
-ROUNDING = 1e-13
-"""Relative error of sums of penalties, generously."""
+from plancc.passes.presets import BLOCKED_PINS, BLOCKS, LISTED, PENALTY_ROUNDING, STRIDE, TINY
 
 
 class Bounds(NamedTuple):
@@ -273,7 +263,7 @@ def _choose(  # type: ignore[no-untyped-def]
     here, num_parts = state.owner[v], len(score)
     saved, alone = _saving(v, nets, state, bounds)
     # Penalties only take from gain + saved, but for rounding: most parts need none.
-    slack = ROUNDING * (abs(saved) + abs(base) + highest)
+    slack = PENALTY_ROUNDING * (abs(saved) + abs(base) + highest)
     best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
     num_tied = 0
     if num >= 0:
@@ -536,16 +526,16 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
         if q == here or (best >= 0 and gain <= best_gain):
             continue
         relief = most - _burden(v, q, nets, state, limit)
-        if relief > NOTHING * most:
+        if relief > TINY * most:
             best, best_gain, best_relief = q, gain, relief
     if best < 0:  # none that it has nets in: any part
-        best_relief = NOTHING * most
+        best_relief = TINY * most
         for q in range(len(state.sums)):
             if q != here:
                 relief = most - _burden(v, q, nets, state, limit)
                 if relief > best_relief:
                     best, best_gain, best_relief = q, base, relief
-                    if relief >= DONE * most:
+                    if relief >= (1 - TINY) * most:
                         break
     return best, -best_gain, best_relief
 

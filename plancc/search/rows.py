@@ -1,0 +1,520 @@
+"""The steps of a search by rows; which ones are made is up to the efforts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from plancc.clock import wall_seconds
+from plancc.cost.objectives import objective_value
+from plancc.cost.owners import traffic
+from plancc.errors import BackendError, BackendUnavailable
+from plancc.graph.owners import Owners
+from plancc.models import build_problem
+from plancc.models.base import Model
+from plancc.models.graph import GraphModel
+from plancc.models.limits import Limits
+from plancc.models.loads import Loads
+from plancc.models.problem import Hypergraph, WeightedGraph
+from plancc.models.random import random_owner
+from plancc.partitioners.adapter import FEW, Adapter, Start
+from plancc.partitioners.builtin import ADAPTER
+from plancc.partitioners.options import AUTO, PartitionOptions
+from plancc.partitioners.process import STOPPED
+from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
+from plancc.passes.bound import least_volume, reaches
+from plancc.passes.multilevel import Owner, Sweeps
+from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
+from plancc.passes.refine import refiner
+from plancc.search.footprint import metis
+from plancc.search.job import Job
+from plancc.search.presets import OF_KIND, QUICK_CUTS, SINGLE_CUTS, STARTS, OfKind
+from plancc.search.record import Member
+from plancc.search.starts import Beginning, beginnings, has_hubs, is_uneven, kind_of, tightest
+
+if TYPE_CHECKING:
+    from plancc.passes.clusters import Clusters
+    from plancc.passes.kernels.nets import Nets
+    from plancc.passes.kernels.state import State
+    from plancc.search.expectation import Expectation
+
+Refiner = Callable[[Sweeps, "Nets", "State"], Any]
+"""Improves a state."""
+
+
+@dataclass(kw_only=True)
+class RowJob(Job):
+    """A search for owners of rows.
+
+    Attributes
+    ----------
+    hypergraph : Hypergraph
+        Whose vertices weigh what the parts share.
+    loads : Loads
+    expectation : Expectation, in place of the objective
+    cut_made : bool
+        Whether it started from the strongest partitioner's cut, for an expected volume.
+    decided : bool
+        Whether that cut was so good that no other start is made.
+    ready : dict
+        Starts that were made with others in one process, by what was called and by seed.
+    """
+
+    hypergraph: Hypergraph
+    loads: Loads
+    expectation: Expectation | None
+    starter: str = AUTO
+    kind: str = ""
+    cut_made: bool = False
+    decided: bool = False
+    begun: set[tuple[str | int, ...]] = field(default_factory=set)
+    ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
+    nets: Nets = field(init=False)
+    limits: Limits = field(init=False)
+
+    def __post_init__(self) -> None:
+        from plancc.passes.kernels.nets import nets_of
+
+        super().__post_init__()
+        self.nets = nets_of(self.hypergraph)
+        loads = self.loads
+        self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
+
+    def _problem_of(self, model: Model) -> Any:
+        problem = build_problem(
+            model,
+            self.matrix,
+            self.num_parts,
+            balance="nnz",
+            seed=self.options.seed,
+            takes=(Hypergraph, WeightedGraph),
+        )
+        return replace(problem, vertex_weights=self.hypergraph.vertex_weights)
+
+    @cached_property
+    def graph(self) -> WeightedGraph:
+        """The undirected graph: 8 bytes per nonzero of a directed matrix, made at first use."""
+        graph: WeightedGraph = self._problem_of(GraphModel())
+        return graph
+
+    @cached_property
+    def base(self) -> Hypergraph | WeightedGraph:
+        """What partitioners are given unless a start says otherwise."""
+        problem: Hypergraph | WeightedGraph
+        problem = self.graph if self.by_kind else self._problem_of(self.model)
+        return problem
+
+    @cached_property
+    def clusters(self) -> Clusters | None:
+        """Clusters, and the graph between them; None where there are none or too many."""
+        from plancc.passes.clusters import find_clusters, links_of
+
+        links = links_of(self.matrix, self.nets)
+        rng = np.random.default_rng(self.options.seed)
+        weight, room, few = self.nets.weight, self.options.room, not has_hubs(self.degrees)
+        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, few)
+        if found is None or room is None:
+            return found
+        graph = found.graph
+        taken = metis(graph.num_vertices, len(graph.indices), is_uneven(self.degrees))
+        return found if taken <= room else None
+
+    @cached_property
+    def degrees(self) -> Any:
+        """Neighbours of every vertex in the undirected graph: int64[n]."""
+        from plancc.passes.clusters import degrees_of
+
+        return degrees_of(self.matrix, self.nets)
+
+    @property
+    def kind_now(self) -> str:
+        """Kind of the graph, before the first start by its degrees alone."""
+        return self.kind or kind_of(self.degrees)
+
+    @property
+    def of_kind(self) -> OfKind:
+        """What efforts do on this kind of graph."""
+        return OF_KIND[self.kind_now]
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few parts that several starts are made, since they differ much."""
+        return self.num_parts <= FEW and self.expectation is None
+
+    @property
+    def by_kind(self) -> bool:
+        """Whether starts are chosen by the kind of graph: the model leaves that to the search."""
+        return self.model.starts_from_cut
+
+    def _given(self, how: Start) -> Hypergraph | WeightedGraph:
+        """What a start is given that works on all vertices."""
+        if not how.objective:
+            return self.hypergraph
+        return replace(self.graph, objective=how.objective)
+
+    def first(self, effort: str, more: int = 0) -> Owner | None:
+        """Owners of the best start that does not fail, noted; None if there is nothing to search.
+
+        `more` is that of `begin`. From then on `kind` is what is measured of the graph and of these
+        owners.
+        """
+        owner = None
+        for way in self._first_ways(effort, more):
+            try:
+                owner = way()
+                break
+            except (BackendError, BackendUnavailable) as error:
+                if self.deadline.stopped():
+                    raise
+                self.left_out(error)
+        else:
+            owner = self.start(self.base, seeds=[self.options.seed])
+        if owner is not None:
+            self.kind = self._measured(owner)
+        return owner
+
+    def _first_by(self, how: Beginning, more: int) -> Owner | None:
+        owner = self._by_tightest(how, self.options.seed)
+        return self.begin(how, self.options.seed, more=more) if owner is None else owner
+
+    def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
+        """Starts for the kind of graph, then the partitioners of graphs that are not among them.
+
+        If all of them fail, the built-in one begins.
+        """
+        beginnings, seed = self.beginnings(effort), self.options.seed
+        for each in beginnings:
+            yield partial(self._first_by, each, more)
+        if beginnings:
+            tried = {each.adapter.name for each in beginnings}
+            ranked = by_rank_of_kind(WeightedGraph, "cut", lambda each: each.auto_rank)
+            for adapter in ranked:
+                self.starter = adapter.name
+                if adapter is ADAPTER:
+                    return
+                if adapter.name not in tried and adapter.available():
+                    yield partial(self.start, self.graph, adapter, seeds=[seed])
+
+    def _measured(self, owner: Owner) -> str:
+        """Kind of the graph, by the boundary of these owners."""
+        from plancc.passes.kernels.state import boundary
+
+        rows = len(boundary(self.nets, self.state(owner)))
+        return kind_of(self.degrees, rows / len(owner))
+
+    def _by_tightest(self, how: Beginning, seed: int) -> Owner | None:
+        """Owners of a start that balances the tightest constraint alone, noted.
+
+        None where the others are missed by more than V-cycles restore well, or where such a start
+        is not tried (`plancc.search.starts.tightest`).
+        """
+        one = tightest(self.degrees, self.loads, self.num_parts)
+        if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
+            return None
+        problem = replace(self._given(how.how), vertex_weights=one.weights)
+        owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, loads=one)
+        if owner is None:
+            return None
+        near = STARTS.nearly * self.num_parts if self._measured(owner) == "thin" else 0.0
+        if self.member(owner).overload > near:
+            return None
+        self.begun.add((*how.name, seed))
+        return owner
+
+    def beginnings(self, effort: str) -> list[Beginning]:
+        """Starts for the kind of graph, the best first; none where the model has its own."""
+        if not self.by_kind:
+            return []
+        hypergraphs = self.model.problem is Hypergraph
+        of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
+        rules = hypergraphs, self.options.lean, self.expectation is None
+        return list(beginnings(self.kind_now, effort, *of_matrix, *rules))
+
+    def has_begun(self, how: Beginning, seed: int) -> bool:
+        """Whether that start was made with this seed."""
+        return (*how.name, seed) in self.begun
+
+    def begin(
+        self, how: Beginning, seed: int, share: float | None = None, more: int = 0
+    ) -> Owner | None:
+        """Owners of a start, noted; see `start`.
+
+        `more`: seeds after this one that will follow. Where that saves time, the partitioner works
+        with them too, in the same process; starts with these seeds then take what it found.
+        """
+        self.begun.add((*how.name, seed))
+        if not how.how.clustered:
+            problem = self._given(how.how)
+            at_once = more if how.adapter.several and self.deadline.at == np.inf else 0
+            return self.start(
+                problem,
+                how.adapter,
+                seeds=[(seed + k) % 2**31 for k in range(1 + at_once)],
+                preset=how.how.preset,
+                share=share,
+            )
+        if self.clusters is None:
+            return self.scattered(seed)
+        problem = replace(self.clusters.graph, objective=how.how.objective)
+        return self.start(
+            problem,
+            how.adapter,
+            seeds=[seed],
+            preset=how.how.preset,
+            share=share,
+            label=self.clusters.label,
+        )
+
+    def scattered(self, seed: int) -> Owner:
+        """Random owners, noted: where there are no communities, sweeps need no better start."""
+        begin = wall_seconds()
+        owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.loads.capacities)
+        self.note(f"random seed {seed}", begin, Owners(owner))
+        return owner
+
+    def start(
+        self,
+        problem: Hypergraph | WeightedGraph,
+        adapter: Adapter | None = None,
+        *,
+        seeds: Sequence[int],
+        preset: str | None = None,
+        share: float | None = None,
+        needed: bool = True,
+        loads: Loads | None = None,
+        label: Owner | None = None,
+    ) -> Owner | None:
+        """Owners of one partitioner, noted; None if it failed and something else was found.
+
+        It has one thread, so that the same seed gives the same owners: several starts run side by
+        side.
+
+        Parameters
+        ----------
+        problem : Hypergraph or WeightedGraph
+        adapter : Adapter, optional
+            None: the best one that is installed; for `base` from then on the same.
+        seeds : sequence of int
+            The first is that of the owners; those of the others are kept until they are asked for.
+        preset : str, optional
+        share : float, optional
+            Of the time left, for the partitioner; None: whatever the budget says.
+        needed : bool
+            Whether its failure is a warning.
+        loads : Loads, optional
+            What it balances, if not all that the search does: the weights of the problem.
+        label : int32[n], optional
+            The problem's vertex that stands for every vertex; None: they are the same.
+        """
+        time_limit = self.options.time_limit
+        limit = np.inf if time_limit is None else time_limit
+        starts = adapter is None and problem is self.base
+        name = adapter.name if adapter is not None else self.starter if starts else AUTO
+        if share is not None:
+            limit = min(limit, share * self.deadline.seconds_left())
+            if limit <= 0:
+                return None
+        begin = wall_seconds()
+        kind = problem.objective if isinstance(problem, WeightedGraph) else ""
+        keys = [(name, preset, kind, each) for each in seeds]
+        plain = loads is None and label is None
+        result = self.ready.pop(keys[0], None) if plain else None
+        try:
+            if result is None:
+                result, *others = partitions(
+                    problem,
+                    self.num_parts,
+                    seeds,
+                    PartitionOptions(
+                        partitioner=name,
+                        preset=preset,
+                        epsilon=self.options.epsilon,
+                        time_limit=None if limit == np.inf else limit,
+                        capacities=self.loads.capacities,
+                    ),
+                    loads=loads or self.loads,
+                    stop=self.deadline.stopped,
+                )
+                self.ready.update(zip(keys[1:], others, strict=False))
+        except (BackendError, BackendUnavailable) as error:
+            if self.record.best is None or not self.kind:  # `first` goes on to the next
+                raise
+            in_time = limit == time_limit or STOPPED not in str(error)  # a share ends as it should
+            if needed and in_time and not self.deadline.stopped():
+                self.left_out(error)
+            return None
+        if starts and result.partitioner != TRIVIAL:
+            self.starter = result.partitioner
+        self.warnings += [note for note in result.about_run if note not in self.warnings]
+        words = [result.partitioner, kind, result.preset if preset else ""]
+        words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
+        words += [] if loads is None else [f"by {','.join(loads.names)}"]
+        owner = result.owner if label is None else result.owner[label]
+        self.note(" ".join(filter(None, words)), begin, Owners(owner))
+        return None if result.partitioner == TRIVIAL and label is None else owner
+
+    def measure(self, owners: Owners) -> Member:
+        return self.member_of(self.state(owners.rows))
+
+    def state(self, owner: Owner) -> State:
+        from plancc.passes.kernels.state import state_of
+
+        return state_of(self.nets, owner, self.num_parts)
+
+    def note_state(self, step: str, begin: float, state: State) -> Member:
+        """Measure the owners of a state and put them into the record."""
+        seconds = wall_seconds() - begin
+        return self.record.add(step, seconds, self.member_of(state))
+
+    def member_of(self, state: State, by_volume: bool = False) -> Member:
+        """What the owners of a state are worth; with `by_volume` their value is the volume."""
+        from plancc.passes.kernels.state import volume
+
+        rows, owners = int(volume(self.nets, state)), Owners(state.owner)
+        value: float = rows
+        if self.expectation is not None and not by_volume:
+            value = self.expectation.value(state.owner, self.num_parts)
+        elif self.objective != "volume" and not by_volume:
+            parts = traffic(self.matrix, owners, self.num_parts)
+            value = objective_value(self.objective, parts, owners, self.time)
+        return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
+
+    def member(self, owner: Owner) -> Member:
+        """Owners as a member that is not noted."""
+        return replace(self.member_of(self.state(owner), by_volume=True), owners=Owners(owner))
+
+    def sweeps(self, rng: np.random.Generator, numbers: VCycles = V_CYCLES) -> Sweeps:
+        threads = self.free_threads
+        return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
+
+    def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
+        """What refiners make of owners on the finest level, one after the other; noted."""
+        begin, state = wall_seconds(), self.state(owner)
+        for refine in refiners:
+            refine(sweeps, self.nets, state)
+        return self.note_state(step, begin, state)
+
+    def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
+        """Minimum cuts: the owners get no worse, if they are within the limit."""
+        sweeps = self.sweeps(np.random.default_rng(0))  # which draws nothing
+        return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
+
+    def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """Wide minimum cuts and localised searches, where parts have few neighbours."""
+        return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
+
+    def cycle(
+        self,
+        owner: Owner,
+        rng: np.random.Generator,
+        step: str,
+        other: Owner | None = None,
+        cuts: bool = True,
+        prices: tuple[float, ...] | None = None,
+    ) -> Member:
+        """One V-cycle, from one partition or from two.
+
+        `cuts`: with minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
+        """
+        begin, sweeps = wall_seconds(), self.sweeps(rng)
+        anneal = sweeps.anneal_and_cut if cuts else sweeps.anneal
+        state, _ = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
+        sweeps.settle(self.nets, state)
+        if cuts:
+            sweeps.cut(self.nets, state, (CUTS,))
+        return self.note_state(step, begin, state)
+
+    def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
+        """One V-cycle within the limit: no worse, if the owners are within it."""
+        begin, sweeps = wall_seconds(), self.sweeps(rng)
+        state, _ = sweeps.v_cycle(self.nets, owner, sweeps.improve)
+        return self.note_state("V-cycle within the limit", begin, state)
+
+    def chain(
+        self, owner: Owner, seed: int, cycles: int, cuts: bool = True, quick: bool = False
+    ) -> Member:
+        """Sweeps and V-cycles one after the other, from where the last one ended.
+
+        `quick`, as for effort fast: sweeps are quick ones, all within the limit on even graphs, and
+        minimum cuts look less far.
+
+        Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
+        do so elsewhere, with a start within the limit, sweeps within it are tried too. No V-cycle
+        follows one that found nothing better. Parts of thin graphs that are above one of several
+        limits come below it in a V-cycle: clusters carry weight through chains of neighbouring
+        parts, where single vertices would go to parts far away.
+        """
+        rng, best = np.random.default_rng(seed), self.member(owner)
+        several = self.nets.weight.shape[1] > 1
+        if self.kind == "thin" and several and best.overload > 0 and not self.deadline.passed():
+            step = f"balancing V-cycle, seed {seed}"
+            best = min(best, self.cycle(owner, rng, step, cuts=False))
+        start, sweeps = best, self.sweeps(rng, QUICK if quick else V_CYCLES)
+        climbs = self.kind == "thin" or (quick and self.kind == "even" and not start.overload)
+        if not climbs:
+            swept = self.refined("sweeps", start.owner, sweeps, Sweeps.anneal, Sweeps.settle)
+            best = min(best, swept)
+            climbs = start.overload == 0 and swept.volume > STARTS.worse * start.volume
+        if climbs:
+            best = min(best, self.refined("climb", start.owner, sweeps, Sweeps.settle))
+        if self.kind == "thin" and not self.deadline.passed():
+            near = quick or self.few
+            best = min(best, self.minimum_cuts(best.owner, QUICK_CUTS if near else SINGLE_CUTS))
+        return self.cycles(best, seed, cycles, cuts, rng)
+
+    def cycles(
+        self,
+        best: Member,
+        seed: int,
+        cycles: int,
+        cuts: bool = False,
+        rng: np.random.Generator | None = None,
+    ) -> Member:
+        """V-cycles one after the other, until one finds nothing better."""
+        rng = rng or np.random.default_rng([seed, 3])
+        for k in range(1, cycles + 1):
+            if self.deadline.passed() or self.is_least(best):
+                break
+            last = self.cycle(best.owner, rng, f"V-cycle {k}, seed {seed}", cuts=cuts)
+            if not last < best:
+                break
+            best = last
+        return best
+
+    @cached_property
+    def least(self) -> int:
+        """The volume that no partition within the limits is below."""
+        return least_volume(self.nets, self.limits)
+
+    def is_least(self, member: Member) -> bool:
+        """Whether there is hardly less volume than a member has."""
+        return reaches(member.volume, member.overload, self.least)
+
+    def refine_for(
+        self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
+    ) -> Member:
+        """What the objective asks for, from one partition, or from two for an expected volume."""
+        begin = wall_seconds()
+        loads = self.loads
+        options = {
+            "epsilon": loads.epsilon,
+            "capacities": loads.capacities,
+            "cycles": cycles,
+            "seed": seed,
+            "threads": self.free_threads,
+        }
+        problem = self.hypergraph
+        if self.expectation is None:
+            pass_ = refiner(self.objective, time=self.time, **options)
+        else:  # of a sample, of which the last percent says little of other batches
+            problem = self.expectation.problem
+            pass_ = self.expectation.refiner(**options, polishes=self.options.effort == "best")
+        better = pass_.run(
+            problem, owners.rows, self.num_parts, deadline=self.deadline, other=other
+        )
+        how = "refined" if other is None else "combined"
+        return self.note(f"{how} for {self.objective}, seed {seed}", begin, Owners(better.owner))
