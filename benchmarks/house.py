@@ -167,8 +167,10 @@ def tuned_numbers(product: Sequence[Module]) -> Counter[str]:
 
 
 def _is_number(value: ast.expr) -> bool:
-    """Whether an expression is made of numbers alone: 7, -1, 1 << 20."""
+    """Whether an expression is made of numbers alone: 7, -1; 1 << 20 is a number of bits."""
     nodes = [*ast.walk(value)]
+    if any(isinstance(node, ast.LShift) for node in nodes):
+        return False
     numbers = [node.value for node in nodes if isinstance(node, ast.Constant)]
     return all(isinstance(node, NUMERIC) for node in nodes) and all(
         type(each) in (int, float) for each in numbers

@@ -28,6 +28,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
+from plancc.passes.context import Context
 from plancc.passes.flows import Flows
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
@@ -94,7 +95,7 @@ def _add_mesh(report: Report, path: Path) -> None:
 
 def _refine(case: Case, owner: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
     """Owners after `RefineVolume`, and how many gains it evaluated."""
-    refined = RefineVolume().run(case.hypergraph, owner, case.num_parts)
+    refined = RefineVolume().refine(owner, case.hypergraph, Context(case.num_parts))
     return refined.owner, refined.evaluations
 
 
@@ -142,7 +143,9 @@ def _measure_cuts(path: Path) -> dict[str, Any]:
             Flows(limits, threads=threads).refine(nets, state)
             seconds[threads] = time.perf_counter() - start
         start = time.perf_counter()
-        refined = RefineVolume(OPTIONS.epsilon).run(case.hypergraph, owner, case.num_parts)
+        refined = RefineVolume().refine(
+            owner, case.hypergraph, Context(case.num_parts, OPTIONS.epsilon)
+        )
         refinement = time.perf_counter() - start
     return {
         "before": before,

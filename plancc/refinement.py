@@ -32,6 +32,8 @@ from plancc.owners.provenance import empty_parts, now
 from plancc.owners.rows import mapped
 from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
+from plancc.passes.context import Context
+from plancc.passes.deadline import Deadline
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of
@@ -45,7 +47,7 @@ from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.provenance import recorded_topology
-from plancc.search.record import Measure, Record
+from plancc.search.record import Judge, Record
 from plancc.version import __version__
 
 EPSILON = 0.01
@@ -213,24 +215,16 @@ def refine(
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        measure = Measure.by_rows(matrix, plan.num_parts, objective, epoch, loads)
+        measure = Judge.by_rows(matrix, plan.num_parts, objective, epoch, loads)
         record = Record(report)
         record.add("as given", 0.0, measure.of(Owners(owner)))
         start = wall_seconds()
-        refinement = refiner(
-            objective,
-            epsilon=loads.epsilon,
-            capacities=loads.capacities,
-            seed=asked.seed,
-            budget=asked.budget,
-            cycles=asked.cycles,
-            max_extra_volume=asked.max_extra_volume,
-            time=epoch,
-            threads=asked.threads,
-        )
-        found = refinement.run(problem, owner, plan.num_parts)
+        refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
+        deadline = Deadline.after(asked.budget)
+        at = loads.epsilon, loads.capacities, asked.seed, asked.threads, deadline, epoch
+        found = refinement.refine(owner, problem, Context(plan.num_parts, *at))
         step = f"refined for {objective}, seed {asked.seed}"
-        record.add(step, wall_seconds() - start, measure.of(Owners(found.owner)))
+        record.add(step, wall_seconds() - start, measure.of(found.owners))
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(provenance, plan.num_parts)

@@ -23,7 +23,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
 from plancc.models.checkerboard import CheckerboardModel
-from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
@@ -32,7 +31,9 @@ from plancc.owners.provenance import empty_parts
 from plancc.owners.rows import found_by_search, mapped_to_nodes, on_nodes, partitioned
 from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
-from plancc.search.record import Measure, Record
+from plancc.passes.context import Context
+from plancc.passes.deadline import Deadline
+from plancc.search.record import Judge, Record
 
 
 def find_edge_owners(
@@ -122,8 +123,8 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     rows = checked_owner(who, problem.rows, matrix.num_vertices, num_parts)
     owners = Owners(rows, problem.of_nonzeros(matrix))
     if num_parts > 1:
-        passed = VectorOwners(options.epsilon, options.seed, capacities=options.capacities)
-        owners = passed.run(matrix, owners, num_parts)
+        context = Context(num_parts, options.epsilon, options.capacities, options.seed)
+        owners = VectorOwners().refine(owners, matrix, context)
     notes = [
         *empty_parts(owners.rows, num_parts),
         *_balance_notes(owners.of_nonzeros(matrix), task, who),
@@ -139,21 +140,19 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
     record, options = Record(report), task.options
-    refinement = RefineEdges(
-        objective=goal,
-        epsilon=options.epsilon,
-        seed=options.seed,
-        budget=options.budget,
+    context = Context(
+        task.num_parts,
+        options.epsilon,
+        options.capacities,
+        options.seed,
+        deadline=Deadline.after(options.budget),
         time=epoch,
-        capacities=options.capacities,
     )
-    result = refinement.run(matrix, found.owners, task.num_parts)
+    result = RefineEdges(goal).refine(found.owners, matrix, context)
     seconds = wall_seconds() - start
 
-    limits = Limits.of_nonzeros(
-        matrix.num_nonzeros, task.num_parts, options.epsilon, options.capacities
-    )
-    measure = Measure(matrix, task.num_parts, goal, epoch, limits)
+    limits = context.limits_of_nonzeros(matrix.num_nonzeros)
+    measure = Judge(matrix, task.num_parts, goal, epoch, limits)
     spent = found.how["partition_seconds"]
     record.add(found.how["partitioner"], spent, measure.of(found.owners))
     record.add(f"refined for {goal}", seconds, measure.of(result.owners))

@@ -27,11 +27,12 @@ from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners.run import balance_notes
-from plancc.passes.rebalance import Rebalance
+from plancc.passes.context import Context
+from plancc.passes.rebalance import rebalance
 from plancc.plan.topology import Topology
 from plancc.search import Trial, search
 from plancc.search.edges import search_edges
-from plancc.search.record import Measure, Record, SearchResult
+from plancc.search.record import Judge, Record, SearchResult
 
 OF_NODES = 0.5
 """Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
@@ -170,7 +171,7 @@ def _on_nodes(
     num_ranks, objective = topology.num_ranks, options.objective or "volume"
     time, limits = options.time(matrix, num_ranks), loads.limits(num_ranks)
     weights = loads.weights if nonzeros is None else None
-    member = Measure(matrix, num_ranks, objective, time, limits, weights).of(owners)
+    member = Judge(matrix, num_ranks, objective, time, limits, weights).of(owners)
     if objective == "volume":
         member = replace(member, value=float(member.value))
     record.add("ranks of every node", wall_seconds() - begin, member)
@@ -185,7 +186,8 @@ def _rebalanced(
     """Owners whose parts are lighter: limits of nodes and of their ranks may not meet."""
     problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     problem = replace(problem, vertex_weights=loads.weights)
-    return Rebalance(loads.epsilon, seed, loads.capacities).run(problem, rows, num_parts)
+    context = Context(num_parts, loads.epsilon, loads.capacities, seed)
+    return rebalance(rows, problem, context)
 
 
 def _of_nodes(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, parti
 from plancc.passes.deadline import Deadline
 from plancc.plan.topology import Topology
 from plancc.search import Trial, search
-from plancc.search.record import Measure, Record, SearchResult
+from plancc.search.record import Judge, Record, SearchResult
 from plancc.version import __version__
 
 if TYPE_CHECKING:
@@ -220,14 +220,15 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
-    from plancc.passes.rebalance import Rebalance
+    from plancc.passes.context import Context
+    from plancc.passes.rebalance import rebalance
     from plancc.passes.refine import refiner
 
     task, matrix, loads = job.task, job.matrix, job.loads
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
-    epsilon, seed = loads.epsilon, task.options.seed
-    measure = Measure.by_rows(matrix, num_parts, goal or "volume", epoch, loads, job.expectation)
+    seed = task.options.seed
+    measure = Judge.by_rows(matrix, num_parts, goal or "volume", epoch, loads, job.expectation)
     record = Record(job.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
@@ -242,10 +243,11 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
         else HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     )
     hypergraph = replace(hypergraph, vertex_weights=loads.weights)
-    about_run = list(found.about_run)
+    about_run, threads = list(found.about_run), task.options.threads
+    context = Context(num_parts, loads.epsilon, loads.capacities, seed, threads, time=epoch)
     if goal is None:
         step, who = f"rebalanced, seed {seed}", REBALANCED
-        owner = Rebalance(epsilon, seed, loads.capacities).run(hypergraph, given, num_parts)
+        owner = rebalance(given, hypergraph, context)
         if owner is not given:
             about_run.append(
                 f"{partitioner} is above epsilon ({loads.described}): plancc moved rows between "
@@ -253,20 +255,12 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
             )
     else:
         step, who = f"refined for {goal}, seed {seed}", REFINED
-        settings: dict[str, Any] = {
-            "epsilon": epsilon,
-            "seed": seed,
-            "budget": task.options.budget,
-            "capacities": loads.capacities,
-            "threads": task.options.threads,
-        }
         if job.expectation is None:
-            refinement = refiner(goal, time=epoch, **settings)
+            refinement = refiner(goal)
         else:
-            hypergraph = job.expectation.problem
-            refinement = job.expectation.refiner(**settings)
+            hypergraph, refinement = job.expectation.problem, job.expectation.refiner()
         deadline = Deadline.after(task.options.budget, task.options.stop)
-        owner = refinement.run(hypergraph, given, num_parts, deadline=deadline).owner
+        owner = refinement.refine(given, hypergraph, replace(context, deadline=deadline)).owner
     record.add(step, wall_seconds() - start, measure.of(Owners(owner)))
 
     result = record.result(about_run)

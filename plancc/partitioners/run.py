@@ -21,8 +21,9 @@ from plancc.partitioners import OTHERWISE, PARTITIONERS
 from plancc.partitioners.adapter import Adapter, scaled
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import run_in_child
-from plancc.passes.fill import FillEmptyParts
-from plancc.passes.rebalance import Rebalance
+from plancc.passes.context import Context
+from plancc.passes.fill import fill_empty_parts
+from plancc.passes.rebalance import rebalance
 from plancc.registry import check_choice
 
 TIME_LIMIT = 6 * 3600.0
@@ -201,15 +202,15 @@ def _mended(
     if loads.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
-        rebalance = Rebalance(loads.epsilon, seed, loads.capacities)
-        owner = rebalance.run(as_hypergraph(problem), owner, num_parts)
+        context = Context(num_parts, loads.epsilon, loads.capacities, seed)
+        owner = rebalance(owner, as_hypergraph(problem), context)
     size, notes = np.bincount(owner, minlength=num_parts), []
     if not size.all():
         notes.append(
             f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
             "each was given a vertex"
         )
-        owner = FillEmptyParts().run(owner, problem.vertex_weights, num_parts)
+        owner = fill_empty_parts(owner, problem.vertex_weights, num_parts)
     return owner, notes + balance_notes(owner, loads, num_parts, adapter.name)
 
 

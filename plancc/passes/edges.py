@@ -10,19 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import Objective, find_objective, objective_value
-from plancc.cost.rates import EpochRates, EpochTime
+from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.capacities import Capacities
-from plancc.models.limits import Limits
-from plancc.passes.deadline import Deadline
+from plancc.passes.context import Context
 from plancc.passes.presets import EDGE_ROUNDS, FEES, Annealing, EdgeRounds
-from plancc.passes.refine import Merit, message_fees, message_size
+from plancc.passes.refine import Merit, Refined, message_fees, message_size
 from plancc.plan.metrics import Traffic
 
 if TYPE_CHECKING:
@@ -31,25 +28,6 @@ if TYPE_CHECKING:
 
 ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 """Loads of objectives that count rows."""
-
-
-@dataclass(frozen=True)
-class EdgeRefined:
-    """Owners of rows and nonzeros, and how good they are.
-
-    Attributes
-    ----------
-    owners : Owners
-    before, after : Merit
-        Merit of the given owners and of these; the overload is of nonzeros, the volume of expand
-        and fold together.
-    seconds : float
-    """
-
-    owners: Owners
-    before: Merit
-    after: Merit
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -65,56 +43,25 @@ class RefineEdges:
     ----------
     objective : str
         In `plancc.cost.objectives.OBJECTIVES`.
-    epsilon : float
-        Allowed imbalance of nonzeros.
-    seed : int
-        The same seed gives the same owners (without a budget).
     rounds : int
         At most that many after the first climb; where a part is above the limit, one at least.
-    budget : float, optional
-        Seconds after which no further sweep starts, but for those that restore the balance.
-    time : EpochTime, for objective "time" only
-        Of the matrix.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion, and their speed; None: all alike.
     numbers : EdgeRounds
     """
 
     objective: str = "volume"
-    epsilon: float = 0.01
-    seed: int = 1
     rounds: int = 20
-    budget: float | None = None
-    time: EpochTime | None = None
-    capacities: Capacities = None
     numbers: EdgeRounds = EDGE_ROUNDS
 
-    def run(
-        self,
-        matrix: Graph,
-        owners: Owners,
-        num_parts: int,
-        *,
-        deadline: Deadline | None = None,
-        movable: npt.NDArray[np.bool_] | None = None,
-    ) -> EdgeRefined:
+    def refine(self, owners: Owners, matrix: Graph, context: Context) -> Refined:
         """Refine owners; the given ones are not changed.
 
-        Parameters
-        ----------
-        matrix : Graph
-        owners : Owners
-        num_parts : int
-        deadline : Deadline, optional
-            In place of the budget.
-        movable : bool[nnz], optional
-            Nonzeros that may change their owner; None: all. The owner of a row may change if all
-            nonzeros of the row may; one on the diagonal goes with it and never alone.
+        The owner of a row may change if all nonzeros of the row may; one on the diagonal goes with
+        it and never alone. The capacities of parts are their speed too.
 
         Returns
         -------
-        EdgeRefined
-            Never worse than given, by overload, then value.
+        Refined
+            Never worse than given, by overload of the nonzeros, then value.
 
         Raises
         ------
@@ -122,28 +69,20 @@ class RefineEdges:
             See `find_objective` and `Owners.check`.
         """
         objective = find_objective(self.objective)
-        if objective.is_time and self.time is None:
+        if objective.is_time and context.time is None:
             raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
-        owners.check(matrix, num_parts)
-        start = wall_seconds()
-        search = _Search(self, objective, matrix, num_parts, movable, deadline)
+        owners.check(matrix, context.num_parts)
+        start, search = wall_seconds(), _Search(self, objective, matrix, context)
         before = search.start(owners)
         search.run()
-        seconds = wall_seconds() - start
-        return EdgeRefined(search.owners, before, search.best, seconds)
+        return Refined(search.owners, before, search.best, wall_seconds() - start)
 
 
 class _Search:
     """One run of `RefineEdges`: the state that its sweeps change, and the best owners so far."""
 
     def __init__(
-        self,
-        options: RefineEdges,
-        objective: Objective,
-        matrix: Graph,
-        num_parts: int,
-        movable: npt.NDArray[np.bool_] | None,
-        deadline: Deadline | None,
+        self, options: RefineEdges, objective: Objective, matrix: Graph, context: Context
     ) -> None:
         from plancc.passes.kernels.edges import pattern_of
 
@@ -151,13 +90,10 @@ class _Search:
         self.numbers = options.numbers
         self.charges_messages = objective.counts_messages and not objective.of_busiest
         self.pairs = objective.counts_messages
-        self.rng = np.random.default_rng(options.seed)
-        self.deadline = deadline or Deadline.after(options.budget)
-        self.matrix, self.num_parts = matrix, num_parts
-        self.pattern: MatrixPattern = pattern_of(matrix.indptr, matrix.indices, movable)
-        self.limits = Limits.of_nonzeros(
-            matrix.num_nonzeros, num_parts, options.epsilon, options.capacities
-        )
+        self.rng, self.deadline, self.context = context.rng(), context.deadline, context
+        self.matrix, self.num_parts = matrix, context.num_parts
+        self.pattern: MatrixPattern = pattern_of(matrix.indptr, matrix.indices, context.movable)
+        self.limits = context.limits_of_nonzeros(matrix.num_nonzeros)
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
@@ -188,7 +124,7 @@ class _Search:
             messages_received=state.messages_received,
         )
         owners = Owners(state.owner, state.part)
-        value = objective_value(self.options.objective, parts, owners, self.options.time)
+        value = objective_value(self.options.objective, parts, owners, self.context.time)
         return Merit(self.limits.overload(state.load), value, volume(state))
 
     def run(self) -> None:
@@ -287,9 +223,9 @@ class _Search:
         if self.objective.is_volume:
             best = max(state.sent.max(), state.received.max())
         rates = ROWS
-        if self.options.time is not None and self.objective.is_time:
-            rates = self.options.time.rates
-            speed = float(np.mean(self.options.capacities or 1.0))
+        if self.context.time is not None and self.objective.is_time:
+            rates = self.context.time.rates
+            speed = float(np.mean(self.context.capacities or 1.0))
             rates = rates._replace(nonzero=rates.nonzero / speed, own_row=rates.own_row / speed)
         work = (rates.nonzero * state.load + rates.own_row * state.rows) * self.scale
         out = rates.row * state.sent + rates.message * state.messages_sent + work

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,52 +9,47 @@ from plancc.errors import InputError
 from plancc.models.weights import combined, part_weights
 
 
-@dataclass(frozen=True)
-class FillEmptyParts:
+def fill_empty_parts(
+    owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
+) -> npt.NDArray[np.int32]:
     """Move one vertex into every empty part, where it hurts least.
 
     The vertices that move are the lightest ones of the heaviest parts; a part never gives its
     last vertex.
+
+    Parameters
+    ----------
+    owner : int32[n]
+        Not changed.
+    weights : int64[n] or int64[n, c]
+        Several count alike (`plancc.models.weights.combined`).
+    num_parts : int
+
+    Returns
+    -------
+    int32[n]
+        `owner` itself if no part is empty.
+
+    Raises
+    ------
+    InputError
+        There are fewer vertices than parts.
     """
-
-    def run(
-        self, owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
-    ) -> npt.NDArray[np.int32]:
-        """Owners without an empty part.
-
-        Parameters
-        ----------
-        owner : int32[n]
-            Not changed.
-        weights : int64[n] or int64[n, c]
-            Several count alike (`plancc.models.weights.combined`).
-        num_parts : int
-
-        Returns
-        -------
-        int32[n]
-            `owner` itself if no part is empty.
-
-        Raises
-        ------
-        InputError
-            There are fewer vertices than parts.
-        """
-        if len(owner) < num_parts:
-            raise InputError(f"{num_parts} parts cannot all hold one of {len(owner)} vertices")
-        size = np.bincount(owner, minlength=num_parts)
-        empty = np.flatnonzero(size == 0)
-        if len(empty) == 0:
-            return owner
-        weights = combined(weights)
-        # Vertices part by part, heaviest part first, lightest vertex first; the last of each
-        # part stays.
-        heaviest_first = np.argsort(-part_weights(owner, weights, num_parts), kind="stable")
-        rank = np.empty(num_parts, dtype=np.int64)
-        rank[heaviest_first] = np.arange(num_parts)
-        order = np.lexsort((weights, rank[owner]))
-        may_move = np.ones(len(owner), dtype=bool)
-        may_move[np.cumsum(size[heaviest_first])[size[heaviest_first] > 0] - 1] = False
-        filled = owner.copy()
-        filled[order[may_move][: len(empty)]] = empty
-        return filled
+    if len(owner) < num_parts:
+        raise InputError(f"{num_parts} parts cannot all hold one of {len(owner)} vertices")
+    size = np.bincount(owner, minlength=num_parts)
+    empty = np.flatnonzero(size == 0)
+    if len(empty) == 0:
+        return owner
+    weights = combined(weights)
+    # Vertices part by part, heaviest part first, lightest vertex first; the last of each
+    # part stays.
+    heaviest_first = np.argsort(-part_weights(owner, weights, num_parts), kind="stable")
+    rank = np.empty(num_parts, dtype=np.int64)
+    rank[heaviest_first] = np.arange(num_parts)
+    order = np.lexsort((weights, rank[owner]))
+    may_move = np.ones(len(owner), dtype=bool)
+    may_move[np.cumsum(size[heaviest_first])[size[heaviest_first] > 0] - 1] = False
+    filled = owner.copy()
+    filled[order[may_move][: len(empty)]] = empty
+    return filled

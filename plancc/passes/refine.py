@@ -14,14 +14,11 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.models.capacities import Capacities
-from plancc.models.limits import Epsilon, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
-from plancc.passes.deadline import Deadline
+from plancc.passes.context import Context
 from plancc.passes.multilevel import VOLUME, Goal, Owner, Sweeps
 from plancc.passes.presets import (
     CUTS,
@@ -65,7 +62,7 @@ class Refined:
 
     Attributes
     ----------
-    owner : int32[num_vertices]
+    owners : Owners
     before, after : Merit
         Merit of the given owners and of these.
     seconds : float
@@ -77,7 +74,7 @@ class Refined:
         The volume that no partition within the limits is below, where that ends the search.
     """
 
-    owner: Owner
+    owners: Owners
     before: Merit
     after: Merit
     seconds: float
@@ -85,29 +82,28 @@ class Refined:
     evaluations: int = 0
     least: int = 0
 
+    @property
+    def owner(self) -> Owner:
+        """Owners of the vertices, or of the rows."""
+        return self.owners.rows
+
 
 class _Run:
     """What the rounds of one refinement share, their state, and the best owners so far."""
 
     def __init__(
-        self,
-        options: RefineVolume,
-        problem: Hypergraph,
-        owner: Owner,
-        num_parts: int,
-        deadline: Deadline,
+        self, options: RefineVolume, owner: Owner, problem: Hypergraph, context: Context
     ) -> None:
         from plancc.passes.kernels.nets import nets_of
         from plancc.passes.kernels.state import state_of
 
-        goal = options._goal(problem)
+        goal, self.context = options._goal(problem, context), context
         self.nets = nets_of(problem, sized=goal.reach is not None)
-        limits = Limits.of(self.nets.weight, num_parts, options.epsilon, options.capacities)
-        rng = np.random.default_rng(options.seed)
-        self.sweeps = Sweeps(limits, rng, deadline, goal, options.threads, options.numbers)
+        at = context.limits(self.nets.weight), context.rng(), context.deadline
+        self.sweeps = Sweeps(*at, goal, context.threads, options.numbers)
         self.evaluations, self.least = 0, 0
         self.other: Owner | None = None
-        self.state = state_of(self.nets, owner, num_parts)
+        self.state = state_of(self.nets, owner, context.num_parts)
         self.owner, self.best = owner, options._merit(self)
 
     def merit(self, value: float) -> Merit:
@@ -133,19 +129,8 @@ class RefineVolume:
 
     Attributes
     ----------
-    epsilon : float or tuple of float
-        Allowed imbalance of every constraint, or of one after the other.
     cycles : int
         V-cycles after the first round, which sweeps over the finest level only.
-    seed : int
-        The same seed gives the same owners (without a budget).
-    budget : float, optional
-        Seconds after which no further sweep starts.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion; None: all alike.
-    threads : int
-        For sweeps of large graphs and minimum cuts. The owners do not depend on it (without a
-        budget).
     polishes : bool
         Whether wide minimum cuts and localised searches follow at the end, and minimum cuts go
         before the first V-cycle.
@@ -156,35 +141,22 @@ class RefineVolume:
     _ends_in_vain: ClassVar[bool] = False
     """Whether the first V-cycle that finds nothing better is the last."""
 
-    epsilon: Epsilon = 0.01
     cycles: int = 4
-    seed: int = 1
-    budget: float | None = None
-    capacities: Capacities = None
-    threads: int = 1
     polishes: bool = True
     numbers: VCycles = V_CYCLES
 
-    def run(
-        self,
-        problem: Hypergraph,
-        owner: Owner,
-        num_parts: int,
-        *,
-        deadline: Deadline | None = None,
-        other: Owner | None = None,
+    def refine(
+        self, owner: Owner, problem: Hypergraph, context: Context, other: Owner | None = None
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
 
         Parameters
         ----------
-        problem : Hypergraph
-            Its connectivity - 1 is the volume (model hp). Other objectives need `net_sources`.
         owner : int32[num_vertices]
             Not changed.
-        num_parts : int
-        deadline : Deadline, optional
-            In place of the budget.
+        problem : Hypergraph
+            Its connectivity - 1 is the volume (model hp). Other objectives need `net_sources`.
+        context : Context
         other : int32[num_vertices], optional
             A second partition, which the first V-cycle combines with the given one
             (`Sweeps.v_cycle`); for the volume, expected or not, only.
@@ -195,15 +167,13 @@ class RefineVolume:
             Owners of another number of vertices, or outside 0..num_parts-1; no net sources, or
             no prediction, where the objective needs them.
         """
-        start = wall_seconds()
-        deadline = deadline or Deadline.after(self.budget)
-        run = _Run(self, problem, owner, num_parts, deadline)
+        start, run = wall_seconds(), _Run(self, owner, problem, context)
         run.other = other
         before, cycles = run.best, self._refine(run)
-        seconds = wall_seconds() - start
-        return Refined(run.owner, before, run.best, seconds, cycles, run.evaluations, run.least)
+        owners, seconds = Owners(run.owner), wall_seconds() - start
+        return Refined(owners, before, run.best, seconds, cycles, run.evaluations, run.least)
 
-    def _goal(self, problem: Hypergraph) -> Goal:
+    def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         """What sweeps lower; InputError for a problem that the pass cannot refine."""
         return VOLUME
 
@@ -272,7 +242,7 @@ class RefineExpected(RefineVolume):
 
     reach: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
 
-    def _goal(self, problem: Hypergraph) -> Goal:
+    def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         most = int(np.diff(problem.net_ptr).max(initial=0))
         if problem.net_sources is None:
             raise InputError("the expected volume needs a hypergraph with net sources")
@@ -305,15 +275,15 @@ class _RefineTraffic(RefineVolume):
         """Value of the objective in the state of the run."""
         raise NotImplementedError
 
-    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
-        """Prices of traffic; `best`: smallest value so far."""
+    def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
+        """Prices of traffic."""
         raise NotImplementedError
 
     def _held(self, value: float) -> Tariff | None:
         """Prices at which sweeps lower the volume, and keep the objective at `value` or below."""
         return None
 
-    def _goal(self, problem: Hypergraph) -> Goal:
+    def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         if problem.net_sources is None:
             raise InputError(f"objective '{self.objective}' needs a hypergraph with net sources")
         return VOLUME
@@ -415,7 +385,7 @@ class _Rounds:
         run.state = state_of(run.nets, run.owner, self.sweeps.limits.num_parts)
 
     def _tariff(self, price: float, flow: PairTraffic) -> Tariff:
-        return self.options._tariff(self.strength * price, self.run.best.value, flow)
+        return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> int:
         """Sweeps on one level: beyond the limit, at rising prices of overweight, or within it."""
@@ -509,10 +479,10 @@ class RefineMaxVolume(_RefineTraffic):
     def _value(self, run: _Run, flow: PairTraffic) -> float:
         return int(max(flow.sent.max(), flow.received.max()))
 
-    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
+    def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        mean = flow.sent.mean()
+        mean, best = flow.sent.mean(), run.best.value
         ceiling = mean + FEES.ceiling * (best - mean)
         return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
@@ -538,7 +508,7 @@ class RefineMessages(_RefineTraffic):
     def _value(self, run: _Run, flow: PairTraffic) -> float:
         return int(flow.messages_sent.sum())
 
-    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
+    def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
         fees = strength * np.array([1.0, FEES.second_row, 0.0])
@@ -558,33 +528,27 @@ class RefineTime(_RefineTraffic):
     rank and the traffic of the busiest count apart: limits of the balance keep the one, and rows
     and messages of the busiest parts have prices, by the rates of the prediction. What a round
     found is kept if the prediction itself is less.
-
-    Attributes
-    ----------
-    time : EpochTime
-        Of the matrix whose rows are the vertices.
     """
 
     objective: ClassVar[str] = "time"
     schedule: ClassVar[TrafficRounds] = TIME_ROUNDS
 
     cycles: int = 4
-    time: EpochTime | None = None
 
-    def _goal(self, problem: Hypergraph) -> Goal:
-        if self.time is None:
+    def _goal(self, problem: Hypergraph, context: Context) -> Goal:
+        if context.time is None:
             raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
-        return super()._goal(problem)
+        return super()._goal(problem, context)
 
     def _value(self, run: _Run, flow: PairTraffic) -> float:
-        assert self.time is not None
-        return self.time.seconds(Owners(run.state.owner))
+        assert run.context.time is not None
+        return run.context.time.seconds(Owners(run.state.owner))
 
-    def _tariff(self, strength: float, best: float, flow: PairTraffic) -> Tariff:
+    def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        assert self.time is not None
-        rates = self.time.rates
+        assert run.context.time is not None
+        rates = run.context.time.rates
         row, message = max(rates.row, 1e-300), rates.message
         ends = (
             rates.row * flow.sent + message * flow.messages_sent,
@@ -599,18 +563,20 @@ class RefineTime(_RefineTraffic):
         return Tariff(rates.row, message, ceiling, pressure, fees)
 
 
-_PASSES: dict[str, Any] = {
+_PASSES: dict[str, type[Any]] = {
     cls.objective: cls for cls in (RefineVolume, RefineMaxVolume, RefineMessages, RefineTime)
 }
 
 
-def refiner(objective: str, **options: Any) -> Any:
-    """The pass for an objective of `plancc.cost.objectives`, with those options that it has.
+def refiner(
+    objective: str, cycles: int | None = None, max_extra_volume: float | None = None
+) -> RefineVolume:
+    """The pass for an objective of `plancc.cost.objectives`; None: its defaults.
 
-    Options that are None keep the pass's default; `time` and `max_extra_volume` are dropped where
-    the pass has none.
+    `max_extra_volume` is dropped where the pass has none.
     """
     check_choice("objective", objective, _PASSES)
-    cls = _PASSES[objective]
-    idle = {"time", "max_extra_volume"} - {field.name for field in fields(cls)}
-    return cls(**{k: v for k, v in options.items() if k not in idle and v is not None})
+    asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}
+    known = {field.name for field in fields(_PASSES[objective])}
+    options = {k: v for k, v in asked.items() if k in known and v is not None}
+    return _PASSES[objective](**options)

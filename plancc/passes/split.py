@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import check_owners
-from plancc.models.capacities import Capacities
-from plancc.models.limits import Limits
 from plancc.models.medium_grain import lighter_columns
+from plancc.passes.context import Context
 
 
 @dataclass(frozen=True)
@@ -27,32 +26,23 @@ class Resplit:
 
     Attributes
     ----------
-    epsilon : float, optional
-        More rows are moved where that brings parts of more than ``(1 + epsilon) * ceil(mean)``
-        nonzeros below it, as far as it can; None: never, the volume is the least.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion; None: all alike.
+    evenly : bool
+        Whether more rows are moved where that brings parts below the limit of their nonzeros, as
+        far as it can; else the volume is the least.
     """
 
-    epsilon: float | None = 0.01
-    capacities: Capacities = None
+    evenly: bool = True
 
-    def run(
-        self,
-        matrix: Graph,
-        owner: npt.NDArray[np.int32],
-        num_parts: int,
-        allowed: npt.NDArray[np.bool_] | None = None,
+    def split(
+        self, owner: npt.NDArray[np.int32], matrix: Graph, context: Context
     ) -> npt.NDArray[np.bool_]:
-        """Split the nonzeros.
+        """Split the nonzeros; those of the diagonal never go with their columns.
 
         Parameters
         ----------
-        matrix : Graph
         owner : int32[n]
-        num_parts : int
-        allowed : bool[num_nonzeros], optional
-            Nonzeros that may go with their columns; None: all. Those of the diagonal never do.
+        matrix : Graph
+        context : Context
 
         Returns
         -------
@@ -66,6 +56,7 @@ class Resplit:
         """
         from plancc.passes.kernels import split as kernels
 
+        num_parts, allowed = context.num_parts, context.movable
         check_owners(owner, matrix.num_vertices, num_parts)
         with_column = lighter_columns(matrix)
         if allowed is not None:
@@ -78,15 +69,13 @@ class Resplit:
         load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
         load = load.astype(np.int64)
         load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
-        limits = Limits.of_nonzeros(
-            matrix.num_nonzeros, num_parts, self.epsilon or 0.0, self.capacities
-        )
+        limits = context.limits_of_nonzeros(matrix.num_nonzeros)
         scale = 1 / limits.relative
         mate, mate_right = kernels.match(cut, banned)
         left, right, component, num = kernels.cover(cut, banned, mate, mate_right)
         kernels.complete(cut, left, right, component, num, mate, load, scale)
         of_cut = kernels.place(cut, left, right, fixed, load, scale)
-        if self.epsilon is not None:
+        if self.evenly:
             kernels.relieve(cut, left, right, fixed, load, limits.limit, of_cut)
         with_column[cut.at] = of_cut
         return with_column

@@ -12,8 +12,7 @@ import numpy as np
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.kernel import njit
-from plancc.models.capacities import Capacities
-from plancc.models.limits import Limits
+from plancc.passes.context import Context
 from plancc.passes.kernels.nets import transpose
 
 
@@ -34,39 +33,30 @@ class VectorOwners:
 
     Attributes
     ----------
-    epsilon : float
-        No part may get more nonzeros than this above the average because nonzeros of the diagonal
-        follow their owners, unless it had more before.
-    seed : int
-        The same seed gives the same owners.
     sweeps : int
         At most so many revisions of all owners.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion; None: all alike.
     """
 
-    epsilon: float = 0.01
-    seed: int = 1
     sweeps: int = 8
-    capacities: Capacities = None
 
-    def run(self, matrix: Graph, owners: Owners, num_parts: int) -> Owners:
+    def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
         """New owners of rows, and of nonzeros, of which only those of the diagonal change.
 
         Never raises the volume of the given owners, nor (at the same volume) the rows that the
         busiest part sends or receives. Rows without a nonzero off the diagonal, in row and column,
-        keep their owner.
+        keep their owner. No part gets above the limit of nonzeros because those of the diagonal
+        follow their owners, unless it was before.
 
         Raises
         ------
         InputError
             See `Owners.check`.
         """
+        num_parts = context.num_parts
         owners.check(matrix, num_parts)
         owner, nonzero_owner = owners.rows, owners.of_nonzeros(matrix)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
-        rng = np.random.default_rng(self.seed)
-        limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon, self.capacities)
+        rng, limits = context.rng(), context.limits_of_nonzeros(matrix.num_nonzeros)
         tried = []
         for anew in (True, False):
             new, new_nonzero = owner.copy(), nonzero_owner.copy()

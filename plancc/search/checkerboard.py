@@ -32,12 +32,12 @@ from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.weights import LOOSE
 from plancc.options import SearchOptions
-from plancc.passes.fill import FillEmptyParts
+from plancc.passes.fill import fill_empty_parts
 from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine, settle
 from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.job import Job
 from plancc.search.presets import GRID_EFFORTS
-from plancc.search.record import Measure, Member, SearchResult, Trial
+from plancc.search.record import Judge, Member, SearchResult, Trial
 
 Grouping = tuple[Groups, Groups]
 """Row groups and column groups."""
@@ -108,7 +108,7 @@ class GridJob(Job):
             self.epsilon = max(self.epsilon, LOOSE)
         nonzeros = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon, capacities)
         self.limits = CellLimits(nonzeros, rows)
-        self._measure = Measure(matrix, num_parts, self.objective, self.time, nonzeros)
+        self._measure = Judge(matrix, num_parts, self.objective, self.time, nonzeros)
         messages = OBJECTIVES[self.objective].counts_messages and not self.hopeless
         self.rounds = self.how.rounds if messages else 0
 
@@ -221,7 +221,7 @@ def _by_volume(placed: Placed) -> tuple[float, int]:
 def _filled(matrix: Graph, groups: Grouping, shape: tuple[int, int]) -> Grouping:
     """The same with a vertex in every cell."""
     owner = groups[0] * np.int32(shape[1]) + groups[1]
-    owner = FillEmptyParts().run(owner, matrix.row_nonzeros(), shape[0] * shape[1])
+    owner = fill_empty_parts(owner, matrix.row_nonzeros(), shape[0] * shape[1])
     return owner // np.int32(shape[1]), owner % np.int32(shape[1])
 
 

@@ -38,7 +38,6 @@ from plancc.models import build_problem
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.libra import LibraModel
-from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
@@ -46,8 +45,9 @@ from plancc.options import SearchOptions
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import partition, strongest
 from plancc.passes.bound import reaches
+from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
-from plancc.passes.fill import FillEmptyParts
+from plancc.passes.fill import fill_empty_parts
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
@@ -55,7 +55,7 @@ from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import by_rows, rows_of_search
 from plancc.search.job import Job
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
-from plancc.search.record import Measure, Member, SearchResult, Trial
+from plancc.search.record import Judge, Member, SearchResult, Trial
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -117,16 +117,15 @@ class EdgeJob(Job):
     def how(self) -> EdgeEffort:
         return EDGE_EFFORTS[self.effort]
 
-    @cached_property
-    def _measure(self) -> Measure:
-        options = self.options
-        limits = Limits.of_nonzeros(
-            self.matrix.num_nonzeros, self.num_parts, options.epsilon, options.capacities
-        )
-        return Measure(self.matrix, self.num_parts, self.objective, self.time, limits)
+    def context(self, seed: int) -> Context:
+        """What passes keep to."""
+        options, at = self.options, (self.deadline, self.time, self.allowed)
+        threads = options.threads
+        return Context(self.num_parts, options.epsilon, options.capacities, seed, threads, *at)
 
     def measure(self, owners: Owners) -> Member:
-        return self._measure.of(owners)
+        limits = self.context(1).limits_of_nonzeros(self.matrix.num_nonzeros)
+        return Judge(self.matrix, self.num_parts, self.objective, self.time, limits).of(owners)
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -201,7 +200,7 @@ class EdgeJob(Job):
         begin, matrix, options = wall_seconds(), self.matrix, self.options
         made = LibraModel().build(matrix, self.num_parts, balance="nnz", seed=options.seed)
         owners = Owners(made.rows, made.of_nonzeros(matrix))
-        owners = VectorOwners(options.epsilon, options.seed).run(matrix, owners, self.num_parts)
+        owners = VectorOwners().refine(owners, matrix, self.context(options.seed))
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
@@ -250,7 +249,7 @@ class EdgeJob(Job):
     def filled(self, owners: Owners) -> Owners:
         """The same, but every part owns a row."""
         matrix, owner = self.matrix, owners.rows
-        better = FillEmptyParts().run(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
+        better = fill_empty_parts(owner, np.ones(len(owner), dtype=np.int64), self.num_parts)
         if better is owner:
             return owners
         row = np.repeat(np.arange(len(owner), dtype=np.int32), matrix.row_nonzeros())
@@ -259,26 +258,18 @@ class EdgeJob(Job):
 
     def split(self, start: Member, seed: int) -> Member:
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
-        matrix, num_parts = self.matrix, self.num_parts
+        matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
-        epsilon, capacities = self.options.epsilon, self.options.capacities
-        resplit = Resplit(epsilon, capacities)
-        pass_ = RefineVolume(
-            epsilon=epsilon,
-            cycles=1,
-            seed=seed,
-            capacities=capacities,
-            threads=self.options.threads,
-        )
-        owner, best = start.owners.rows, start
+        context = replace(self.context(seed), deadline=deadline)
+        owner, best = start.owner, start
         for k in range(self.how.splits):
             begin = wall_seconds()
             if k > 0:
-                with_column = resplit.run(matrix, owner, num_parts, self.allowed)
+                with_column = Resplit().split(owner, matrix, context)
             else:
                 with_column = lighter_columns(matrix) if self.allowed is None else self.allowed
             problem = split_problem(matrix, with_column)
-            refined = pass_.run(problem.hypergraph, owner, num_parts, deadline=deadline)
+            refined = RefineVolume(cycles=1).refine(owner, problem.hypergraph, context)
             owner = refined.owner
             best = min(best, self.note(f"split {k + 1}, seed {seed}", begin, problem.owners(owner)))
             if reaches(best.volume, best.overload, refined.least):
@@ -294,18 +285,10 @@ class EdgeJob(Job):
         begin = wall_seconds()
         if rounds is None and objective == "volume":
             rounds = self.how.rounds
-        pass_ = RefineEdges(
-            objective=objective,
-            epsilon=self.options.epsilon,
-            seed=seed,
-            time=self.time,
-            capacities=self.options.capacities,
-        )
+        pass_ = RefineEdges(objective)
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)
-        better = pass_.run(
-            self.matrix, owners, self.num_parts, deadline=self.deadline, movable=self.allowed
-        ).owners
+        better = pass_.refine(owners, self.matrix, self.context(seed)).owners
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
 
@@ -330,9 +313,7 @@ class EdgeJob(Job):
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
-        options = self.options
-        limits = Limits.of(nets.weight, self.num_parts, options.epsilon, options.capacities)
-        sweeps = Sweeps(limits, rng, self.deadline)
+        sweeps = Sweeps(self.context(1).limits(nets.weight), rng, self.deadline)
         owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
         state, _ = sweeps.v_cycle(nets, owner, other=other)
         sweeps.settle(nets, state)

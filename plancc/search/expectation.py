@@ -33,7 +33,7 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.expected import expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
-from plancc.passes.refine import RefineExpected, RefineVolume
+from plancc.passes.refine import RefineExpected, RefineVolume, refiner
 from plancc.sampling import HELD_OUT, Inclusion
 from plancc.search.presets import SAMPLES
 
@@ -58,8 +58,8 @@ class Expectation(Protocol):
     def problem(self) -> Hypergraph:
         """What refinement works on."""
 
-    def refiner(self, **options: Any) -> RefineVolume:
-        """The pass that lowers the expectation on `problem`; options that are None are left out."""
+    def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
+        """The pass that lowers the expectation on `problem`; cycles: None for its default."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         """The graph with edges that weigh about what batches move over them."""
@@ -140,8 +140,9 @@ class ExactExpectation:
         self._inclusion, self._recipe = inclusion, recipe
         self._nets = nets_of(problem)
 
-    def refiner(self, **options: Any) -> RefineVolume:
-        return RefineExpected(reach=self._inclusion.reach, **_given(options))
+    def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
+        asked = {} if cycles is None else {"cycles": cycles}
+        return RefineExpected(reach=self._inclusion.reach, polishes=polishes, **asked)
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         return fitted_cut(graph, self.problem, self._inclusion, num_parts)
@@ -215,8 +216,8 @@ class SampledExpectation:
         )
         return Hypergraph(net_ptr, pins, seen.vertex_weights, net_costs=cost, net_sources=source)
 
-    def refiner(self, **options: Any) -> RefineVolume:
-        return RefineVolume(**_given(options))
+    def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
+        return replace(refiner("volume", cycles), polishes=polishes)
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         return graph
@@ -325,7 +326,3 @@ def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
     means = values[rng.integers(len(values), size=(SAMPLES.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}

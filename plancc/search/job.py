@@ -83,7 +83,7 @@ class Job:
         raise NotImplementedError
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
-        """Measure owners and put them into the record."""
+        """Judge owners and put them into the record."""
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.measure(owners))
 

@@ -113,7 +113,7 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Measure:
+class Judge:
     """What owners are worth, counted exactly.
 
     Attributes
@@ -147,7 +147,7 @@ class Measure:
         time: EpochTime | None,
         loads: Loads,
         expectation: Expectation | None = None,
-    ) -> Measure:
+    ) -> Judge:
         """Where parts share what `loads` say."""
         limits = loads.limits(num_parts)
         return cls(matrix, num_parts, objective, time, limits, loads.weights, expectation)

@@ -27,6 +27,7 @@ from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import STOPPED
 from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
 from plancc.passes.bound import least_volume, reaches
+from plancc.passes.context import Context
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
@@ -366,7 +367,7 @@ class RowJob(Job):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Measure the owners of a state and put them into the record."""
+        """Judge the owners of a state and put them into the record."""
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
 
@@ -498,23 +499,13 @@ class RowJob(Job):
         self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
     ) -> Member:
         """What the objective asks for, from one partition, or from two for an expected volume."""
-        begin = wall_seconds()
-        loads = self.loads
-        options = {
-            "epsilon": loads.epsilon,
-            "capacities": loads.capacities,
-            "cycles": cycles,
-            "seed": seed,
-            "threads": self.free_threads,
-        }
-        problem = self.hypergraph
+        begin, loads, problem = wall_seconds(), self.loads, self.hypergraph
+        at = loads.epsilon, loads.capacities, seed, self.free_threads, self.deadline, self.time
         if self.expectation is None:
-            pass_ = refiner(self.objective, time=self.time, **options)
+            pass_ = refiner(self.objective, cycles)
         else:  # of a sample, of which the last percent says little of other batches
             problem = self.expectation.problem
-            pass_ = self.expectation.refiner(**options, polishes=self.options.effort == "best")
-        better = pass_.run(
-            problem, owners.rows, self.num_parts, deadline=self.deadline, other=other
-        )
+            pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
+        better = pass_.refine(owners.rows, problem, Context(self.num_parts, *at), other)
         how = "refined" if other is None else "combined"
-        return self.note(f"{how} for {self.objective}, seed {seed}", begin, Owners(better.owner))
+        return self.note(f"{how} for {self.objective}, seed {seed}", begin, better.owners)

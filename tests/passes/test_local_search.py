@@ -11,6 +11,7 @@ from nets_helpers import grid, hypergraph, make, slow_overload, slow_volume
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
+from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.local_search import TRIED, local_search, new_search
 from plancc.passes.kernels.nets import nets_of
@@ -143,12 +144,12 @@ def test_polish():
 def test_refinement_of_a_mesh_keeps_what_was_better():
     problem = hypergraph(grid(16, 64), 4)
     straight = (np.arange(1024) % 64 // 16).astype(np.int32)
-    refined = RefineVolume(epsilon=0.05, cycles=1).run(problem, straight, 4)
+    refined = RefineVolume(cycles=1).refine(straight, problem, Context(4, 0.05))
     assert refined.after.volume == refined.before.volume == slow_volume(problem, refined.owner)
     rng = np.random.default_rng(0)
     noisy = straight.copy()
     noisy[rng.integers(1024, size=60)] = rng.integers(4, size=60)
-    refined = RefineVolume(epsilon=0.05, cycles=2).run(problem, noisy, 4)
+    refined = RefineVolume(cycles=2).refine(noisy, problem, Context(4, 0.05))
     assert refined.after.overload == slow_overload(problem.vertex_weights, refined.owner, 4, 0.05)
     assert refined.after.volume == slow_volume(problem, refined.owner) <= 1.1 * 96
 
@@ -159,7 +160,7 @@ def test_refinement_does_not_depend_on_the_number_of_threads():
     noisy = np.random.default_rng(0).random(24 * 64) < 0.1
     given[noisy] = np.random.default_rng(1).permutation(given[noisy])
     found = [
-        RefineVolume(epsilon=0.05, cycles=1, threads=threads).run(problem, given, 6).owner
+        RefineVolume(cycles=1).refine(given, problem, Context(6, 0.05, threads=threads)).owner
         for threads in (1, 3)
     ]
     assert (found[0] != given).any()

@@ -10,7 +10,8 @@ from plancc.models.problem import Hypergraph
 from plancc.models.weights import combined
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
-from plancc.passes import Rebalance
+from plancc.passes.context import Context
+from plancc.passes.rebalance import rebalance
 
 
 def problem_of(seed=0, n=1200, balance="nnz,rows"):
@@ -24,7 +25,7 @@ def test_several_constraints_after_one_combined_weight(num_parts):
     weights = problem.vertex_weights
     single = Hypergraph(**vars(problem) | {"vertex_weights": combined(weights)})
     owner = partition(single, num_parts, PartitionOptions("builtin", epsilon=0.02)).owner
-    found = Rebalance(epsilon=0.02).run(problem, owner, num_parts)
+    found = rebalance(owner, problem, Context(num_parts, 0.02))
     before = slow_overload(weights, owner, num_parts, 0.02)
     assert slow_overload(weights, found, num_parts, 0.02) == 0
     assert (found is owner) == (before == 0)
@@ -34,17 +35,17 @@ def test_several_constraints_after_one_combined_weight(num_parts):
 def test_nothing_to_do():
     problem = problem_of(balance="rows")
     owner = np.arange(1200, dtype=np.int32) % 4
-    assert Rebalance().run(problem, owner, 4) is owner
-    assert Rebalance().run(problem, np.zeros(1200, np.int32), 1).tolist() == [0] * 1200
+    assert rebalance(owner, problem, Context(4)) is owner
+    assert rebalance(np.zeros(1200, np.int32), problem, Context(1)).tolist() == [0] * 1200
 
 
 def test_all_in_one_part():
     problem = problem_of(balance="rows")
     owner = np.zeros(1200, dtype=np.int32)
-    found = Rebalance(epsilon=0.01).run(problem, owner, 8)
+    found = rebalance(owner, problem, Context(8, 0.01))
     assert np.bincount(found, minlength=8).max() <= 151
     assert not owner.any()
-    again = Rebalance(epsilon=0.01).run(problem, owner, 8)
+    again = rebalance(owner, problem, Context(8, 0.01))
     assert again.tobytes() == found.tobytes()
 
 
@@ -52,7 +53,7 @@ def test_heavy_vertices_come_as_close_as_they_can():
     weights = np.array([50, 1, 1, 1, 1, 1, 1, 1])
     pins = np.arange(8, dtype=np.int32)
     problem = Hypergraph(np.array([0, 8]), pins, weights)
-    found = Rebalance().run(problem, np.zeros(8, np.int32), 2)
+    found = rebalance(np.zeros(8, np.int32), problem, Context(2))
     loads = np.bincount(found, weights=weights, minlength=2)
     assert sorted(loads) == [7, 50]
 
@@ -61,11 +62,11 @@ def test_one_vertex_per_part_stays():
     rng = np.random.default_rng(5)
     problem = problem_of(n=30)
     owner = random_owner(rng, 30, 30)
-    assert Rebalance().run(problem, owner, 30) is owner
+    assert rebalance(owner, problem, Context(30)) is owner
 
 
 def test_zero_weights():
     problem = problem_of(n=30)
     nothing = Hypergraph(**vars(problem) | {"vertex_weights": np.zeros((30, 2), np.int64)})
     owner = np.zeros(30, np.int32)
-    assert Rebalance().run(nothing, owner, 4) is owner
+    assert rebalance(owner, nothing, Context(4)) is owner

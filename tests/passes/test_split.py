@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from worlds import graph_of
 
 from plancc.errors import InputError
+from plancc.passes.context import Context
 from plancc.passes.split import Resplit
 
 
@@ -47,7 +48,7 @@ def test_least_of_all_splits(seed):
             with_column = np.zeros(len(held), dtype=bool)
             with_column[free] = choice
             least = min(least, rows_moved(graph, owner, with_column))
-        found = Resplit(None).run(graph, owner, p, allowed)
+        found = Resplit(False).split(owner, graph, Context(p, movable=allowed))
         assert found.dtype == bool
         assert rows_moved(graph, owner, found) == least
         assert not any(found[k] for k, (i, j) in enumerate(held) if i == j)
@@ -64,9 +65,9 @@ def test_least_by_koenig(seed):
     for one, two in itertools.permutations(range(p), 2):
         block = sp.csr_matrix(dense[np.ix_(owner == one, owner == two)])
         least += (maximum_bipartite_matching(block) >= 0).sum()
-    found = Resplit(None).run(graph, owner, p)
+    found = Resplit(False).split(owner, graph, Context(p))
     assert rows_moved(graph, owner, found) == least
-    balanced = Resplit(0.05).run(graph, owner, p)
+    balanced = Resplit().split(owner, graph, Context(p, 0.05))
     assert rows_moved(graph, owner, balanced) >= least
     before, after = (loads(graph, owner, each) for each in (found, balanced))
     assert max(after) <= max(max(before), int(1.05 * -(-graph.num_nonzeros // p)))
@@ -77,12 +78,12 @@ def test_free_choices_even_the_parts_out():
     array = np.zeros((40, 40), dtype=bool)
     array[np.arange(20), np.arange(20, 40)] = True
     graph, owner = graph_of(array), np.repeat([0, 1], 20).astype(np.int32)
-    found = Resplit(None).run(graph, owner, 2)
+    found = Resplit(False).split(owner, graph, Context(2))
     assert loads(graph, owner, found) == [10, 10]
     # ... and where part 0 has five nonzeros anyway, it gets as many fewer.
     array[0, 1:6] = True
     graph = graph_of(array)
-    found = Resplit(None).run(graph, owner, 2)
+    found = Resplit(False).split(owner, graph, Context(2))
     assert sorted(loads(graph, owner, found)) == [12, 13]
 
 
@@ -92,7 +93,7 @@ def test_nonzeros_paid_for_twice_even_the_parts_out():
     array = np.zeros((19, 19), dtype=bool)
     array[0, 9:19] = array[1:9, 9] = True
     graph, owner = graph_of(array), np.repeat([0, 1], [9, 10]).astype(np.int32)
-    found = Resplit(None).run(graph, owner, 2)
+    found = Resplit(False).split(owner, graph, Context(2))
     assert rows_moved(graph, owner, found) == 2
     assert loads(graph, owner, found) == [9, 9]
 
@@ -105,11 +106,12 @@ def test_more_rows_move_where_a_part_would_be_too_heavy(turned):
     array[:12, 12] = True
     graph = graph_of(array.T if turned else array)
     owner = np.repeat([0, 1], [12, 1]).astype(np.int32)
-    least = Resplit(None).run(graph, owner, 2)
+    least = Resplit(False).split(owner, graph, Context(2))
     assert (rows_moved(graph, owner, least), loads(graph, owner, least)) == (1, [12, 0])
-    even = Resplit(0.0).run(graph, owner, 2)
+    even = Resplit().split(owner, graph, Context(2, 0.0))
     assert (rows_moved(graph, owner, even), loads(graph, owner, even)) == (7, [6, 6])
-    assert not Resplit(0.0).run(graph, owner, 2, np.zeros(12, dtype=bool)).any()
+    nothing = Context(2, 0.0, movable=np.zeros(12, dtype=bool))
+    assert not Resplit().split(owner, graph, nothing).any()
 
 
 @pytest.mark.parametrize(
@@ -117,4 +119,6 @@ def test_more_rows_move_where_a_part_would_be_too_heavy(turned):
 )
 def test_wrong_owners(owner, words):
     with pytest.raises(InputError, match=words):
-        Resplit().run(graph_of(np.eye(3, dtype=bool)), np.array(owner, dtype=np.int32), 2)
+        Resplit().split(
+            np.array(owner, dtype=np.int32), graph_of(np.eye(3, dtype=bool)), Context(2)
+        )

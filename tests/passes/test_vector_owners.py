@@ -8,6 +8,7 @@ import worlds
 
 from plancc.cost.owners import traffic
 from plancc.graph.owners import Owners
+from plancc.passes.context import Context
 from plancc.passes.vector_owners import VectorOwners
 
 
@@ -36,7 +37,9 @@ def lists(graph, part, v):
 
 
 def vector_owners(graph, owner, part, num_parts, **options):
-    found = VectorOwners(**options).run(graph, Owners(owner, part), num_parts)
+    sweeps = options.pop("sweeps", 8)
+    context = Context(num_parts, **options)
+    found = VectorOwners(sweeps).refine(Owners(owner, part), graph, context)
     return found.rows, found.nonzeros
 
 

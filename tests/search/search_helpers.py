@@ -48,7 +48,7 @@ def best_of(name: str):
     """What effort best finds in one round, by one thread, and what it told."""
     told = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memetic, "ROUNDS", 1)
+        patch.setattr(memetic, "EVOLUTION", replace(memetic.EVOLUTION, rounds=1))
         options = SearchOptions(effort="best", seed=3)
         return search(small_graph(name), 8, options, report=told.append), told
 

@@ -20,17 +20,9 @@ from plancc.models.checkerboard import CheckerboardModel, assemble
 from plancc.models.limits import Limits
 from plancc.options import SearchOptions
 from plancc.passes.deadline import Deadline
-from plancc.passes.grid import (
-    ATTEMPTS,
-    CLIMBS,
-    RESTORING_PRICES,
-    STEEP_PRICES,
-    Board,
-    CellLimits,
-    Level,
-    fees,
-)
+from plancc.passes.grid import Board, CellLimits, Level, fees
 from plancc.passes.kernels.grid import cells, flows, pins_by_group
+from plancc.passes.presets import GRID_SWEEPS
 from plancc.search import search
 from plancc.search.checkerboard import search_checkerboard
 
@@ -233,8 +225,10 @@ def test_balance_is_not_sought_for_ever(monkeypatch, in_time):
     board = Board(Level.of(matrix), groups, (4, 4), CellLimits(limits), np.random.default_rng(0))
     board.settle(Deadline(np.inf if in_time else 0.0))
     assert board.overload > 0
-    attempt = len(RESTORING_PRICES) + len(STEEP_PRICES)
-    assert len(sweeps) == (ATTEMPTS * attempt + CLIMBS if in_time else attempt)
+    attempt = len(GRID_SWEEPS.restoring) + len(GRID_SWEEPS.steep)
+    assert len(sweeps) == (
+        GRID_SWEEPS.attempts * attempt + GRID_SWEEPS.climbs if in_time else attempt
+    )
 
 
 @pytest.mark.parametrize(("p", "grid"), [(1, None), (5, None), (5, "1x5"), (12, None), (12, "3x4")])

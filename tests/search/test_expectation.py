@@ -19,6 +19,7 @@ import plancc
 from plancc.graph.vertexdata import VertexData
 from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_nets
 from plancc.options import SearchOptions
+from plancc.passes.context import Context
 from plancc.report.provenance import read_tried
 from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
 from plancc.search import effort as of_effort
@@ -327,8 +328,8 @@ def test_growth_and_the_prior():
     prior = Counter((frozenset(edge), edge[1]) for edge in edges)
     assert net_counts(found.problem) == by_hand(SAMPLES.min_batches) + prior
     assert found.problem.vertex_weights is weights
-    fitted_to_it = found.refiner(seed=1, cycles=1).run(
-        found.problem, np.arange(len(weights)).astype(np.int32) % p, p
+    fitted_to_it = found.refiner(1).refine(
+        np.arange(len(weights)).astype(np.int32) % p, found.problem, Context(p)
     )
     assert found.grow(fitted_to_it.owner, p, np.inf)
     assert net_counts(found.problem) == by_hand(4 * SAMPLES.min_batches) + prior
