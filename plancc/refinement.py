@@ -215,16 +215,17 @@ def refine(
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        measure = Judge.by_rows(matrix, plan.num_parts, objective, epoch, loads)
+        of = loads.limits(plan.num_parts), loads.weights
+        judge = Judge(matrix, plan.num_parts, objective, epoch, *of)
         record = Record(report)
-        record.add("as given", 0.0, measure.of(Owners(owner)))
+        record.add("as given", 0.0, judge.of(Owners(owner)))
         start = wall_seconds()
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
         deadline = Deadline.after(asked.budget)
         at = loads.epsilon, loads.capacities, asked.seed, asked.threads, deadline, epoch
         found = refinement.refine(owner, problem, Context(plan.num_parts, *at))
         step = f"refined for {objective}, seed {asked.seed}"
-        record.add(step, wall_seconds() - start, measure.of(found.owners))
+        record.add(step, wall_seconds() - start, judge.of(found.owners))
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(provenance, plan.num_parts)
@@ -235,7 +236,7 @@ def refine(
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:
-                record.add(STEP, wall_seconds() - start, measure.of(Owners(better)))
+                record.add(STEP, wall_seconds() - start, judge.of(Owners(better)))
                 result, same = record.result([]), False
     with observer("lower"):
         refined = plan if same else _with_owners(plan, matrix, better, plan.num_parts)

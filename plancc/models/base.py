@@ -141,12 +141,15 @@ class EdgeModel(Model):
     partitioned_first : bool
         Whether a search starts from a partition of the model's own problem, not from a search by
         rows.
+    of_cells : bool
+        Whether parts are the cells of a grid of row groups and column groups.
     """
 
     layout: ClassVar[str] = "edge"
     minimised: ClassVar[tuple[str, ...]] = ("volume",)
     assigns_blocks: ClassVar[bool] = False
     partitioned_first: ClassVar[bool] = False
+    of_cells: ClassVar[bool] = False
 
     def allowed(self, matrix: Graph, num_parts: int) -> Any:
         """Nonzeros that may be elsewhere than their rows, bool[num_nonzeros]; None: all."""

@@ -87,6 +87,7 @@ class CheckerboardModel(EdgeModel):
     searched: ClassVar[bool] = True
     default_objective: ClassVar[str] = "messages"
     timed: ClassVar[bool] = True
+    of_cells: ClassVar[bool] = True
 
     grid: str | None = option(
         None,

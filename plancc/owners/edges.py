@@ -13,6 +13,7 @@ the search; no plan, no file, no terminal.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +23,18 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
-from plancc.models.checkerboard import CheckerboardModel
 from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
-from plancc.owners.nodes import pays, search_edges_on_nodes
+from plancc.options import SearchOptions
+from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
-from plancc.owners.rows import found_by_search, mapped_to_nodes, on_nodes, partitioned
+from plancc.owners.rows import found_by_search, mapped_to_nodes, partitioned
 from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
-from plancc.search.record import Judge, Record
+from plancc.search.record import Judge, Record, SearchResult
 
 
 def find_edge_owners(
@@ -96,23 +97,25 @@ def _found(
 
 def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     """What `plancc.search` finds."""
-    model, options = task.model, task.search_options
-    if isinstance(model, CheckerboardModel):
+    model: Any = task.model
+    options = task.search_options
+    if model.of_cells:
         from plancc.search.checkerboard import search_checkerboard
 
         result = search_checkerboard(matrix, model, task.num_parts, options, report=report)
-    else:
-        from plancc.models.base import EdgeModel
-        from plancc.search.edges import search_edges
+        return found_by_search(result, None, task)
+    from plancc.search.edges import search_edges
 
-        assert isinstance(model, EdgeModel)
-        nodes = options.nodes
-        if nodes is not None and pays(matrix, nodes):
-            first = search_edges_on_nodes(matrix, model, options, report=report)
-            if first is not None:
-                return on_nodes(found_by_search(first, task), nodes)
-        result = search_edges(matrix, model, task.num_parts, options, report=report)
-    return found_by_search(result, task)
+    def find(
+        matrix: Graph, num_parts: int, options: SearchOptions, loads: Any, report: Report | None
+    ) -> SearchResult:
+        return search_edges(matrix, model, num_parts, options, report=report)
+
+    loads = None
+    if options.nodes is not None:
+        loads = Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities)
+    found = search_on_nodes(find, matrix, task.num_parts, options, loads, report)
+    return found_by_search(*found, task)
 
 
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
@@ -152,10 +155,10 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     seconds = wall_seconds() - start
 
     limits = context.limits_of_nonzeros(matrix.num_nonzeros)
-    measure = Judge(matrix, task.num_parts, goal, epoch, limits)
+    judge = Judge(matrix, task.num_parts, goal, epoch, limits)
     spent = found.how["partition_seconds"]
-    record.add(found.how["partitioner"], spent, measure.of(found.owners))
-    record.add(f"refined for {goal}", seconds, measure.of(result.owners))
+    record.add(found.how["partitioner"], spent, judge.of(found.owners))
+    record.add(f"refined for {goal}", seconds, judge.of(result.owners))
     best = record.result(found.about_run)
     return Ownership(
         best.owners,

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.base import EdgeModel, Model
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
 from plancc.options import EFFORT, SearchOptions
@@ -30,10 +29,11 @@ from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.rebalance import rebalance
 from plancc.plan.topology import Topology
-from plancc.search import Trial, search
-from plancc.search.edges import search_edges
+from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
+Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
+"""A search: matrix, number of parts, options, `Loads`, and what is told of every trial."""
 OF_NODES = 0.5
 """Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
 LEAST_EPSILON = 0.001
@@ -56,55 +56,40 @@ def pays(matrix: Graph, topology: Topology) -> bool:
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
 
 
-def search_rows_on_nodes(
+def search_on_nodes(
+    find: Find,
     matrix: Graph,
+    num_parts: int,
     options: SearchOptions,
-    *,
-    model: Model,
-    loads: Loads,
-    report: Callable[[Trial], None] | None = None,
-) -> SearchResult | None:
-    """Owners of rows, for nodes first; see `plancc.search.search`.
+    loads: Loads | None,
+    report: Report | None = None,
+) -> tuple[SearchResult, Topology | None]:
+    """What a search finds, for nodes first where that pays.
 
     Parameters
     ----------
-    matrix : Graph
-    options : SearchOptions
-        With a topology that `pays`.
-    model, loads, report
+    find : callable
+        The search.
+    matrix, num_parts, options
+        Of the whole.
+    loads : Loads
+        What the parts share; None: nodes do not matter.
+    report : callable, optional
         See `plancc.search.search`.
 
     Returns
     -------
-    SearchResult or None
-        None: a node has fewer rows than ranks.
+    SearchResult
+    Topology or None
+        The one that the parts are numbered for. None: there is none, or a node has fewer rows than
+        ranks.
     """
-
-    def search_part(part: _Share) -> SearchResult:
-        return search(
-            part.matrix, part.num_parts, part.options, model=model, loads=part.loads, report=None
-        )
-
-    return _on_nodes(matrix, options, loads, search_part, report)
-
-
-def search_edges_on_nodes(
-    matrix: Graph,
-    model: EdgeModel,
-    options: SearchOptions,
-    *,
-    report: Callable[[Trial], None] | None = None,
-) -> SearchResult | None:
-    """Owners of rows and nonzeros, for nodes first; see `plancc.search.edges.search_edges`.
-
-    Parameters and result are as of `search_rows_on_nodes`.
-    """
-    loads = Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities)
-
-    def search_part(part: _Share) -> SearchResult:
-        return search_edges(part.matrix, model, part.num_parts, part.options)
-
-    return _on_nodes(matrix, options, loads, search_part, report)
+    nodes = options.nodes
+    if nodes is not None and loads is not None and pays(matrix, nodes):
+        found = _on_nodes(find, matrix, options, loads, report)
+        if found is not None:
+            return found, nodes
+    return find(matrix, num_parts, options, loads, report), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,12 +118,11 @@ class _Share:
 
 
 def _on_nodes(
-    matrix: Graph,
-    options: SearchOptions,
-    loads: Loads,
-    search_part: Callable[[_Share], SearchResult],
-    report: Callable[[Trial], None] | None,
+    find: Find, matrix: Graph, options: SearchOptions, loads: Loads, report: Report | None
 ) -> SearchResult | None:
+    def search_part(part: _Share) -> SearchResult:
+        return find(part.matrix, part.num_parts, part.options, part.loads, None)
+
     topology = options.nodes
     assert topology is not None
     record, ranks = Record(report), topology.ranks()

@@ -32,7 +32,8 @@ from plancc.models.random import random_owner
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import Balance, check_num_parts
-from plancc.owners.nodes import pays, search_rows_on_nodes
+from plancc.options import SearchOptions
+from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
 from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners import PARTITIONERS
@@ -141,27 +142,32 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
 
 def _searched(job: _Rows) -> Ownership:
     """What `plancc.search` finds: for nodes first, where there are some."""
-    task, nodes = job.task, job.task.options.nodes
-    if job.expectation is None and nodes is not None and pays(job.matrix, nodes):
-        found = search_rows_on_nodes(
-            job.matrix, task.search_options, model=task.model, loads=job.loads, report=job.report
+    task, expectation = job.task, job.expectation
+
+    def find(
+        matrix: Graph,
+        num_parts: int,
+        options: SearchOptions,
+        loads: Loads | None,
+        report: Report | None,
+    ) -> SearchResult:
+        return search(
+            matrix,
+            num_parts,
+            options,
+            model=task.model,
+            loads=loads or job.loads,
+            expectation=expectation,
+            report=report,
         )
-        if found is not None:
-            return on_nodes(found_by_search(found, task), nodes)
-    result = search(
-        job.matrix,
-        job.task.num_parts,
-        job.task.search_options,
-        model=job.task.model,
-        loads=job.loads,
-        expectation=job.expectation,
-        report=job.report,
-    )
-    return found_by_search(result, job.task)
+
+    shared = job.loads if expectation is None else None
+    at = job.matrix, task.num_parts, task.search_options, shared, job.report
+    return found_by_search(*search_on_nodes(find, *at), task)
 
 
-def found_by_search(result: SearchResult, task: Task) -> Ownership:
-    """What a search found, with how it did."""
+def found_by_search(result: SearchResult, topology: Topology | None, task: Task) -> Ownership:
+    """What a search found, with how it did; `topology`: what the parts are numbered for."""
     how = {
         "partitioner": "plancc",
         "partitioner_version": __version__,
@@ -171,13 +177,9 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
         "threads": task.options.threads,
         "partition_seconds": result.seconds,
         "tried": result.tried_json(),
+        **({} if topology is None else {"topology": str(topology)}),
     }
     return Ownership(result.owners, how, result.warnings)
-
-
-def on_nodes(found: Ownership, topology: Topology) -> Ownership:
-    """Owners that are numbered for a topology already."""
-    return replace(found, how=found.how | {"topology": str(topology)})
 
 
 def _versions(tried: Sequence[Trial]) -> str:
@@ -228,13 +230,14 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     seed = task.options.seed
-    measure = Judge.by_rows(matrix, num_parts, goal or "volume", epoch, loads, job.expectation)
+    of = loads.limits(num_parts), loads.weights, job.expectation
+    judge = Judge(matrix, num_parts, goal or "volume", epoch, *of)
     record = Record(job.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
     words = partitioner, kind, task.options.preset, f"seed {seed}"
     spent = found.how["partition_seconds"]
-    record.add(" ".join(filter(None, words)), spent, measure.of(found.owners))
+    record.add(" ".join(filter(None, words)), spent, judge.of(found.owners))
 
     start = wall_seconds()
     hypergraph: Hypergraph = (
@@ -261,7 +264,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
             hypergraph, refinement = job.expectation.problem, job.expectation.refiner()
         deadline = Deadline.after(task.options.budget, task.options.stop)
         owner = refinement.refine(given, hypergraph, replace(context, deadline=deadline)).owner
-    record.add(step, wall_seconds() - start, measure.of(Owners(owner)))
+    record.add(step, wall_seconds() - start, judge.of(Owners(owner)))
 
     result = record.result(about_run)
     notes = balance_notes(result.owners.rows, loads, num_parts, who)

@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
-from plancc.passes.exchange import Trades
 from plancc.passes.flows import Flows
 from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarsening, Cuts, VCycles
 
@@ -308,19 +307,18 @@ class Sweeps:
 
         First sweeps at still higher prices, which carry weight through full parts too; then single
         moves to any part with room, cheapest first, and exchanges of few vertices between two
-        parts (`plancc.passes.exchange`), which come first where several constraints are missed by
+        parts (`trade`), which come first where several constraints are missed by
         little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
         the limit. After the deadline only single moves are made.
         """
         from plancc.passes.kernels.volume import relief_costs, relieve
 
         limit, how = self.limits.limit, self.numbers.restoring
-        exchanges = Trades(self.limits, self.rng, self.deadline, how.trading)
         for price in how.prices:
             overload, num_parts = self.limits.overload(state.sums), len(state.sums)
             little = overload <= how.little * num_parts and state.sums.shape[1] > 1
             if little and len(state.owner) <= how.exchanged_rows * num_parts:
-                exchanges.run(nets, state)
+                self.trade(nets, state)
             if self.limits.overload(state.sums) == 0:
                 return
             self.anneal(nets, state, (price,))
@@ -329,7 +327,41 @@ class Sweeps:
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order, nets, state, limit)
-        exchanges.run(nets, state)
+        self.trade(nets, state)
+
+    def trade(self, nets: Nets, state: State) -> int:
+        """Exchange few vertices between two parts to lower the overload; returns how often.
+
+        The work follows the parts above their limit, not the pairs of parts: each looks at some
+        parts with room, so that thousands of parts are no problem. The overload never rises, and no
+        part is emptied.
+        """
+        from plancc.passes.kernels.exchange import Rules, chains, exchange
+
+        limits, numbers = self.limits, self.numbers.restoring.trading
+        limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
+        even = np.maximum(-(-limits.total // limits.num_parts), 1)
+        unit = 1 / (limits.relative[:, None] * even)
+        chain, made, last = None, 0, 0
+        overload = limits.overload(state.sums)
+        while overload > 0 and last <= numbers.max_last and not self.deadline.passed():
+            if chain is None:
+                chain = chains(np.arange(len(state.owner)), state.owner, limits.num_parts)
+                rounds = iter(numbers.rounds)
+            how = next(rounds, numbers.last)
+            room = (limit - state.sums) * unit
+            roomy = np.argsort(-np.vstack([room.T, room.min(axis=1)]), axis=1, kind="stable")
+            worst = np.maximum(-room, 0).sum(axis=1)
+            over = np.argsort(-worst, kind="stable")[: np.count_nonzero(worst)]
+            rules = Rules(limit, unit, *how)
+            number = (room > 0).sum(axis=0)
+            made += int(exchange(over, roomy, number, chain, nets, state, rules, self.rng))
+            before, overload = overload, limits.overload(state.sums)
+            if how is numbers.last:
+                last += 1
+                if overload > (1 - numbers.least_relief) * before:
+                    break
+        return made
 
     def v_cycle(
         self,

@@ -68,7 +68,7 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models that `plancc.owners.choice` compared; empty where the provenance has no such text.
+    """The models that `plancc.owners.find` compared; empty where the provenance has no such text.
 
     Every dict has the names of a model and of its objective, figures as numbers or None, why it
     failed ("" if it did not), and whether it was chosen.

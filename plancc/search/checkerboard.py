@@ -34,10 +34,10 @@ from plancc.models.weights import LOOSE
 from plancc.options import SearchOptions
 from plancc.passes.fill import fill_empty_parts
 from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine, settle
-from plancc.search.effort import by_rows, rows_of_search
+from plancc.search.effort import rows_inside
 from plancc.search.job import Job
 from plancc.search.presets import GRID_EFFORTS
-from plancc.search.record import Judge, Member, SearchResult, Trial
+from plancc.search.record import Member, SearchResult, Trial
 
 Grouping = tuple[Groups, Groups]
 """Row groups and column groups."""
@@ -99,25 +99,22 @@ class GridJob(Job):
     def __post_init__(self) -> None:
         super().__post_init__()
         matrix, num_parts, capacities = self.matrix, self.num_parts, self.options.capacities
-        self.shape = self.model.shape(num_parts)
-        self.hopeless = bool(self.model.unfit(matrix, num_parts))
         self.how, self.epsilon, rows = GRID_EFFORTS[self.effort], self.options.epsilon, None
         if self.objective == "time":  # a cell's rows are its dense work, and count more
             even = np.ones(matrix.num_vertices, dtype=np.int64)
             rows = Limits.of(even, num_parts, self.epsilon, capacities)
             self.epsilon = max(self.epsilon, LOOSE)
-        nonzeros = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, self.epsilon, capacities)
-        self.limits = CellLimits(nonzeros, rows)
-        self._measure = Judge(matrix, num_parts, self.objective, self.time, nonzeros)
+            at = matrix.num_nonzeros, num_parts, self.epsilon, capacities
+            self.limits = Limits.of_nonzeros(*at)
+        self.of_cells = CellLimits(self.limits, rows)
+        self.shape = self.model.shape(num_parts)
+        self.hopeless = bool(self.model.unfit(matrix, num_parts))
         messages = OBJECTIVES[self.objective].counts_messages and not self.hopeless
         self.rounds = self.how.rounds if messages else 0
 
     @cached_property
     def finest(self) -> Level:
         return Level.of(self.matrix)
-
-    def measure(self, owners: Owners) -> Member:
-        return self._measure.of(owners)
 
     def placed(self, groups: Grouping) -> Owners:
         """Owners that groups lead to."""
@@ -130,10 +127,7 @@ class GridJob(Job):
         """Owners of the rows; `share` of the budget is theirs."""
         own = None if self.options.budget is None else share * self.options.budget
         effort = "fast" if self.effort == "fast" or self.hopeless else "balanced"
-        asked = by_rows(self.options, effort, seed, own, goal)
-        rows, notes = rows_of_search(of, self.num_parts, asked)
-        self.warnings += notes
-        return rows
+        return rows_inside(self, of, effort, seed, own, goal)
 
     def by_lines(self) -> None:
         """Groups of a grid of one row or one column."""
@@ -164,11 +158,11 @@ class GridJob(Job):
                 dealt = owner // np.int32(shape[1]), owner % np.int32(shape[1])
                 # no cell has two parts
                 self.note_groups(f"parts by rows dealt to the grid, seed {seed}", begin, dealt)
-            groups = place_parts(self.finest, owner, shape, self.limits, rng, self.deadline)
+            groups = place_parts(self.finest, owner, shape, self.of_cells, rng, self.deadline)
             groups = _filled(self.matrix, groups, shape)
             self.note_groups(f"parts by rows on the grid, seed {seed}", begin, groups)
             begin, improve = wall_seconds(), settle if self.hopeless else refine
-            groups = improve(self.finest, groups, shape, self.limits, rng, self.deadline)
+            groups = improve(self.finest, groups, shape, self.of_cells, rng, self.deadline)
             found.append(self.note_groups(f"sweeps, seed {seed}", begin, groups))
         return min(found, key=_by_volume)
 
@@ -183,7 +177,7 @@ class GridJob(Job):
         self.rng = rng
         while cycle < cycles and not end.passed():
             cycle, begin = cycle + 1, wall_seconds()
-            groups = refine(self.finest, best.groups, self.shape, self.limits, rng, end, True)
+            groups = refine(self.finest, best.groups, self.shape, self.of_cells, rng, end, True)
             best = min(best, self.note_groups(f"V-cycle {cycle}", begin, groups), key=_by_volume)
         return best
 
@@ -195,7 +189,7 @@ class GridJob(Job):
             if self.deadline.passed() or fruitless == how.patience:
                 break
             begin, fee = wall_seconds(), fees(best.member.volume, shape, strength)
-            at = self.finest, best.groups, shape, self.limits, self.rng, self.deadline
+            at = self.finest, best.groups, shape, self.of_cells, self.rng, self.deadline
             groups = refine(*at, fee=fee)
             owners, seconds = self.placed(groups), wall_seconds() - begin
             reached = self.measure(owners)

@@ -52,10 +52,10 @@ from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
 from plancc.passes.vector_owners import VectorOwners
-from plancc.search.effort import by_rows, rows_of_search
+from plancc.search.effort import rows_inside
 from plancc.search.job import Job
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
-from plancc.search.record import Judge, Member, SearchResult, Trial
+from plancc.search.record import Member, SearchResult, Trial
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
@@ -122,10 +122,6 @@ class EdgeJob(Job):
         options, at = self.options, (self.deadline, self.time, self.allowed)
         threads = options.threads
         return Context(self.num_parts, options.epsilon, options.capacities, seed, threads, *at)
-
-    def measure(self, owners: Owners) -> Member:
-        limits = self.context(1).limits_of_nonzeros(self.matrix.num_nonzeros)
-        return Judge(self.matrix, self.num_parts, self.objective, self.time, limits).of(owners)
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -208,10 +204,7 @@ class EdgeJob(Job):
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
-        rows, warnings = rows_of_search(
-            self.matrix, self.num_parts, by_rows(self.options, "fast", seed, budget)
-        )
-        self.warnings += warnings
+        rows = rows_inside(self, self.matrix, "fast", seed, budget)
         owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 

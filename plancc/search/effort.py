@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import call
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
+from plancc.search.job import Job
 from plancc.search.memetic import evolve
 from plancc.search.presets import EXPECTED, FEW_PARTS, LAST_CUTS, MANY_PARTS, SINGLE_CUTS, STARTS
 from plancc.search.record import Member, SearchResult, Trial
@@ -157,25 +160,19 @@ def _by_value(member: Member) -> tuple[float, float]:
     return member.overload, member.value
 
 
-def by_rows(
-    options: SearchOptions, effort: str, seed: int, budget: float | None, objective: str = "volume"
-) -> SearchOptions:
-    """Options of a search by rows inside a search by `options`."""
-    return replace(options, objective=objective, effort=effort, seed=seed, budget=budget)
+def rows_inside(
+    job: Job, matrix: Graph, effort: str, seed: int, budget: float | None, goal: str = "volume"
+) -> Owner:
+    """Owners of rows that a search inside another one finds, whose warnings become the other's.
 
-
-def rows_of_search(
-    matrix: Graph, num_parts: int, options: SearchOptions
-) -> tuple[Owner, list[str]]:
-    """Owners of rows that a search finds, and its warnings but those of balance.
-
-    Whoever searches on says which balance is missed in the end.
+    All but those of balance: whoever searches on says which balance is missed in the end.
     """
-    found = search(matrix, num_parts, options)
-    rows = found.owners.rows
-    who = f"effort {options.effort}"
-    told = balance_notes(rows, _nonzeros(matrix, options), num_parts, who)
-    return rows, [warning for warning in found.warnings if warning not in told]
+    options = replace(job.options, objective=goal, effort=effort, seed=seed, budget=budget)
+    found = search(matrix, job.num_parts, options)
+    rows, who = found.owners.rows, f"effort {options.effort}"
+    told = balance_notes(rows, _nonzeros(matrix, options), job.num_parts, who)
+    job.warnings += [warning for warning in found.warnings if warning not in told]
+    return rows
 
 
 def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
@@ -211,10 +208,6 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
     return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
 
 
-def _call(task: Callable[..., Any], *arguments: Any) -> Any:
-    return task(*arguments)
-
-
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """What effort balanced finds, and after it what that was combined from.
 
@@ -234,7 +227,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     for k, (each, turn) in enumerate(others, 1):
         together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
 
-    def chain() -> list[Member]:
+    def begin() -> list[Member]:
         return [job.chain(first, seed, one, not mesh)]
 
     def start(*turns: tuple[Beginning, int, int]) -> list[Member]:
@@ -251,14 +244,14 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     starts = [(start, *turns) for turns in together.values()]
     decides = decide and not job.options.lean and job.deadline.at == np.inf
     if job.expectation is None or not decides:
-        found = _joined(job.side_by_side(_call, [(chain,), *starts]))
+        found = [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
     else:
-        found, cut = job.side_by_side(_call, [(chain,), (_start_from_cut, job, job.expectation)])
+        found, cut = job.side_by_side(call, [(begin,), (_start_from_cut, job, job.expectation)])
         best = job.record.found()
         job.decided = cut is not None and best.value < EXPECTED.decisive * found[0].value
         if job.decided:
             return [replace(found[0], owners=best.owners)]
-        found += _joined(job.side_by_side(_call, starts))
+        found += chain.from_iterable(job.side_by_side(call, starts))
     if few:
         found = _onward(job, found)
     best, *rest = sorted(found)
@@ -300,10 +293,6 @@ def _seeds_of_first(job: RowJob) -> int:
     """Seeds that the partitioner of the first start will be asked for besides, by what is known."""
     turns, most = _turns(job)
     return sum(each.name == turns[0][0].name for each, _ in turns[1 : 1 + most])
-
-
-def _joined(found: Sequence[list[Member]]) -> list[Member]:
-    return [member for members in found for member in members]
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:

@@ -141,8 +141,8 @@ class ExactExpectation:
         self._nets = nets_of(problem)
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        asked = {} if cycles is None else {"cycles": cycles}
-        return RefineExpected(reach=self._inclusion.reach, polishes=polishes, **asked)
+        reach, most = self._inclusion.reach, RefineExpected.cycles if cycles is None else cycles
+        return RefineExpected(most, polishes, reach=reach)
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         return fitted_cut(graph, self.problem, self._inclusion, num_parts)

@@ -14,6 +14,7 @@ from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import Model
+from plancc.models.limits import Limits
 from plancc.models.loads import Loads
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
@@ -21,7 +22,7 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.run import balance_notes
 from plancc.passes.deadline import Deadline
 from plancc.search.presets import OF_ROWS, ForObjective
-from plancc.search.record import Member, Record, SearchResult, Trial
+from plancc.search.record import Judge, Member, Record, SearchResult, Trial
 
 Report = Callable[[Trial], None]
 
@@ -43,6 +44,8 @@ class Job:
     record : Record
     whole, deadline : Deadline
         Of the search, and of its steps: earlier by what is kept for another objective.
+    limits : Limits
+        Of the nonzeros that parts own, or of what their rows weigh.
     alone : bool
         Whether steps run one after the other.
 
@@ -63,6 +66,7 @@ class Job:
     record: Record = field(init=False)
     whole: Deadline = field(init=False)
     deadline: Deadline = field(init=False)
+    limits: Limits = field(init=False)
     warnings: list[str] = field(default_factory=list)
     alone: bool = True
 
@@ -77,10 +81,13 @@ class Job:
         self.whole = Deadline.after(self.options.budget, self.options.stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
         self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
+        of_nonzeros = self.matrix.num_nonzeros, self.num_parts, self.options.epsilon
+        self.limits = Limits.of_nonzeros(*of_nonzeros, self.options.capacities)
 
     def measure(self, owners: Owners) -> Member:
         """What owners are worth, exactly."""
-        raise NotImplementedError
+        at = self.objective, self.time, self.limits
+        return Judge(self.matrix, self.num_parts, *at).of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
         """Judge owners and put them into the record."""

@@ -15,7 +15,6 @@ from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
-from plancc.models.loads import Loads
 from plancc.models.weights import part_weights
 
 if TYPE_CHECKING:
@@ -138,20 +137,6 @@ class Judge:
     weights: Any = None
     expectation: Expectation | None = None
 
-    @classmethod
-    def by_rows(
-        cls,
-        matrix: Graph,
-        num_parts: int,
-        objective: str,
-        time: EpochTime | None,
-        loads: Loads,
-        expectation: Expectation | None = None,
-    ) -> Judge:
-        """Where parts share what `loads` say."""
-        limits = loads.limits(num_parts)
-        return cls(matrix, num_parts, objective, time, limits, loads.weights, expectation)
-
     def of(self, owners: Owners) -> Member:
         parts = traffic(self.matrix, owners, self.num_parts)
         load = parts.nonzeros
@@ -191,7 +176,7 @@ class Record:
         with self._lock:
             best = self.best
             better = best is None or member.merit < best.merit
-            if best is None or better or _bytes_first(member, best):
+            if better or (best and member.merit == best.merit and _bytes(member) < _bytes(best)):
                 self.best = member
             trial = Trial(step, seconds, *member.merit[1:], member.overload, better)
             self.trials.append(trial)
@@ -214,11 +199,6 @@ class Record:
         return SearchResult(best.owners, best.value, best.volume, self.trials, warnings, seconds)
 
 
-def _bytes_first(one: Member, two: Member) -> bool:
-    """Whether one is as good as the other, and its bytes come first."""
-    return one.merit == two.merit and _bytes(one.owners) < _bytes(two.owners)
-
-
-def _bytes(owners: Owners) -> tuple[bytes, bytes]:
-    nonzeros = owners.nonzeros
-    return owners.rows.tobytes(), b"" if nonzeros is None else nonzeros.tobytes()
+def _bytes(member: Member) -> tuple[bytes, bytes]:
+    nonzeros = member.owners.nonzeros
+    return member.owner.tobytes(), b"" if nonzeros is None else nonzeros.tobytes()

@@ -75,15 +75,14 @@ class RowJob(Job):
     begun: set[tuple[str | int, ...]] = field(default_factory=set)
     ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
     nets: Nets = field(init=False)
-    limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
         from plancc.passes.kernels.nets import nets_of
 
         super().__post_init__()
-        self.nets = nets_of(self.hypergraph)
-        loads = self.loads
-        self.limits = Limits.of(self.nets.weight, self.num_parts, loads.epsilon, loads.capacities)
+        self.nets, loads = nets_of(self.hypergraph), self.loads
+        weight = self.nets.weight
+        self.limits = Limits.of(weight, self.num_parts, loads.epsilon, loads.capacities)
 
     def _problem_of(self, model: Model) -> Any:
         problem = build_problem(

@@ -15,7 +15,7 @@ from plancc.graph.owners import Owners
 from plancc.models.loads import Loads
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
-from plancc.owners.nodes import pays, search_rows_on_nodes
+from plancc.owners.nodes import pays, search_on_nodes
 from plancc.owners.rows import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
@@ -23,6 +23,7 @@ from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
+from plancc.search import search
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +130,14 @@ def test_a_node_without_enough_rows_is_no_answer():
     matrix = graph_of(graph)
     heavy = {"nnz": np.where(np.arange(n) < 3, 1000, 1).astype(np.int64)}
     options = SearchOptions(topology="4x4", effort="fast")
-    from plancc.models.hypergraph import HypergraphModel
-
     loads = Loads(heavy, 0.01)
-    found = search_rows_on_nodes(matrix, options, model=HypergraphModel(), loads=loads)
-    assert found is None or isinstance(found.owners, Owners)
+
+    def find(matrix, num_parts, options, loads, report):
+        return search(matrix, num_parts, options, loads=loads)
+
+    found, topology = search_on_nodes(find, matrix, 16, options, loads)
+    assert isinstance(found.owners, Owners)
+    assert topology is None or str(topology) == "4x4"
     plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")
     verify(plan)
 

@@ -9,9 +9,9 @@ from nets_helpers import hypergraph, random_graph, random_problem, slow_overload
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.deadline import Deadline
-from plancc.passes.exchange import Trades
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.multilevel import Sweeps
 
 
 def exchanged(problem, owner, num_parts, epsilon, *, seed=1, deadline=None):
@@ -20,7 +20,7 @@ def exchanged(problem, owner, num_parts, epsilon, *, seed=1, deadline=None):
     state = state_of(nets, owner, num_parts)
     limits = Limits.of(nets.weight, num_parts, epsilon)
     rng = np.random.default_rng(seed)
-    made = Trades(limits, rng, deadline or Deadline()).run(nets, state)
+    made = Sweeps(limits, rng, deadline or Deadline()).trade(nets, state)
     assert volume(nets, state) == slow_volume(problem, state.owner)
     for found, column in zip(state.sums.T, nets.weight.T, strict=True):
         counted = np.bincount(state.owner, weights=column, minlength=num_parts)

@@ -87,7 +87,7 @@ def best_label(
 
     `at`: the place of v in `links`; `seen`, int32[n], is scratch. See `propagate`.
     """
-    num = add_scores(v, at, links, label, score, seen)
+    num = _add_scores(v, at, -1, 0, links, label, score, seen)
     here = label[v]
     best, most = here, score[here]
     for k in range(num):
@@ -107,16 +107,18 @@ def best_label(
 
 
 @njit(cache=True, nogil=True)
-def add_scores(v: int, at: int, links: Any, label: Any, score: Any, seen: Any) -> int:
+def _add_scores(
+    v: int, at: int, but: int, num: int, links: Any, label: Any, score: Any, seen: Any
+) -> int:
     """Add the links of v to the scores of the labels they lead to, which `seen` lists.
 
-    `at`: the place of v in `links`. Returns the number of labels.
+    `at`: the place of v in `links`; `v`: -1 where `but`, a label that is left out, is its own;
+    `num`: labels listed before. Returns the number of labels.
     """
-    num = 0
     for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]
-        if u != v:
-            there = label[u]
+        there = label[u]
+        if u != v and there != but:
             if score[there] == 0:
                 seen[num] = there
                 num += 1
@@ -125,8 +127,8 @@ def add_scores(v: int, at: int, links: Any, label: Any, score: Any, seen: Any) -
         e = links.other[at]
         for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
             u = links.other_ends[k]
-            if u != v:
-                there = label[u]
+            there = label[u]
+            if u != v and there != but:
                 if score[there] == 0:
                     seen[num] = there
                     num += 1
@@ -200,7 +202,7 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
     for c in range(num):
         found = 0
         for k in range(start[c], start[c + 1]):
-            found = _add(members[k], c, found, links, label, score, seen)
+            found = _add_scores(-1, members[k], c, found, links, label, score, seen)
         score[seen[:found]] = 0
         ptr[c + 1] = ptr[c] + found
     return ptr
@@ -233,34 +235,12 @@ def links_between(
     for c in chosen:
         found = 0
         for k in range(start[c], start[c + 1]):
-            found = _add(members[k], c, found, links, label, score, seen)
+            found = _add_scores(-1, members[k], c, found, links, label, score, seen)
         for k in range(found):
             ends[at], cost[at] = seen[k], score[seen[k]]
             score[seen[k]] = 0
             at += 1
     return ends, cost
-
-
-@njit(cache=True, nogil=True)
-def _add(v: int, c: int, num: int, links: Any, label: Any, score: Any, seen: Any) -> int:
-    """Add the links of v, of cluster c, to the scores of other clusters; returns how many."""
-    for k in range(links.ptr[v], links.ptr[v + 1]):
-        there = label[links.ends[k]]
-        if there != c:
-            if score[there] == 0:
-                seen[num] = there
-                num += 1
-            score[there] += links.cost[k] if len(links.cost) > 0 else 1
-    if len(links.other) > 0 and links.other[v] >= 0:
-        e = links.other[v]
-        for k in range(links.other_ptr[e], links.other_ptr[e + 1]):
-            there = label[links.other_ends[k]]
-            if there != c:
-                if score[there] == 0:
-                    seen[num] = there
-                    num += 1
-                score[there] += 1
-    return num
 
 
 @njit(cache=True, nogil=True)
