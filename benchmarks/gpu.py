@@ -419,13 +419,15 @@ def _losses(plan: Any, epochs: int = 3, **settings: Any) -> tuple[list[float], A
 
     from plancc.graph.vertexdata import VertexData
     from plancc.plan.grid_slices import keeps_part, share_of_rank
+    from plancc.plan.rank_parts import parts_of_rank
     from plancc_runtime import train
     from plancc_runtime.transport.single import SingleTransport
 
     header, part = plan.header, plan.part(0)
     if header.grid is not None:
         bare = replace(part, vertex_data=VertexData()) if keeps_part(header.grid) else None
-        part = share_of_rank(header.grid, 0, plan.all_parts, bare, plan.vertex_data)
+        held = parts_of_rank("plan", header, 0, 1)
+        part = share_of_rank(held, plan.all_parts, bare, plan.vertex_data)
     run = train.prepared((header, part), _train_options(**settings), SingleTransport())
     return [run.epoch(k).loss for k in range(epochs)], run
 

@@ -128,11 +128,11 @@ def check_threads_of(plan: str, ranks: int | None) -> None:
     """InputError, before any thread is started, if there are too many for the plan."""
     if ranks is None or ranks <= FEW:
         return
+    from plancc.plan.rank_parts import check_num_ranks
     from plancc.plan.reader import PlanFile
-    from plancc.plan.slices import check_num_ranks
 
     with PlanFile(plan) as file:
-        check_num_ranks(file, ranks)
+        check_num_ranks(plan, file.header, ranks)
 
 
 def told(error: BaseException) -> tuple[str, int]:

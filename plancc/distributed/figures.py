@@ -11,7 +11,7 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int64Array, Share
 from plancc.models.random import random_owner
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
-from plancc.plan.slices import block_of_parts
+from plancc.plan.rank_parts import block_of_parts
 
 NETS_AT_ONCE = 1 << 20
 """Nets whose messages are looked at together."""

@@ -16,8 +16,8 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.lowering import by_sender, lower_parts_of_rows, offsets_of
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.receive_sets import grouped
-from plancc.plan.slices import block_of_parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -212,6 +212,19 @@ class Grid:
         start, stop = self.slice_of_columns(last - first, column)
         return first + start, first + stop
 
+    def rows_of_rank(self, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
+        """The rows ``first:last`` in plan order that a rank has between products."""
+        part = self.part(rank)
+        first, last = int(part_ptr[part]), int(part_ptr[part + 1])
+        if self.scheme != "feature":
+            return first, last
+        return self.share_of_rows(first, last, self.position(rank).column)
+
+    def parts_of_block(self, rank: int) -> tuple[int, int]:
+        """The parts ``first:last`` whose nonzeros a rank reads: in "3d" all of its process row."""
+        first = self.part(rank) // self.layers * self.layers
+        return first, first + self.layers
+
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
         """The pieces that the ranks of a layer broadcast in turn (Algorithms 1 and 3).
 

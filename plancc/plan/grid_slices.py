@@ -21,7 +21,7 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.grid import Grid, Piece
 from plancc.plan.parts import GridShare, Part, PartRange
 from plancc.plan.plan import Plan
-from plancc.plan.values import Header
+from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
@@ -46,84 +46,47 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
     return replace(plan, header=replace(plan.header, layout=grid.layout, grid=grid))
 
 
-def check_ranks(path: str, header: Header, num_ranks: int) -> Grid:
-    """The grid of a plan; InputError unless it has `num_ranks` ranks."""
-    grid = header.grid
-    assert grid is not None
-    if num_ranks != grid.num_ranks:
-        raise InputError(
-            f"{path}: {num_ranks} ranks for a plan of grid '{grid}', which runs on exactly "
-            f"{grid.num_ranks} ranks"
-        )
-    return grid
-
-
-def rows_of_rank(grid: Grid, part_ptr: Int64Array, rank: int) -> tuple[int, int]:
-    """The rows ``first:last`` in plan order that a rank has between products."""
-    part = grid.part(rank)
-    first, last = int(part_ptr[part]), int(part_ptr[part + 1])
-    if grid.scheme != "feature":
-        return first, last
-    return grid.share_of_rows(first, last, grid.position(rank).column)
-
-
-def parts_to_read(grid: Grid, rank: int) -> tuple[int, int]:
-    """The parts ``first:last`` whose rows and nonzeros a rank reads."""
-    if grid.scheme == "3d":
-        row = grid.position(rank).row
-        return row * grid.layers, (row + 1) * grid.layers
-    part = grid.part(rank)
-    return part, part + 1
-
-
 def keeps_part(grid: Grid) -> bool:
     """Whether a rank works on its part of the row plan, messages included."""
     return grid.sparse or grid.scheme == "feature"
 
 
 def share_of_rank(
-    grid: Grid, rank: int, block: PartRange, part: Part | None, vertex_data: VertexData
+    held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
     """The share of a rank of the grid.
 
     Parameters
     ----------
-    grid : Grid
-    rank : int
+    held : RankParts
+        In a plan with a grid.
     block : PartRange
-        The parts of `parts_to_read`, without vertex data.
+        The parts of `RankParts.parts_to_read`, without vertex data.
     part : Part or None
         The rank's own part of the row plan, if it `keeps_part`.
     vertex_data : VertexData
-        Data of `rows_of_rank`.
+        Data of `RankParts.rows`.
 
     Returns
     -------
     Part
         With `GridShare`; index and number of parts count ranks.
     """
-    first, last = rows_of_rank(grid, block.part_ptr, rank)
+    grid, rank = held.header.grid, held.rank
+    assert grid is not None
+    first, last = held.rows(block.part_ptr)
     own = np.arange(first, last) - block.first_row
-    row_ptr, place, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
+    row_ptr, column, value = np.zeros(1, np.int64), block.column[:0], block.value[:0]
     if part is None:
-        held = block.place_of_columns()
-        kept = _in_process_column(held, grid, rank, block.part_ptr)
+        columns = block.place_of_columns()
+        kept = _in_process_column(columns, grid, rank, block.part_ptr)
         counts = np.add.reduceat(np.append(kept, 0), np.minimum(block.row_ptr[:-1], len(kept)))
         counts = np.where(np.diff(block.row_ptr) > 0, counts, 0)
         row_ptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        place, value = held[kept].astype(np.int32), block.value[kept]
-    share = GridShare(
-        grid=grid,
-        rank=rank,
-        part_ptr=block.part_ptr,
-        row_ptr=row_ptr,
-        place=place,
-        value=value,
-        block=part,
-    )
-    return Part.of_rows(
-        rank, grid.num_ranks, first, block.global_id[own], vertex_data, share, value.dtype
-    )
+        column, value = columns[kept].astype(np.int32), block.value[kept]
+    share = GridShare(grid, rank, block.part_ptr, row_ptr, column, value, part)
+    ids = block.global_id[own]
+    return Part.of_rows(rank, held.num_ranks, first, ids, vertex_data, share, value.dtype)
 
 
 def _in_process_column(

@@ -24,30 +24,31 @@ import numpy.typing as npt
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
 from plancc.plan.parts import Part, PartRange
+from plancc.plan.rank_parts import RankParts
 
 
-def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
-    """Merge the parts of rank `rank` into one.
+def merge(block: PartRange, held: RankParts) -> Part:
+    """Merge the parts of a rank into one.
 
     Parameters
     ----------
     block : PartRange
-        The parts of rank `rank`.
-    rank : int
-    ranks : int64[num_ranks + 1]
-        First part of every rank.
+        `RankParts.parts`.
+    held : RankParts
+        Without a grid.
 
     Returns
     -------
     Part
         Index, number of parts and peers are ranks.
     """
+    rank, ranks = held.rank, held.ranks
     part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
     row_place = np.repeat(block.place_of_rows(), np.diff(block.row_ptr))
-    place, halo = block.place_of_columns(), block.place_of_halo()
+    column_place, halo = block.place_of_columns(), block.place_of_halo()
 
     # What stays foreign, once; own rows interior first; columns renumbered, own ones first.
-    foreign = (place < row0) | (place >= row1)
+    foreign = (column_place < row0) | (column_place >= row1)
     partial = (row_place < row0) | (row_place >= row1)
     halo = np.unique(halo[(halo < row0) | (halo >= row1)])
     folded = np.unique(row_place[partial])
@@ -55,7 +56,7 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
     order = np.argsort(is_boundary, kind="stable")
     local = np.empty(len(order), dtype=np.int64)
     local[order] = np.arange(len(order))
-    column = _renumbered(place, foreign, local, row0, halo).astype(np.int32)
+    column = _renumbered(column_place, foreign, local, row0, halo).astype(np.int32)
     row = _renumbered(row_place, partial, local, row0, folded)
     nonzeros = np.lexsort((foreign, row))
     counts = np.bincount(row, minlength=len(order) + len(folded))
@@ -64,8 +65,8 @@ def merge(block: PartRange, rank: int, ranks: Int64Array) -> Part:
 
     def owned(side: Side) -> Side:
         """The end of rows that this rank owns, under their local numbers."""
-        place = part_ptr[block.first + side.part_of_row()] + side.row
-        merged = side.called(place).merged(rank, ranks)
+        in_plan = part_ptr[block.first + side.part_of_row()] + side.row
+        merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def of_others(rows: Int64Array) -> Side:

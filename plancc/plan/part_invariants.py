@@ -16,7 +16,8 @@ from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
-from plancc.plan.values import STEPS, Header
+from plancc.plan.rank_parts import RankParts
+from plancc.plan.values import STEPS
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
@@ -61,7 +62,7 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tuple[str, str]]:
-    """(invariant, what breaks it or "") of some parts; the vertices are not compared with others'.
+    """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
     Parameters
     ----------
@@ -88,7 +89,6 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     for step in STEPS:
         if hops := parts.exchanges.hops(step):
             yield from _hops(parts, step, hops)
-    yield from data_invariants(parts.vertex_data, int(parts.part_ptr[-1]))
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
@@ -301,21 +301,21 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
     return False
 
 
-def claims_of(
-    parts: PartRange, rank_of_part: npt.NDArray[np.integer], rank: int, header: Header
-) -> Claims:
-    """What some parts say of messages with others, and of vertices and nonzeros.
+def claims_of(parts: PartRange, held: RankParts) -> Claims:
+    """What a rank says of messages with others, and of vertices and nonzeros.
 
     Parameters
     ----------
     parts : PartRange
-    rank_of_part : int[num_parts]
-        The rank that makes the claims for every part of the plan.
-    rank : int
-        That of these parts.
-    header : Header
+        Those that the rank reads; it makes claims for parts of its own that no rank before it has.
+    held : RankParts
     """
-    num_ranks = int(rank_of_part.max()) + 1 if header.grid is None else header.grid.num_ranks
+    header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
+    first, last = held.parts
+    if speaker[first] != held.rank:
+        last = first
+    if (first, last) != (parts.first, parts.last):
+        parts = parts.of_parts(first - parts.first, last - parts.first)
     steps = parts.exchanges
     found = np.zeros((len(steps), 2, num_ranks), np.int64)
     for number, (step, tables) in enumerate(steps.items()):
@@ -326,10 +326,10 @@ def claims_of(
                 first_row,
                 parts.first,
                 (step == "expand") == (end == 0),
-                rank_of_part,
+                speaker,
                 found[number, end],
             )
-    ends = (rank, rank + 1)
+    ends = (held.rank, held.rank + 1)
     vertices = [header.num_vertices * k // num_ranks for k in ends]
     nonzeros = [header.num_nonzeros * k // num_ranks for k in ends]
     return Claims(

@@ -39,6 +39,7 @@ from plancc.plan.format import (
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import Part, PartRange
+from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import Exchanges, Header
 
 
@@ -133,7 +134,7 @@ class Plan:
         part = parts.only_part(int(self.num_interior[index]))
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
         row_header = replace(self.header, grid=None)
-        claims = claims_of(parts, np.arange(self.num_parts), index, row_header)
+        claims = claims_of(parts, RankParts(row_header, index, np.arange(self.num_parts + 1)))
         return replace(part, vertex_data=self.vertex_data.take(rows), claims=claims)
 
     @cached_property

@@ -22,10 +22,11 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
 from plancc.plan.container import Container
 from plancc.plan.digests import DIGEST_BYTES, Digests, digests_of, digests_of_plan, root_of
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
     ATTRIBUTE_GROUPS,
     DIGESTS,
@@ -44,6 +45,7 @@ from plancc.plan.format import (
     STORAGE_ATTRIBUTES,
     TOPOLOGY_ATTRIBUTE,
     FileNode,
+    vertex_data_from_arrays,
 )
 from plancc.plan.grid import Grid
 from plancc.plan.metrics import Metrics
@@ -342,6 +344,20 @@ class PlanFile:
         row_ptr = self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
         peer = self.read_within(f"{table}_peer", self.header.num_parts, first, last)
         return ptr - ptr[0], peer, row_ptr
+
+    def read_exchange(self, step: str, first: int, last: int) -> Exchange:
+        """The messages of parts ``first..last-1`` in a step or a hop; see `read`."""
+        sides = []
+        for end in ("send", "recv"):
+            ptr, peer, row_ptr = self.read_messages(f"{step}/{end}", first, last)
+            row = self.read(f"{step}/{end}_row", first, last)
+            sides.append(Side(ptr, peer, row_ptr - row_ptr[0], row))
+        return Exchange(*sides)
+
+    def read_vertex_data(self, first: int, last: int) -> VertexData:
+        """What the plan carries of the rows of parts ``first..last-1``; see `read`."""
+        names = [f"vertex_data/{name}" for name in self.vertex_data_names()]
+        return vertex_data_from_arrays({name: self.read(name, first, last) for name in names})
 
     def _step(self, table: str) -> tuple[int, int]:
         """Messages and rows of a table's step."""

@@ -21,10 +21,10 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
-from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
+from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
 from plancc.plan.slices import check_tables
 from plancc.plan.topology import Topology
@@ -348,7 +348,7 @@ def checked_ranks(file: PlanFile, num_ranks: int | None) -> int:
     header = file.header
     if header.grid is not None:
         if num_ranks is not None:
-            check_ranks(file.path, header, num_ranks)
+            check_num_ranks(file.path, header, num_ranks)
         return header.num_parts
     ranks = header.num_parts if num_ranks is None else num_ranks
     if not 1 <= ranks <= header.num_parts:

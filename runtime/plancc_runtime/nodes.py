@@ -13,7 +13,7 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Int32Array
 from plancc.plan.part_routes import keeps_nodes
 from plancc.plan.parts import Part
-from plancc.plan.slices import block_of_parts
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc_runtime.transport.base import Transport

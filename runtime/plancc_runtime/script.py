@@ -17,8 +17,8 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.files import scratch_folder
 from plancc.plan.plan import Plan
+from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
-from plancc.plan.slices import check_num_ranks
 from plancc.registry import nearest
 from plancc.text import shown
 from plancc_runtime.gathering import RowSource, blocks, gather_rows
@@ -166,7 +166,7 @@ def train(
 
     with _file_of(plan) as path:
         with PlanFile(path) as file:
-            check_num_ranks(file, ranks)
+            check_num_ranks(file.path, file.header, ranks)
 
         def work(thread: Transport) -> Trained:
             return _train(path, chosen, thread, None if thread.rank else report, warn)

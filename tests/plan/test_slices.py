@@ -9,7 +9,8 @@ import worlds
 from cases import long
 
 from plancc.errors import InputError
-from plancc.plan.slices import block_of_parts, read_rank_slice
+from plancc.plan.rank_parts import block_of_parts
+from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
 
 

@@ -19,11 +19,10 @@ from plancc.errors import InputError, PlanError
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import NODES
-from plancc.plan.grid_slices import check_ranks
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
+from plancc.plan.rank_parts import block_of_parts, check_num_ranks
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.slices import block_of_parts
 from plancc.plan.values import HOPS, Header
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
@@ -116,7 +115,7 @@ def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs,
 def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
     header = file.header
     if header.grid is not None:
-        check_ranks(file.path, header, num_ranks)
+        check_num_ranks(file.path, header, num_ranks)
     if not 1 <= num_ranks <= header.num_parts:
         raise InputError(
             f"{file.path} cannot run on {num_ranks} ranks; choose 1 to {header.num_parts}"

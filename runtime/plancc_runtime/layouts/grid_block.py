@@ -20,7 +20,7 @@ import numpy as np
 
 from plancc.plan.exchange import Exchange, Side, offsets, places
 from plancc.plan.grid import Piece
-from plancc.plan.grid_slices import column_in_pieces, parts_to_read
+from plancc.plan.grid_slices import column_in_pieces
 from plancc.plan.parts import GridShare
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.whole_counts import with_whole_counts
@@ -30,7 +30,7 @@ NOTHING = np.zeros(0, np.int32)
 
 def rows_of_process_row(share: GridShare) -> tuple[int, int]:
     """The rows ``first:last`` in plan order of the rank's block of A."""
-    first, last = parts_to_read(share.grid, share.rank)
+    first, last = share.grid.parts_of_block(share.rank)
     return int(share.part_ptr[first]), int(share.part_ptr[last])
 
 

@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix
 
 from plancc.plan.batches import Batches
 from plancc.plan.exchange import Int64Array
-from plancc.plan.grid_slices import rows_of_rank
 from plancc.plan.parts import Part
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
@@ -65,7 +64,7 @@ def _of_group(part: Part, method: str, pipeline: str, transport: Transport) -> P
         wanted = [order[batches.rows_of(k)] for k in range(grid.columns)]  # by their old numbers
     members = grid.ranks_of_row(share.rank)
     first = int(share.part_ptr[grid.part(share.rank)])
-    had = np.array([rows_of_rank(grid, share.part_ptr, member) for member in members]) - first
+    had = np.array([grid.rows_of_rank(share.part_ptr, member) for member in members]) - first
     return replace(
         part,
         global_id=share.block.global_id[rows],

@@ -1,0 +1,92 @@
+"""The parts of a rank: their rows in plan order, and those that the rank speaks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
+from plancc.plan.values import Header
+
+
+@dataclass(frozen=True, eq=False)
+class RankParts:
+    """The parts of a rank in a plan.
+
+    Attributes
+    ----------
+    header : Header
+    rank : int
+    ranks : int64[num_ranks + 1]
+        First part of every rank. Ranks of a grid may share one.
+    """
+
+    header: Header
+    rank: int
+    ranks: Int64Array
+
+    @property
+    def num_ranks(self) -> int:
+        return len(self.ranks) - 1
+
+    @cached_property
+    def _ends(self) -> Int64Array:
+        """The part after the last one of every rank."""
+        return np.maximum(self.ranks[:-1] + 1, self.ranks[1:])
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """The parts ``first:last`` that have its rows."""
+        return int(self.ranks[self.rank]), int(self._ends[self.rank])
+
+    @property
+    def parts_to_read(self) -> tuple[int, int]:
+        """The parts ``first:last`` whose nonzeros it reads: in a grid "3d", of its process row."""
+        grid = self.header.grid
+        return self.parts if grid is None else grid.parts_of_block(self.rank)
+
+    @property
+    def speaker(self) -> Int64Array:
+        """The first rank that has each part, which makes the claims for it: int64[num_parts]."""
+        return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
+
+    def rows(self, part_ptr: Int64Array) -> tuple[int, int]:
+        """Its rows ``first:last`` in plan order; `part_ptr` has the first row of every part."""
+        if self.header.grid is not None:
+            return self.header.grid.rows_of_rank(part_ptr, self.rank)
+        first, last = part_ptr[list(self.parts)].tolist()
+        return first, last
+
+
+def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
+    """First part of every rank, int64[num_ranks + 1]."""
+    return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
+
+
+def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
+    """The parts of rank `rank` of `num_ranks`.
+
+    InputError if they are no ranks that the plan, which is at `path`, runs on.
+    """
+    if not 0 <= rank < num_ranks:
+        raise InputError(f"rank {rank} of {num_ranks}: ranks are numbered from 0")
+    check_num_ranks(path, header, num_ranks)
+    return RankParts(header, rank, block_of_parts(header.num_parts, num_ranks))
+
+
+def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
+    """InputError unless a plan runs on so many ranks: at most its parts, or those of its grid."""
+    grid, num_parts = header.grid, header.num_parts
+    if grid is not None and num_ranks != grid.num_ranks:
+        raise InputError(
+            f"{path}: {num_ranks} ranks for a plan of grid '{grid}', which runs on exactly "
+            f"{grid.num_ranks} ranks"
+        )
+    if grid is None and num_ranks > num_parts:
+        raise InputError(
+            f"{path}: {num_ranks} ranks for a plan of {num_parts} parts; start at most "
+            f"{num_parts} ranks, or compile the plan for more parts"
+        )
