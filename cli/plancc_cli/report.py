@@ -102,13 +102,13 @@ def command(
             _check_plan(timeline, path, contents[place])
             with PlanFile(path) as file:
                 plan = file.read_plan()
-            sends = send_tables(plan)
+            sends = send_tables(plan.exchanges)
             shown_plans.append(
                 Planned(
                     figures,
                     volume_density(plan.num_parts, sends, PIXELS_OF_PARTS),
                     heaviest_pairs(plan.num_parts, sends, HEAVIEST),
-                    matrix_pictures(plan, PIXELS_OF_ROWS),
+                    matrix_pictures(plan.all_parts, PIXELS_OF_ROWS),
                     log,
                     timeline,
                 )

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plancc.plan.metrics import Metrics
 from plancc.plan.pictures import send_tables, volume_density
-from plancc.plan.values import Header
+from plancc.plan.values import Exchanges, Header
 from plancc.png import density_uri
 from plancc.text import printable
-
-if TYPE_CHECKING:
-    from plancc.plan.plan import Plan
 
 PIXELS = 128
 """Most pixels of a side of the picture."""
@@ -69,23 +66,27 @@ def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str
     return found
 
 
-def as_html(plan: Plan) -> str:
-    """What `Plan._repr_html_` shows."""
-    header = plan.header
+def as_html(
+    header: Header,
+    provenance: Mapping[str, Any],
+    figures: tuple[Metrics, Metrics | None],
+    exchanges: Exchanges,
+) -> str:
+    """What `Plan._repr_html_` shows; `figures` of the plan and of an even random partition."""
     rows = "".join(
         f'<tr><th scope="row" style="{NAME}">{escape(name)}</th>'
         f'<td style="text-align:right"><b>{escape(value)}</b></td>'
         f'<td style="{BESIDE}">{escape(beside)}</td></tr>'
-        for name, value, beside in key_figures(plan.metrics(), plan.baseline)
+        for name, value, beside in key_figures(*figures)
     )
-    density = volume_density(header.num_parts, send_tables(plan), PIXELS)
+    density = volume_density(header.num_parts, send_tables(exchanges), PIXELS)
     caption = "rows that parts (down) send to parts (across)"
     if density.per_pixel > 1:
         caption += f", {density.per_pixel} parts a pixel"
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start">'
         f'<div style="flex:1 1 20em;max-width:34em"><p style="margin:.2em 0 .6em">'
-        f"<b>plancc plan.</b> {escape(what_it_is(header, plan.provenance))}</p>"
+        f"<b>plancc plan.</b> {escape(what_it_is(header, provenance))}</p>"
         f'<table style="border-collapse:collapse;margin:0"><tbody>{rows}</tbody></table></div>'
         f'<figure style="margin:0;flex:none;width:{SIDE}">'
         f'<img src="{density_uri(density.counts)}" alt="{escape(caption)}" style="width:{SIDE};'

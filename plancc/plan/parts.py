@@ -230,9 +230,9 @@ class PartRange:
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
-        """Some of these parts, counted from the first, without vertex data."""
-        at, nonzero = self.local_ptr[first : last + 1], self.row_ptr[self.local_ptr]
-        begin, end = nonzero[first], nonzero[last]
+        """Some of these parts, counted from the first, without vertex data; arrays are views."""
+        at = self.local_ptr[first : last + 1]
+        begin, end = self.row_ptr[at[[0, -1]]]
         rows = self.part_ptr[[self.first + first, self.first + last]] - self.first_row
         return PartRange(
             first=self.first + first,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.plan.exchange import Int64Array, Side
+from plancc.plan.parts import PartRange
+from plancc.plan.values import STEPS, Exchanges
 
-if TYPE_CHECKING:
-    from plancc.plan.plan import Plan
-
-Messages = tuple[Int64Array, Int32Array, Int64Array]
-"""Offsets by part, peers, and offsets of rows, as in `plancc.plan.exchange.Side`."""
 CHUNK = 1 << 22
 """Nonzeros that are placed at once."""
 
@@ -44,40 +40,38 @@ def per_pixel(size: int, most: int) -> int:
     return max(1, -(-size // most))
 
 
-def volume_density(num_parts: int, steps: Iterable[Messages], most: int) -> Density:
+def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
     """Rows that parts (rows of the picture) send to parts (columns) in all steps of a product.
 
     Parameters
     ----------
     num_parts : int
-    steps : iterable of Messages
-        The send tables.
+    sends : iterable of Side
+        As of `send_tables`.
     most : int
         Pixels of the picture's side, at most.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)
     counts = np.zeros(side * side)
-    for ptr, peer, row_ptr in steps:
-        sender = np.repeat(np.arange(num_parts) // step, np.diff(ptr))
-        counts += np.bincount(sender * side + peer // step, np.diff(row_ptr), side * side)
+    for send in sends:
+        sender = np.repeat(np.arange(num_parts) // step, np.diff(send.ptr))
+        pixel = sender * side + send.peer // step
+        counts += np.bincount(pixel, np.diff(send.row_ptr), side * side)
     return Density(counts.reshape(side, side), num_parts, step)
 
 
-def send_tables(plan: Plan) -> list[Messages]:
+def send_tables(exchanges: Exchanges) -> list[Side]:
     """The send tables of the expand and, in an edge plan, of the fold."""
-    sends = [plan.send] if plan.fold is None else [plan.send, plan.fold.send]
-    return [(send.ptr, send.peer, send.row_ptr) for send in sends]
+    return [exchanges[step].send for step in STEPS if step in exchanges]
 
 
-def heaviest_pairs(
-    num_parts: int, steps: Iterable[Messages], count: int
-) -> list[tuple[int, int, int]]:
+def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tuple[int, int, int]]:
     """Sender, receiver and rows of the `count` pairs of parts that move most rows, most first."""
     volumes = sum(
         (
-            sp.csr_array((np.diff(row_ptr), peer, ptr), shape=(num_parts, num_parts))
-            for ptr, peer, row_ptr in steps
+            sp.csr_array((np.diff(send.row_ptr), send.peer, send.ptr), shape=(num_parts, num_parts))
+            for send in sends
         ),
         sp.csr_array((num_parts, num_parts), dtype=np.int64),
     ).tocoo()
@@ -111,31 +105,31 @@ class MatrixPictures:
     total: int
 
 
-def matrix_pictures(plan: Plan, most: int) -> MatrixPictures:
-    """Where the nonzeros of a plan stand, in pictures of at most `most` pixels a side."""
-    size, parts = plan.num_vertices, plan.all_parts
+def matrix_pictures(parts: PartRange, most: int) -> MatrixPictures:
+    """Where the nonzeros of all parts stand, in pictures of at most `most` pixels a side."""
+    size, row_ptr = len(parts.global_id), parts.row_ptr
     step = per_pixel(size, most)
     side = per_pixel(size, step)
     local_row, column_place = parts.place_of_rows(), parts.place_of_columns()
-    part = np.repeat(np.arange(plan.num_parts, dtype=np.int32), np.diff(plan.part_ptr))
+    part = np.repeat(np.arange(parts.last, dtype=np.int32), np.diff(parts.part_ptr))
     pixel = {
-        "before": (plan.global_id // step).astype(np.int64),
+        "before": (parts.global_id // step).astype(np.int64),
         "after": np.arange(size) // step,
     }
     counts = {name: np.zeros(side * side) for name in pixel}
     inside = 0
     local_rows = np.arange(len(local_row))
     # chunks of whole local rows, each of about CHUNK nonzeros
-    ends = np.searchsorted(plan.row_ptr, np.arange(CHUNK, plan.row_ptr[-1] + CHUNK, CHUNK))
+    ends = np.searchsorted(row_ptr, np.arange(CHUNK, row_ptr[-1] + CHUNK, CHUNK))
     first = 0
     for last in np.minimum(ends, len(local_row)).tolist():
-        nonzeros = np.diff(plan.row_ptr[first : last + 1])
+        nonzeros = np.diff(row_ptr[first : last + 1])
         rows = local_row[np.repeat(local_rows[first:last], nonzeros)]
-        columns = column_place[plan.row_ptr[first] : plan.row_ptr[last]]
+        columns = column_place[row_ptr[first] : row_ptr[last]]
         inside += int((part[rows] == part[columns]).sum())
         for name, of_place in pixel.items():
             places = of_place[rows] * side + of_place[columns]
             counts[name] += np.bincount(places, minlength=side * side)
         first = last
     before, after = (Density(c.reshape(side, side), size, step) for c in counts.values())
-    return MatrixPictures(before, after, plan.part_ptr, inside, int(plan.row_ptr[-1]))
+    return MatrixPictures(before, after, parts.part_ptr, inside, int(row_ptr[-1]))

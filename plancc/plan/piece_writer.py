@@ -7,8 +7,7 @@ and the head are there, it renames both. So the plan appears complete or not at 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from plancc.errors import InputError, output_error
+from plancc.errors import output_error
 from plancc.plan.attributes import write_attributes
-from plancc.plan.digests import Digests, cut_points, digests_of_plan, root_of
+from plancc.plan.digests import Digests, root_of
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     FORMAT_VERSION,
@@ -29,8 +28,7 @@ from plancc.plan.format import (
     Arrays,
     header_attributes,
 )
-from plancc.plan.pieces import FIRST_PART, folder_name, new_folder, remove_pieces
-from plancc.plan.plan import Plan
+from plancc.plan.pieces import FIRST_PART, remove_pieces
 from plancc.plan.values import Header
 from plancc.plan.writer import LIBVER, Stream, write_array, write_file
 
@@ -162,57 +160,3 @@ def write_plan_head(
         remove_pieces(path, Path(os.path.realpath(path)).with_name(pieces.folder))
         raise
     return content
-
-
-def save_in_pieces(
-    plan: Plan, path: str | PathLike[str], first_part: Sequence[int], *, compress: bool = False
-) -> str:
-    """Write a whole plan in pieces and return its content hash; see `Plan.save`.
-
-    Parameters
-    ----------
-    plan : Plan
-    path : path of the head
-    first_part : sequence of int
-        Strictly ascending from 0 to the number of parts: piece i has the parts
-        ``first_part[i]..first_part[i + 1] - 1``.
-    compress : bool
-
-    Raises
-    ------
-    InputError
-        If these are no such parts.
-    OutputError
-        As of `Plan.save`.
-    """
-    arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
-    ends = len(parts) > 1 and parts[0] == 0 and parts[-1] == plan.num_parts
-    if not ends or (parts[1:] <= parts[:-1]).any():
-        raise InputError(
-            f"pieces that begin with parts {list(first_part)}: give parts that rise from 0 to "
-            f"{plan.num_parts}"
-        )
-    cut = {name for name in arrays if NODES[name].cut}
-    starts = {name: cut_points(NODES[name].cut, arrays.__getitem__)[parts] for name in cut}
-    digests = digests_of_plan(arrays)
-    content = root_of(header_attributes(plan.header), digests, arrays)
-    folder = folder_name(path, content)
-    kinds = {name: ArrayKind(arrays[name].dtype, arrays[name].shape) for name in cut}
-    with ExitStack() as stack:
-        temporary = stack.enter_context(new_folder(path, folder))
-        for i in range(len(parts) - 1):
-            slices = {
-                name: arrays[name][starts[name][i] : starts[name][i + 1] + NODES[name].shared]
-                for name in NODES
-                if name in cut
-            }
-            write_piece(temporary, i, slices, content, compress=compress)
-        return write_plan_head(
-            path,
-            plan.header,
-            {name: arrays[name] for name in arrays if name not in cut},
-            PieceTable(folder, parts, starts, kinds),
-            digests,
-            plan.attributes(),
-            stack.close,
-        )

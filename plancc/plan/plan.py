@@ -130,7 +130,7 @@ class Plan:
         """Part `index` as a value of its own; its arrays are views of the plan's."""
         if not 0 <= index < self.num_parts:
             raise InputError(f"part {index}: the plan has parts 0..{self.num_parts - 1}")
-        parts = self._parts(index, index + 1)
+        parts = self.all_parts.of_parts(index, index + 1)
         part = parts.only_part(int(self.num_interior[index]))
         rows = np.arange(self.part_ptr[index], self.part_ptr[index + 1])
         row_header = replace(self.header, grid=None)
@@ -139,23 +139,17 @@ class Plan:
 
     @cached_property
     def all_parts(self) -> PartRange:
-        """All parts side by side, without vertex data."""
-        return self._parts(0, self.num_parts)
-
-    def _parts(self, first: int, last: int) -> PartRange:
-        """Parts ``first..last-1`` without vertex data; arrays are views but for offsets."""
-        local_ptr = self.local_ptr[first : last + 1]
-        row_ptr = self.row_ptr[local_ptr[0] : local_ptr[-1] + 1]
+        """All parts side by side, without vertex data; arrays are the plan's."""
         return PartRange(
-            first=first,
-            last=last,
+            first=0,
+            last=self.num_parts,
             part_ptr=self.part_ptr,
-            global_id=self.global_id[self.part_ptr[first] : self.part_ptr[last]],
-            local_ptr=local_ptr - local_ptr[0],
-            row_ptr=row_ptr - row_ptr[0],
-            column=self.column[row_ptr[0] : row_ptr[-1]],
-            value=self.value[row_ptr[0] : row_ptr[-1]],
-            exchanges=self.exchanges.of_parts(first, last),
+            global_id=self.global_id,
+            local_ptr=self.local_ptr,
+            row_ptr=self.row_ptr,
+            column=self.column,
+            value=self.value,
+            exchanges=self.exchanges,
             topology=self.header.topology,
         )
 
@@ -173,7 +167,8 @@ class Plan:
         """What a notebook shows: a sentence, key figures, and who sends how much to whom."""
         from plancc.plan.notebook import as_html
 
-        return as_html(self)
+        figures = self.metrics(), self.baseline
+        return as_html(self.header, self.provenance, figures, self.exchanges)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The datasets of the plan by their names in the file."""

@@ -55,7 +55,7 @@ def sent(plan) -> np.ndarray:
 
 @pytest.mark.parametrize(("most", "step"), [(7, 1), (100, 1), (4, 2), (1, 7)])
 def test_volume_by_pairs_of_parts(plan, most, step):
-    density = volume_density(plan.num_parts, send_tables(plan), most)
+    density = volume_density(plan.num_parts, send_tables(plan.exchanges), most)
     assert density.per_pixel == step
     np.testing.assert_array_equal(density.counts, summed(sent(plan), step))
     assert density.counts.sum() == plan.metrics().volume
@@ -63,7 +63,7 @@ def test_volume_by_pairs_of_parts(plan, most, step):
 
 def test_the_heaviest_pairs(plan):
     volumes = sent(plan)
-    found = heaviest_pairs(plan.num_parts, send_tables(plan), 5)
+    found = heaviest_pairs(plan.num_parts, send_tables(plan.exchanges), 5)
     assert [rows for *_, rows in found] == sorted(volumes.ravel(), reverse=True)[:5]
     assert all(volumes[sender, receiver] == rows for sender, receiver, rows in found)
 
@@ -72,7 +72,7 @@ def test_the_heaviest_pairs(plan):
 def test_nonzeros_before_and_after(plan, chunk, monkeypatch):
     monkeypatch.setattr("plancc.plan.pictures.CHUNK", chunk)
     pattern = (matrix_of(plan).toarray() != 0).astype(float)
-    pictures = matrix_pictures(plan, 10)
+    pictures = matrix_pictures(plan.all_parts, 10)
     step = pictures.before.per_pixel
     assert step == -(-plan.num_vertices // 10)
     np.testing.assert_array_equal(pictures.before.counts, summed(pattern, step))

@@ -14,13 +14,13 @@ import plan_helpers
 import pytest
 import worlds
 from cases import long
+from plan_pieces import save_in_pieces
 
 import plancc
 from plancc.errors import InputError, PlanError
 from plancc.plan.container import Container
 from plancc.plan.format import NODES
 from plancc.plan.join import join
-from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_part, read_rank_slice
 
@@ -302,13 +302,6 @@ def test_a_plan_may_be_moved_and_linked_to(pieces):
 def test_odd_names(name, tmp_path):
     save_in_pieces(plan_of(), tmp_path / name, [0, PARTS])
     assert load(tmp_path / name).content_sha256() == plan_of().content_sha256()
-
-
-@pytest.mark.parametrize("first", [[0], [], [0, 3], [1, 6], [0, 2, 2, 6], [0, 3, 2, 6], [0, 7]])
-def test_wrong_first_parts(first, tmp_path):
-    with pytest.raises(InputError, match="give parts that rise from 0 to 6"):
-        save_in_pieces(plan_of(), tmp_path / "p.h5", first)
-    assert not list(tmp_path.iterdir())
 
 
 OF_PIECES = ("missing", "external link", "external storage", "virtual", "lzf", "hollow", "group")

@@ -15,13 +15,13 @@ from cases import long
 from hostile.oracle import fault
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_pieces import save_in_pieces
 
 import plancc
 from plancc.errors import InputError, PlanError
 from plancc.graph.owners import Owners
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
-from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.routing import with_routes
 from plancc.plan.slices import read_rank_slice

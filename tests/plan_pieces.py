@@ -1,0 +1,41 @@
+"""Plans in pieces that are cut as a test wants; ranks that compile write pieces of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from os import PathLike
+
+import numpy as np
+
+from plancc.plan.digests import cut_points, digests_of_plan, root_of
+from plancc.plan.format import NODES, header_attributes
+from plancc.plan.piece_writer import ArrayKind, PieceTable, write_piece, write_plan_head
+from plancc.plan.pieces import folder_name, new_folder
+from plancc.plan.plan import Plan
+
+
+def save_in_pieces(
+    plan: Plan, path: str | PathLike[str], first_part: Sequence[int], *, compress: bool = False
+) -> str:
+    """Write a plan whose piece i has the parts ``first_part[i]..first_part[i + 1] - 1``."""
+    arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
+    cut = {name for name in arrays if NODES[name].cut}
+    starts = {name: cut_points(NODES[name].cut, arrays.__getitem__)[parts] for name in cut}
+    digests = digests_of_plan(arrays)
+    content = root_of(header_attributes(plan.header), digests, arrays)
+    folder = folder_name(path, content)
+    kinds = {name: ArrayKind(arrays[name].dtype, arrays[name].shape) for name in cut}
+    whole = {name: arrays[name] for name in arrays if name not in cut}
+    with ExitStack() as stack:
+        temporary = stack.enter_context(new_folder(path, folder))
+        for i in range(len(parts) - 1):
+            slices = {
+                name: arrays[name][starts[name][i] : starts[name][i + 1] + NODES[name].shared]
+                for name in NODES
+                if name in cut
+            }
+            write_piece(temporary, i, slices, content, compress=compress)
+        pieces = PieceTable(folder, parts, starts, kinds)
+        attributes = plan.attributes()
+        return write_plan_head(path, plan.header, whole, pieces, digests, attributes, stack.close)
