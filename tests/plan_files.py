@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -25,8 +24,7 @@ def opened_once() -> Iterator[None]:
     """
     from plancc.plan.reader import PlanFile as original
 
-    opened: dict[tuple[object, ...], PlanFile] = {}
-    lock = threading.RLock()
+    idle: dict[tuple[object, ...], list[PlanFile]] = {}
 
     def replace(old: object, new: object) -> None:
         for module in [*sys.modules.values()]:
@@ -35,16 +33,30 @@ def opened_once() -> Iterator[None]:
 
     with ExitStack() as stack:
 
-        @contextmanager
-        def shared(path: str | Path) -> Iterator[PlanFile]:
-            with lock:
+        class Pooled:
+            """A plan file that others may have when it is closed."""
+
+            def __init__(self, path: str | Path) -> None:
                 found = os.stat(path) if os.path.exists(path) else None
                 kept = found and (found.st_ino, found.st_size, found.st_mtime_ns)
-                key = (os.path.abspath(path), kept)
-                if key not in opened:
-                    opened[key] = stack.enter_context(original(path))
-                yield opened[key]
+                self._idle = idle.setdefault((os.path.abspath(path), kept), [])
+                try:
+                    self._file = self._idle.pop()
+                except IndexError:
+                    self._file = stack.enter_context(original(path))
 
-        replace(original, shared)
+            def __getattr__(self, name: str) -> object:
+                return getattr(self._file, name)
+
+            def __enter__(self) -> Pooled:
+                return self
+
+            def __exit__(self, *error: object) -> None:
+                self.close()
+
+            def close(self) -> None:
+                self._idle.append(self._file)
+
+        replace(original, Pooled)
         yield
-        replace(shared, original)
+        replace(Pooled, original)

@@ -113,14 +113,14 @@ class Container:
         """A dataset that is there."""
         if not self.is_there(name, h5py.Dataset):
             raise self.error(f"/{name} is missing")
-        return self.file[name]
+        return h5py.Dataset(h5py.h5d.open(self.file.id, name.encode()))
 
     def checked(self, name: str, node: FileNode) -> h5py.Dataset:
         """A dataset of a node's type, whose data are in the file; of any size."""
         dataset = self.dataset(name)
-        if dataset.is_virtual or dataset.external:
-            raise self.error(f"/{name} keeps its data outside the file")
         creation = dataset.id.get_create_plist()
+        if creation.get_layout() == h5py.h5d.VIRTUAL or creation.get_external_count():
+            raise self.error(f"/{name} keeps its data outside the file")
         filters = [creation.get_filter(k)[0] for k in range(creation.get_nfilters())]
         for code in set(filters) - set(FILTERS):
             allowed = ", ".join(FILTERS.values())

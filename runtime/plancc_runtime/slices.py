@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
@@ -40,12 +38,15 @@ class Opened:
         The rank's rows in plan order, with vertex data; of a file without nonzeros and messages.
     content : str
         Content hash of the file; "" for a slice.
+    file : PlanFile or None
+        Open until `read`; None for a slice.
     """
 
     plan: str | PathLike[str] | Slice
     header: Header
     rows: Part
     content: str
+    file: PlanFile | None
 
     @property
     def name(self) -> str:
@@ -53,7 +54,7 @@ class Opened:
         return name_of(self.plan)
 
     def read(self, transport: Transport) -> Part:
-        """The whole slice, with the vertex data of `rows`. Collective.
+        """The whole slice, with the vertex data of `rows`. Collective; closes the file.
 
         Raises
         ------
@@ -71,7 +72,8 @@ class Opened:
         else:
             from plancc.plan.slices import read_part
 
-            with _same_file(self.plan, self.content) as file:
+            assert self.file is not None
+            with self.file as file:
                 part = read_part(file, transport.rank, transport.size, self.rows.vertex_data)
         share = part.grid
         if share is not None and self.header.layout == "row":
@@ -97,16 +99,16 @@ def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened
 
 def _opened(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
     if isinstance(plan, tuple):
-        header, rows, content = *plan, ""
+        header, rows, content, file = *plan, "", None
     else:
         from plancc.plan.reader import PlanFile
         from plancc.plan.slices import read_rows
 
-        with PlanFile(plan) as file:
-            header, content = file.header, file.content_sha256
-            if transport.rank == 0:
-                file.check_attributes()  # no rank needs what they say
-            rows = read_rows(file, transport.rank, transport.size)
+        file = PlanFile(plan)
+        header, content = file.header, file.content_sha256
+        if transport.rank == 0:
+            file.check_attributes()  # no rank needs what they say
+        rows = read_rows(file, transport.rank, transport.size)
     if header.layout not in LAYOUTS:
         raise PlanError(
             f"this version runs plans of layout {', '.join(LAYOUTS)}, not {header.layout}"
@@ -114,7 +116,7 @@ def _opened(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
     header = as_run(header)
     if header.layout == "row":
         rows = replace(rows, grid=None)
-    return Opened(plan, header, rows, content)
+    return Opened(plan, header, rows, content, file)
 
 
 def as_run(header: Header) -> Header:
@@ -125,17 +127,6 @@ def as_run(header: Header) -> Header:
     grid = header.grid
     as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
     return replace(header, layout="row") if as_rows else header
-
-
-@contextmanager
-def _same_file(plan: str | PathLike[str], content: str) -> Iterator[PlanFile]:
-    """The file, opened again; PlanError if it has another content now."""
-    from plancc.plan.reader import PlanFile
-
-    with PlanFile(plan) as file:
-        if file.content_sha256 != content:
-            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
-        yield file
 
 
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
@@ -151,8 +142,12 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
     """
     if isinstance(plan, tuple):
         return None
+    from plancc.plan.reader import PlanFile
+
     name = "rows/original_id"
-    with _same_file(plan, content) as file:
+    with PlanFile(plan) as file:
+        if file.content_sha256 != content:
+            raise PlanError(f"{fspath(plan)}: another plan has this name since the run began")
         if not file.has(name):
             return None
         n, parts = file.header.num_vertices, file.header.num_parts
