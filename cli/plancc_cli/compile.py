@@ -35,15 +35,15 @@ from plancc_cli.stopping import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
 DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
+TAKEN = options.taken()
+"""Names that a model's option cannot have here."""
 OF_MODELS = fields_of(
-    MODELS, {name: model.option_fields() for name, model in MODELS.loaded().items()}, options.taken
+    {name: model.option_fields() for name, model in MODELS.loaded().items()}, TAKEN
 )
 """Options of the models, those of third parties included."""
-OF_BATCHES = {
-    name: of_models
-    for name, of_models in OF_MODELS.items()
-    if any(MODELS[model].of_batches for model in of_models)
-}
+OF_BATCHES = fields_of(
+    {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
+)
 """Options of the models of mini-batches, which the help shows in a section."""
 SECTIONS = {
     "Plan": ("output", "parts", "value_dtype", "compress"),
@@ -250,7 +250,7 @@ def command(
     model = MODELS[settings["model"]]
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
-    refuse_taken(MODELS, settings["model"], own, options.taken)
+    refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     if data and no_data:

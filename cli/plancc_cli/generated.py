@@ -11,7 +11,7 @@ import click
 
 from plancc.errors import BackendUnavailable, InputError
 from plancc.fields import kind_of, parsed
-from plancc.registry import Registry, check_choice
+from plancc.registry import check_choice
 from plancc_cli.words import Interruptible
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -130,37 +130,31 @@ Declared = dict[str, dict[str, Field[Any]]]
 
 
 def fields_of(
-    registry: Registry,
-    declared: Mapping[str, Mapping[str, Field[Any]]],
-    taken: Callable[[], Collection[str]],
+    declared: Mapping[str, Mapping[str, Field[Any]]], taken: Collection[str] = ()
 ) -> Declared:
     """Options of several classes.
 
     Parameters
     ----------
-    registry : Registry
-        That of the classes.
     declared : dict of str to dict of str to Field
         Options of a class by the name of the class.
-    taken : callable
-        Gives the names that a third party's options cannot have, which are left out.
+    taken : collection of str
+        Names to leave out, because the command has options of these names.
     """
     found: Declared = {}
     for who, options in declared.items():
         for name, field in options.items():
-            if registry.is_own(who) or name not in taken():
+            if name not in taken:
                 found.setdefault(name, {})[who] = field
     return found
 
 
-def refuse_taken(
-    registry: Registry, who: str, options: Iterable[str], taken: Callable[[], Collection[str]]
-) -> None:
-    """BackendUnavailable if `fields_of` leaves one of these options out."""
+def refuse_taken(who: str, options: Iterable[str], taken: Collection[str]) -> None:
+    """BackendUnavailable if an option has no flag, because its name is one of `taken`."""
     for name in options:
-        if not registry.is_own(who) and name in taken():
+        if name in taken:
             raise BackendUnavailable(
-                f"{registry.kind} '{who}': its option '{name}' has the name of one of plancc's own"
+                f"{who}: its option '{name}' has the name of one of plancc's own"
             )
 
 

@@ -355,7 +355,13 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    """Names that a model's option cannot have on the command line: those of plancc's own. None
+    where no third party's model or sampler is there, since plancc's have no such options."""
+    from plancc.models import MODELS
+    from plancc.sampling import SAMPLERS
+
+    if all(registry.is_own(name) for registry in (MODELS, SAMPLERS) for name in registry):
+        return set()
     from plancc.pipeline import compile
 
     return {*inspect.signature(compile).parameters, *READING, *COMMANDS_OWN}
@@ -377,7 +383,7 @@ def sampler_fields() -> Declared:
 
     samplers = SAMPLERS.loaded()
     declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
-    return fields_of(SAMPLERS, declared, taken_beside_batches)
+    return fields_of(declared, taken_beside_batches())
 
 
 def _usable_sampler(
@@ -389,7 +395,7 @@ def _usable_sampler(
 
     if name is not None:
         names = [each.name for each in options_of(SAMPLERS[name])]
-        refuse_taken(SAMPLERS, name, names, taken_beside_batches)
+        refuse_taken(f"sampler '{name}'", names, taken_beside_batches())
     return name
 
 
