@@ -159,8 +159,7 @@ class Executor:
                 made.add(step.target)
                 continue
             if action.what == "share":
-                if step.moves:
-                    self._shared[step.name].run(step, spaces, self._clock)
+                self._shared[step.name].run(step, spaces, self._clock)
                 continue
             assert buffers is not None
             mover, buffer = self._movers[step.name], buffers[step.name]
@@ -180,8 +179,9 @@ class Executor:
         if (back, at_hand) not in self._actions:
             steps = without_messages(self._program) if at_hand else self._program
             idle = {name for name, mover in self._movers.items() if mover.idle}
+            idle |= {name for name, rows in self._shared.items() if rows.idle}
             steps = adjoint(steps) if back else steps
-            steps = tuple(s for s in steps if isinstance(s, Multiply) or s.name not in idle)
+            steps = tuple(s for s in steps if s.moves and s.name not in idle)
             self._actions[back, at_hand] = list(actions_of(steps, self._overlap))
         return self._actions[back, at_hand]
 
@@ -193,11 +193,8 @@ class Executor:
         buffers: Mapping[str, Any],
         add: bool,
     ) -> None:
-        pieces, comes, leaves = (
-            self._blocks[step.name, step.transposed],
-            action.comes,
-            action.leaves,
-        )
+        pieces = self._blocks[step.name, step.transposed]
+        comes, leaves = action.comes, action.leaves
         if comes is not None:
             out = spaces[step.target]
             arriving = self._movers[comes.name].arriving(pieces, buffers[comes.name])

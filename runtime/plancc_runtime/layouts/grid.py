@@ -115,7 +115,7 @@ class GridGraph(LayerGraph):
         parts = self.position.row * grid.layers + np.arange(grid.layers)
         rows_of_layers = np.diff(share.part_ptr)[parts].tolist()
         self._shared = {
-            "layers": SharedRows(self.fiber, rows_of_layers, place),
+            "layers": SharedRows(self.fiber, rows_of_layers, place, idle=self.fiber.size == 1),
             "copies": SharedRows(self.row, [part.num_rows]),
             "holder": SharedRows(self.row, [part.num_rows], root=grid.chunk(grid.part(rank))),
         }

@@ -26,12 +26,15 @@ class SharedRows(NamedTuple):
         Those of this rank among them.
     root : int
         Place in the group of the one that has what is replicated.
+    idle : bool
+        Whether the step is left out: source and target are the same rows of one rank.
     """
 
     group: Group
     rows: list[int]
     place: slice = slice(0)
     root: int = 0
+    idle: bool = False
 
     def run(self, step: Step, spaces: Mapping[str, Tensor], clock: Clock) -> None:
         """Do the step; copies are in one space, the target. Collective in the group."""
