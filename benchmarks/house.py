@@ -32,7 +32,7 @@ MOVING = (
 WALKED = ("runtime/plancc_runtime/layouts/", "plancc/predict/schedules/")
 WALKS = (
     *("forward", "adjoint", "forward_product", "adjoint_product", "product", "run"),
-    *("forward_columns", "adjoint_columns", "counts"),
+    *("forward_columns", "adjoint_columns", "multiplied", "counts"),
 )
 TUNED = ("plancc/search/", "plancc/passes/")
 LIST = re.compile(r"\b(?:send|recv)_(?:peer|ptr)\b")
