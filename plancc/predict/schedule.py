@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ class Pairs:
     rows: Int64Array
     _split: dict[int, PairSplit] = field(default_factory=dict, repr=False)
 
+    @cached_property
     def reversed(self) -> Pairs:
         """The messages back."""
         return Pairs(self.num_ranks, self.target, self.source, self.rows)

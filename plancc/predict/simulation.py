@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,8 +97,6 @@ class Prediction:
         By layer within forward, back and update; those that take any time.
     of_rank : dict of str to float64[num_ranks]
         Seconds of every rank in every of `STEPS`, without waiting for others.
-    counts : Counts
-        What every rank hands to the network, exactly.
     """
 
     schedule: Schedule
@@ -105,7 +104,11 @@ class Prediction:
     word_bytes: int
     steps: list[StepTime]
     of_rank: dict[str, Float64Array]
-    counts: Counts
+
+    @cached_property
+    def counts(self) -> Counts:
+        """What every rank hands to the network, exactly."""
+        return self.schedule.counts()
 
     @property
     def seconds(self) -> float:
@@ -265,7 +268,6 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
             if t.any()
         ],
         of_rank=of_rank,
-        counts=schedule.counts(),
     )
 
 

@@ -38,7 +38,7 @@ class RowScheduler(Scheduler):
     def __init__(self, tables: Tables) -> None:
         self.num_ranks, self.rows = tables.num_ranks, tables.rows
         self._tables = tables
-        self._fold = None if tables.fold is None else tables.fold.reversed()
+        self._fold = None if tables.fold is None else tables.fold.reversed
 
     def tables_of(self, layer: int) -> Tables:
         """The tables of a layer, from 1."""
