@@ -25,11 +25,11 @@ from plancc.owners.request import Assigner
 from plancc.plan.words import AllReduceWords, BroadcastWords, Collective
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
-from plancc.predict.scaling import Sweep
 from plancc.predict.schedule import Operation
 from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Sizes, tables_of_sizes
+from plancc.report.scaling import Sweep
 from plancc.sweep import Request, parse_models, sweep
 
 GRAPHS = ("soc-Slashdot0902", "dblp-2010", "USA-road.NY")

@@ -26,10 +26,10 @@ from plancc.owners.numbering import numbered
 from plancc.owners.request import Assigner, default_balance
 from plancc.owners.task import Observer, Task
 from plancc.predict.predictor import Predictor
-from plancc.predict.scaling import Cell, Sweep
 from plancc.predict.schedules import Tables, tables_of_owners
 from plancc.predict.sizes import Boundary, Sizes, even_tables, tables_of_sizes
 from plancc.registry import check_choice
+from plancc.report.scaling import Cell, Sweep
 
 SEARCH = SearchOptions(effort="fast")
 """How a sweep finds owners unless told otherwise."""

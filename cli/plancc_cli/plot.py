@@ -10,7 +10,7 @@ from plancc.files import atomic_write, check_target
 from plancc_cli.tables import short
 
 if TYPE_CHECKING:
-    from plancc.predict.scaling import Sweep
+    from plancc.report.scaling import Sweep
     from plancc.study import Study
 
 FORMATS = (".png", ".pdf", ".svg")

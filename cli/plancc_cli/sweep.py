@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from plancc.predict.predictor import Predictor
-    from plancc.predict.scaling import Cell, Sweep
     from plancc.predict.sizes import Boundary, Sizes
+    from plancc.report.scaling import Cell, Sweep
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 """Models of a sweep that names none."""

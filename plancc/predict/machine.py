@@ -305,21 +305,6 @@ class Machine:
         return replace(self, node=replace(self.node, ranks=ranks))
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Three numbers as plans of version 0.1 have them: ``latency=2e-06,bandwidth=...``.
-
-        Raises
-        ------
-        InputError
-            For any other text.
-        """
-        try:
-            values = {name: float(value) for name, value in (w.split("=") for w in text.split(","))}
-            return cls(**values)  # type: ignore[arg-type]  # no other name takes a number
-        except (TypeError, ValueError):
-            raise InputError(f"machine '{text}': name=value with commas is needed") from None
-
-    @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """A machine from its attributes and `TABLES`, as a file or `as_dict` has them.
 

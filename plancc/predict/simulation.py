@@ -352,7 +352,7 @@ class Clock:
         }
 
     def seconds(self, work: Work) -> Float64Array:
-        """Of every rank, without waiting for others."""
+        """The time of every rank, without waiting for others: float64[num_ranks]."""
         return self._of[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:

@@ -32,14 +32,11 @@ def recorded_topology(provenance: Mapping[str, Any], num_ranks: int) -> Topology
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """The machine that a plan was compiled or refined for.
-
-    JSON of `Machine.to_json`, also `decoded`, or in plans of version 0.1 the text of three numbers.
-    """
+    """The machine that a plan was compiled or refined for, from JSON, `decoded` or not."""
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
-        return Machine.from_json(text) if text.startswith("{") else Machine.parse(text)
+        return Machine.from_json(text)
     except InputError:
         return None
 

@@ -198,9 +198,9 @@ def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, t
     assert ["machine", "h100"] in [line.split() for line in ok("inspect", "-v", copy).splitlines()]
     given = basis(copy, "--dims", "5,4", "--machine", flat)
     assert given == [[5, 4], "given", "given", 1e-3]
-    # the text of older versions; widths that cannot be; what makes no sense
-    old = noted(plan, tmp_path, dims="64,4", machine="latency=1.0,bandwidth=5e6,multiply_adds=1e7")
-    assert basis(old) == [[5, 128, 4], "data", "plan", 1.0]
+    # widths that cannot be; what makes no sense
+    other = noted(plan, tmp_path, dims="64,4", machine=h100)
+    assert basis(other) == [[5, 128, 4], "data", "plan", 5e-6]
     for strange in ("latency=x", "{", '{"latency": 1}', 3.5):
         found = said("inspect", noted(plan, tmp_path, dims="wide", machine=strange))
         assert (found["epoch"]["dims_from"], found["epoch"]["machine_from"]) == ("data", "default")

@@ -10,7 +10,7 @@ import pytest
 from cli_helpers import fails, ok, plancc
 
 from plancc.predict.machine_files import find_machine
-from plancc.predict.scaling import Cell, Sweep
+from plancc.report.scaling import Cell, Sweep
 from plancc_cli.sweep import print_sweep
 
 NEEDED = "latency = 1e-6\nbandwidth = 1e10\nmultiply_adds = 5e9\n"

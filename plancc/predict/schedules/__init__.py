@@ -2,11 +2,11 @@
 
 tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
-epoch.py     what layers compute, and what of it the passes leave out
-row.py       row and edge plans
-grid.py      1D, 1.5D, 2D, 3D, also those that send needed rows only
-approximate.py  epochs of row and edge plans that leave out rows or partial sums
-feature.py   feature slices, alone and between groups
+epoch.py     one walk for the steps of all layers, and of all programs of products
+row.py       sizes of the steps of row and edge plans
+grid.py      of 1D, 1.5D, 2D, 3D, also those that send needed rows only
+approximate.py  of row and edge plans in epochs that leave out rows or partial sums
+feature.py   of feature slices, alone and between groups
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """An epoch layer by layer, whatever the layout.
 
-Layers say their steps (`plancc.plan.layers`); a `Scheduler` has the operations of a step.
+Layers say their steps (`plancc.plan.layers`), layouts the steps of a product
+(`plancc.plan.products`); a `Scheduler` says how much every rank moves and computes in them.
 """
 
 from __future__ import annotations

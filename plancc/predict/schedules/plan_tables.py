@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +179,7 @@ class _InMemory:
         return self._plan
 
 
-_Source = PlanFile | _InMemory
+_Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
