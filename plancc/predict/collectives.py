@@ -13,7 +13,7 @@ import numpy as np
 
 from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.machine import Machine
-from plancc.predict.simulation import Clock
+from plancc.predict.simulation import WorkTimes
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -46,7 +46,7 @@ def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int,
             "allreduce": AllReduceWords(ranks, whole),
             "broadcast": BroadcastWords(ranks, whole[None], root=0 * whole[None]),
         }
-        spent = Clock(quiet, int(ranks.max()) + 1, word_bytes=1).seconds(works[kind])
+        spent = WorkTimes(quiet, int(ranks.max()) + 1, word_bytes=1).seconds(works[kind])
         return float(spent[ranks[number, 0]])
 
     return seconds

@@ -237,7 +237,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
     times: dict[Place, Float64Array] = {}
     own_products: dict[Place, Float64Array] = {}
     moved: dict[Place, Float64Array] = {}  # of what times have, the all-to-alls
-    clock = Clock(machine, schedule.num_ranks, word_bytes)
+    clock = WorkTimes(machine, schedule.num_ranks, word_bytes)
     late = np.zeros(schedule.num_ranks)
     for place, work in schedule.operations:
         spent = clock.seconds(work)
@@ -331,7 +331,7 @@ class _Rings(NamedTuple):
     bandwidth: Float64Array
 
 
-class Clock:
+class WorkTimes:
     """Times operations on a machine: float64[num_ranks] each."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
