@@ -1,8 +1,7 @@
 """What was found once, to be tried first for ever after.
 
-``seeds/index.toml`` lists them. A seed is made of files of the folder (``files``: name in the case
-= name in the folder), or of another file of the repository with bytes replaced (``base``, ``as``,
-``patch``: offset = hexadecimal bytes), has named pipes (``fifos``) and ``words``.
+``seeds/index.toml`` lists them. A seed has files of the folder (``files``: name in the case = name
+in the folder), named pipes (``fifos``) and ``words``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 from .attack import Case
 
 FOLDER = Path(__file__).with_name("seeds")
-TESTS = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,6 @@ class Seed:
         files = {
             name: (FOLDER / file).read_bytes() for name, file in entry.get("files", {}).items()
         }
-        if "base" in entry:
-            content = bytearray((TESTS / entry["base"]).read_bytes())
-            for at, word in entry["patch"].items():
-                replaced = bytes.fromhex(word)
-                content[int(at) : int(at) + len(replaced)] = replaced
-            files[entry["as"]] = bytes(content)
         return Case(
             entry["what"], files, tuple(entry.get("fifos", ())), tuple(entry.get("words", ()))
         )
