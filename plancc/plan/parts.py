@@ -263,10 +263,6 @@ class PartRange:
         local = np.arange(self.local_ptr[-1]) - np.repeat(self.local_ptr[:-1], held)
         return local < np.repeat(rows, held)
 
-    def has_received_column(self) -> npt.NDArray[np.bool_]:
-        """Which nonzeros use a received row of H, bool[nonzeros]."""
-        return self.column >= np.diff(self.part_ptr)[self.part_of_nonzero()]
-
     def place_of_rows(self) -> Int64Array:
         """Plan order of every local row, int64[local rows]."""
         own_place = np.arange(self.first_row, self.part_ptr[self.last])
