@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -19,14 +20,32 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
 
 
+def build(folder: Path, **told: str) -> Path:
+    """The wheel that is built into a folder."""
+    pytest.importorskip("hatchling")
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    environment = os.environ | told
+    subprocess.run(words, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=120)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (path,) = folder.glob("*.whl")
-    return zipfile.ZipFile(path)
+    return zipfile.ZipFile(build(tmp_path_factory.mktemp("wheel")))
+
+
+def test_a_wheel_with_kernels_is_for_one_python(tmp_path: Path) -> None:
+    """The tag is that of numba's wheel; locks stay behind."""
+    (tmp_path / "some.kernel").write_bytes(b"code")
+    (tmp_path / "some.lock").touch()
+    path = build(tmp_path / "dist", PLANCC_KERNELS=str(tmp_path))
+    wheel = zipfile.ZipFile(path)
+    assert wheel.read("plancc/portable/some.kernel") == b"code"
+    assert not any(name.endswith(".lock") for name in wheel.namelist())
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{python}-{python}-" in path.name
+    assert "Root-Is-Purelib: false" in metadata(wheel, "WHEEL")
 
 
 def metadata(wheel: zipfile.ZipFile, name: str) -> str:
@@ -57,7 +76,7 @@ def test_heavy_libraries_are_extras(described: Message) -> None:
     ]
     assert set(base) == {
         *("numpy", "scipy", "h5py", "blake3", "click", "rich", "numba", "networkx", "mtkahypar"),
-        *("pymetis", "kaminpar"),
+        *("pymetis", "kaminpar", "psutil"),
     }
 
 

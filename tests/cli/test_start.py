@@ -82,17 +82,19 @@ def test_edge_lists_that_warm_up_reads(
 
 
 @long  # kernels are compiled; `make test` itself begins with `plancc warm-up`
+@pytest.mark.parametrize("portable", [False, True])
 def test_after_warm_up_the_same_command_compiles_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    portable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = tmp_path / "kept"
-    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(kept))
+    if not portable:
+        monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(kept))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(kept))
     jit.folder.cache_clear()
     try:
         line = f"inspect {PLAN}"
         monkeypatch.setattr(warm_up, "STAGES", ((line,),))
-        said = ok("warm-up")
+        said = ok("warm-up", *(["--portable", str(kept)] if portable else []))
     finally:
         jit.folder.cache_clear()
     assert line in said
@@ -102,6 +104,19 @@ def test_after_warm_up_the_same_command_compiles_nothing(
     code = f"from plancc import jit, load; load({str(PLAN)!r})"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=os.environ)
     assert set(kept.glob("*.kernel")) == compiled
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--level", "x86-64-v3"], "--level goes with --portable"),
+        (["--portable", "kernels", "--level", "i386"], "--level i386: this processor has "),
+    ],
+)
+def test_levels_that_warm_up_refuses(words: list[str], sentence: str) -> None:
+    done = plancc("warm-up", *words)
+    assert done.code == 2
+    assert sentence in done.error
 
 
 def test_warm_up_says_what_cannot_be_written(
