@@ -156,8 +156,8 @@ def _compile_in_child(name: str, function: Any, signature: str) -> None:
 
 
 def compile_for_parent(module: str, name: str, signature: str, parent: str) -> None:
-    """Compile a C function while the parent process lives, and when others leave a core idle."""
-    os.nice(19)
+    """Compile a C function while the parent process lives, with a tenth of a busy core."""
+    os.nice(10)
     die_with_parent(int(parent))
     cfunc(signature)(getattr(importlib.import_module(module), name))
 
