@@ -61,12 +61,18 @@ def main() -> None:
 
 
 def _work() -> None:
+    import gc
+
     from plancc_cli.missing import imports_of
 
-    with imports_of("plancc-run"):
-        from plancc_cli.run_command import run
+    gc.disable()  # until all is imported: collections would look at torch's objects again and again
+    try:
+        with imports_of("plancc-run"):
+            from plancc_cli.run_command import run
 
-    run()
+        run()
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ signal after saving a checkpoint), and one of them says why, in one sentence.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -165,6 +166,8 @@ def _run(
     from plancc_runtime.train import trained
     from plancc_runtime.weights import save_weights
 
+    gc.freeze()  # what is imported stays
+    gc.enable()
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
