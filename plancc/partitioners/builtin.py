@@ -44,7 +44,7 @@ class Preset:
     Attributes
     ----------
     prices : tuple of float
-        Of overweight while a level is refined, see `plancc.passes.multilevel.PRICES`.
+        Of overweight while a level is refined, see `plancc.passes.presets.PRICES`.
     tries : int
         Most initial partitions.
     kept : int

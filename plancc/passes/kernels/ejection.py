@@ -17,6 +17,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.exchange import give
+from plancc.passes.kernels.state import is_alone
 from plancc.passes.kernels.volume import fits, rate
 
 
@@ -35,16 +36,6 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
     here = state.owner[v]
     for c in range(limit.shape[1]):
         if state.sums[here, c] - nets.weight[v, c] > limit[here, c]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _is_alone(v: int, nets: Any, state: Any) -> bool:
-    """Whether v's part has no other weight."""
-    here = state.owner[v]
-    for c in range(nets.weight.shape[1]):  # noqa: SIM110
-        if state.sums[here, c] != nets.weight[v, c]:
             return False
     return True
 
@@ -112,7 +103,7 @@ def eject(
         v = order[i]
         if work > most:
             break
-        if _is_alone(v, nets, state):
+        if is_alone(v, nets, state):
             continue
         part, gain, free, total, looked = _options(v, limit, nets, state, score, seen)
         work += looked

@@ -17,7 +17,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.state import move
-from plancc.passes.kernels.volume import fits, lightens, penalty
+from plancc.passes.kernels.volume import fits, lightens, saving, value_in
 from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 
@@ -155,21 +155,15 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
     moved, evaluations
         Vertices moved, and pairs of vertex and part whose gain was computed.
     """
-    target, price, cap, scale = bounds
-    num_parts, num_constraints = state.sums.shape
+    num_parts = len(state.sums)
     score = np.zeros(num_parts)
     touched = np.zeros(num_parts, dtype=np.bool_)
     seen = np.empty(num_parts, dtype=np.int64)
     moved, evaluations = 0, 0
     for v in order:
         num, base = _rate(v, nets, state, reach, score, touched, seen)
-        here = state.owner[v]
-        saved, alone, most = 0.0, True, 0.0
-        for c in range(num_constraints):
-            w, full = nets.weight[v, c], state.sums[here, c]
-            alone &= w == full
-            t, p = target[here, c], price[here, c]
-            saved += penalty(full, t, p) - penalty(full - w, t, p)
+        saved, alone = saving(v, nets, state, bounds)
+        most = 0.0
         for k in range(num):
             most = max(most, score[seen[k]])
         stays = alone or base + most + saved < -BOUND_ROUNDING
@@ -181,18 +175,15 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
             value = base + score[q] + saved
             score[q] = 0.0
             touched[q] = False
-            if stays or not fits(v, q, nets, state, cap):
+            if stays or not fits(v, q, nets, state, bounds.cap):
                 continue
             evaluations += 1
-            for c in range(num_constraints):
-                w, full = nets.weight[v, c], state.sums[q, c]
-                value -= penalty(full + w, target[q, c], price[q, c])
-                value += penalty(full, target[q, c], price[q, c])
+            value = value_in(v, q, value, nets, state, bounds)
             if best < 0 or value > best_value:
                 best, best_value = q, value
         if best < 0 or best_value < -TINY:
             continue
-        if best_value < TINY and not lightens(v, best, nets, state, scale):
+        if best_value < TINY and not lightens(v, best, nets, state, bounds.scale):
             continue
         move(v, best, nets, state)
         moved += 1

@@ -114,6 +114,16 @@ def boundary(nets: Any, state: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def is_alone(v: int, nets: Any, state: Any) -> bool:
+    """Whether v's part has no other weight."""
+    here = state.owner[v]
+    for c in range(nets.weight.shape[1]):  # noqa: SIM110 - numba knows no all(...)
+        if state.sums[here, c] != nets.weight[v, c]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
     """Number of pins of net e in part q."""
     start = state.slot_ptr[e]

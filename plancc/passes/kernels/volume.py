@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.state import move, pins_in
+from plancc.passes.kernels.state import is_alone, move, pins_in
 from plancc.passes.presets import BLOCKED_PINS, BLOCKS, LISTED, PENALTY_ROUNDING, STRIDE, TINY
 
 
@@ -219,7 +219,7 @@ def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _value(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
+def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> float:
     """`value` less what the penalty rises when v enters part q."""
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[q, c]
@@ -229,7 +229,7 @@ def _value(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def _saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
+def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
     """What the penalty falls when v leaves its part, and whether v is all that the part has."""
     here, saved, alone = state.owner[v], 0.0, True
     for c in range(bounds.target.shape[1]):
@@ -261,7 +261,7 @@ def _choose(  # type: ignore[no-untyped-def]
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
-    saved, alone = _saving(v, nets, state, bounds)
+    saved, alone = saving(v, nets, state, bounds)
     # Penalties only take from gain + saved, but for rounding: most parts need none.
     slack = PENALTY_ROUNDING * (abs(saved) + abs(base) + highest)
     best, best_gain, best_value, evaluations = -1, np.int64(0), 0.0, 0
@@ -274,7 +274,7 @@ def _choose(  # type: ignore[no-untyped-def]
             score[q] = 0
             if rows < least or q == here or alone or not fits(v, q, nets, state, bounds.cap):
                 continue
-            value = _value(v, q, base + rows + saved, nets, state, bounds)
+            value = value_in(v, q, base + rows + saved, nets, state, bounds)
             if best < 0 or value > best_value:
                 best, best_gain, best_value = q, base + rows, value
                 least = max(least, value - slack - saved - base)
@@ -291,7 +291,7 @@ def _choose(  # type: ignore[no-untyped-def]
                 rows = score[q]
                 if rows < enough or q == here or not fits(v, q, nets, state, bounds.cap):
                     continue
-                value = _value(v, q, base + rows + saved, nets, state, bounds)
+                value = value_in(v, q, base + rows + saved, nets, state, bounds)
                 if best < 0 or value > best_value:
                     best, best_gain, best_value = q, base + rows, value
                     least = max(float(enough), value - slack - saved - base)
@@ -424,9 +424,9 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
         if part < 0:
             continue
         gain = _gain(v, part, nets, state)
-        saved, alone = _saving(v, nets, state, bounds)
+        saved, alone = saving(v, nets, state, bounds)
         evaluations += 1
-        value = _value(v, part, gain + saved, nets, state, bounds)
+        value = value_in(v, part, gain + saved, nets, state, bounds)
         fit = not alone and fits(v, part, nets, state, bounds.cap)
         if (
             not fit
@@ -490,10 +490,7 @@ def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> f
 def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
     """Overload that v's part loses when v leaves it; 0 if v is all that it has."""
     here = state.owner[v]
-    alone = True
-    for c in range(limit.shape[1]):
-        alone &= state.sums[here, c] == nets.weight[v, c]
-    if alone:
+    if is_alone(v, nets, state):
         return 0.0
     return _overload(state, here, v, 0, nets, limit) - _overload(state, here, v, -1, nets, limit)
 
