@@ -215,15 +215,16 @@ def refine(
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        of = loads.limits(plan.num_parts), loads.weights
-        judge = Judge(matrix, plan.num_parts, objective, epoch, *of)
+        limits = loads.limits(plan.num_parts)
+        judge = Judge(matrix, plan.num_parts, objective, epoch, limits, loads.weights)
         record = Record(report)
         record.add("as given", 0.0, judge.of(Owners(owner)))
         start = wall_seconds()
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
-        deadline = Deadline.after(asked.budget)
-        at = loads.epsilon, loads.capacities, asked.seed, asked.threads, deadline, epoch
-        found = refinement.refine(owner, problem, Context(plan.num_parts, *at))
+        shared = loads.epsilon, loads.capacities
+        context = Context(plan.num_parts, *shared, seed=asked.seed, threads=asked.threads)
+        context = replace(context, deadline=Deadline.after(asked.budget), time=epoch)
+        found = refinement.refine(owner, problem, context)
         step = f"refined for {objective}, seed {asked.seed}"
         record.add(step, wall_seconds() - start, judge.of(found.owners))
         result = record.result([])

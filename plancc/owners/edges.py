@@ -143,14 +143,8 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
     record, options = Record(report), task.options
-    context = Context(
-        task.num_parts,
-        options.epsilon,
-        options.capacities,
-        options.seed,
-        deadline=Deadline.after(options.budget),
-        time=epoch,
-    )
+    context = Context(task.num_parts, options.epsilon, options.capacities, options.seed)
+    context = replace(context, deadline=Deadline.after(options.budget), time=epoch)
     result = RefineEdges(goal).refine(found.owners, matrix, context)
     seconds = wall_seconds() - start
 

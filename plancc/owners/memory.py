@@ -28,7 +28,7 @@ from plancc.search.footprint import (
     shown,
     work,
 )
-from plancc.search.presets import MEMORY
+from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
 SAMPLE = 2000
@@ -52,7 +52,7 @@ def allowed_memory(given: int | None = None) -> int | None:
     left = available_memory()
     if given is not None or left is None:
         return given
-    return int(MEMORY.margin * (left + _held()))
+    return int(MemoryTerms.margin * (left + _held()))
 
 
 def _held() -> int:

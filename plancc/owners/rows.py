@@ -162,8 +162,10 @@ def _searched(job: _Rows) -> Ownership:
         )
 
     shared = job.loads if expectation is None else None
-    at = job.matrix, task.num_parts, task.search_options, shared, job.report
-    return found_by_search(*search_on_nodes(find, *at), task)
+    result, topology = search_on_nodes(
+        find, job.matrix, task.num_parts, task.search_options, shared, job.report
+    )
+    return found_by_search(result, topology, task)
 
 
 def found_by_search(result: SearchResult, topology: Topology | None, task: Task) -> Ownership:
@@ -230,8 +232,8 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     seed = task.options.seed
-    of = loads.limits(num_parts), loads.weights, job.expectation
-    judge = Judge(matrix, num_parts, goal or "volume", epoch, *of)
+    limits, weights = loads.limits(num_parts), loads.weights
+    judge = Judge(matrix, num_parts, goal or "volume", epoch, limits, weights, job.expectation)
     record = Record(job.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""

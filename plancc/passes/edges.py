@@ -18,7 +18,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.passes.context import Context
-from plancc.passes.presets import EDGE_ROUNDS, FEES, Annealing, EdgeRounds
+from plancc.passes.presets import EDGE_ROUNDS, Annealing, EdgeRounds, Fees
 from plancc.passes.refine import Merit, Refined, message_fees, message_size
 from plancc.plan.metrics import Traffic
 
@@ -219,7 +219,7 @@ class _Search:
         """The prices of traffic that the objective asks for, as in `plancc.passes.refine`."""
         state, best = self.state, self.best.value
         if self.charges_messages:
-            return {"fees": message_fees(message_size(state, FEES.small), strength)}
+            return {"fees": message_fees(message_size(state, Fees.small), strength)}
         if self.objective.is_volume:
             best = max(state.sent.max(), state.received.max())
         rates = ROWS
@@ -234,10 +234,10 @@ class _Search:
         if self.objective.is_time:  # the prediction counts more than these sides
             best = max(out.max(), into.max())
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
-        ceiling = mean + FEES.ceiling * max(best - mean, 0.0)
+        ceiling = mean + Fees.ceiling * max(best - mean, 0.0)
         # Rows cost nothing where the work of a part takes longer than its exchange.
         pressure = strength / max(max(best - ceiling, rates.row) * rates.row, 1e-300)
         tariff = rates._asdict() | {"ceiling": ceiling, "pressure": pressure}
         if self.objective.is_volume and self.pairs:
-            tariff["fees"] = message_fees(message_size(state, FEES.small), self.numbers.stray_fees)
+            tariff["fees"] = message_fees(message_size(state, Fees.small), self.numbers.stray_fees)
         return tariff

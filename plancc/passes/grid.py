@@ -23,7 +23,7 @@ from plancc.models.checkerboard import Groups
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import coarsen as clusters
-from plancc.passes.presets import FEES, GRID_SWEEPS, PART_SWEEPS, Annealing, GridSweeps
+from plancc.passes.presets import GRID_SWEEPS, PART_SWEEPS, Annealing, Fees, GridSweeps
 
 if TYPE_CHECKING:
     from plancc.passes.kernels.grid import CellBounds, CellSide
@@ -303,7 +303,7 @@ def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np
         See `plancc.passes.kernels.grid.Messages`.
     """
     average = volume / max(shape[0] * shape[1] * (sum(shape) - 2), 1)
-    small = float(np.clip(FEES.small * average, 1, FEES.max_size))
+    small = float(np.clip(Fees.small * average, 1, Fees.max_size))
     rows = np.arange(int(8 * small) + 2)
     return strength * average * -np.diff(np.exp(-rows / small))
 

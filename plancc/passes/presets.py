@@ -172,9 +172,6 @@ class Fees:
     ceiling: float = 0.5
 
 
-FEES = Fees()
-
-
 @dataclass(frozen=True)
 class TrafficRounds:
     """How rounds that price traffic follow each other."""

@@ -22,11 +22,11 @@ from plancc.passes.context import Context
 from plancc.passes.multilevel import VOLUME, Goal, Owner, Sweeps
 from plancc.passes.presets import (
     CUTS,
-    FEES,
     MAX_VOLUME_ROUNDS,
     MESSAGE_ROUNDS,
     TIME_ROUNDS,
     V_CYCLES,
+    Fees,
     TrafficRounds,
     VCycles,
 )
@@ -99,8 +99,9 @@ class _Run:
 
         goal, self.context = options._goal(problem, context), context
         self.nets = nets_of(problem, sized=goal.reach is not None)
-        at = context.limits(self.nets.weight), context.rng(), context.deadline
-        self.sweeps = Sweeps(*at, goal, context.threads, options.numbers)
+        limits, rng = context.limits(self.nets.weight), context.rng()
+        deadline, threads = context.deadline, context.threads
+        self.sweeps = Sweeps(limits, rng, deadline, goal, threads, options.numbers)
         self.evaluations, self.least = 0, 0
         self.other: Owner | None = None
         self.state = state_of(self.nets, owner, context.num_parts)
@@ -456,7 +457,7 @@ def message_size(traffic: Any, share: float) -> float:
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
     """Fees of the rows of a message, which fall from `first` by the factor e in `size` rows."""
-    size = min(size, FEES.max_size)
+    size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
     fees[-1] = 0.0
     return fees
@@ -483,7 +484,7 @@ class RefineMaxVolume(_RefineTraffic):
         from plancc.passes.kernels.traffic import Tariff
 
         mean, best = flow.sent.mean(), run.best.value
-        ceiling = mean + FEES.ceiling * (best - mean)
+        ceiling = mean + Fees.ceiling * (best - mean)
         return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
     def _held(self, value: float) -> Tariff:
@@ -511,7 +512,7 @@ class RefineMessages(_RefineTraffic):
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        fees = strength * np.array([1.0, FEES.second_row, 0.0])
+        fees = strength * np.array([1.0, Fees.second_row, 0.0])
         return Tariff(0.0, 0.0, np.inf, 0.0, fees)
 
     def _held(self, value: float) -> Tariff:
@@ -555,7 +556,7 @@ class RefineTime(_RefineTraffic):
             rates.row * flow.received + message * flow.messages_received,
         )
         mean, most = 0.5 * (ends[0] + ends[1]).mean(), max(ends[0].max(), ends[1].max())
-        ceiling = mean + FEES.ceiling * (most - mean)
+        ceiling = mean + Fees.ceiling * (most - mean)
         # A row over the ceiling costs `strength` more than one below it where the maximum is.
         pressure = strength / max(row * (most - ceiling), 1e-300)
         size = message_size(flow, 1.0)

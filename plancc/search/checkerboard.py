@@ -86,7 +86,8 @@ def search_checkerboard(
     if 1 in job.shape:
         job.by_lines()
     else:
-        job.refine_messages(job.cycles(job.starts()))
+        best, rng = job.starts(), np.random.default_rng([options.seed, 1])
+        job.refine_messages(job.cycles(best, rng), rng)
     return job.result(Loads.of_nonzeros(matrix.num_nonzeros, job.epsilon, options.capacities))
 
 
@@ -98,19 +99,24 @@ class GridJob(Job):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        matrix, num_parts, capacities = self.matrix, self.num_parts, self.options.capacities
-        self.how, self.epsilon, rows = GRID_EFFORTS[self.effort], self.options.epsilon, None
-        if self.objective == "time":  # a cell's rows are its dense work, and count more
-            even = np.ones(matrix.num_vertices, dtype=np.int64)
-            rows = Limits.of(even, num_parts, self.epsilon, capacities)
-            self.epsilon = max(self.epsilon, LOOSE)
-            at = matrix.num_nonzeros, num_parts, self.epsilon, capacities
-            self.limits = Limits.of_nonzeros(*at)
+        self.how, rows = GRID_EFFORTS[self.effort], None
+        if self.objective == "time":
+            rows = self.context().limits(np.ones(self.matrix.num_vertices, dtype=np.int64))
         self.of_cells = CellLimits(self.limits, rows)
-        self.shape = self.model.shape(num_parts)
-        self.hopeless = bool(self.model.unfit(matrix, num_parts))
+        self.shape = self.model.shape(self.num_parts)
+        self.hopeless = bool(self.model.unfit(self.matrix, self.num_parts))
         messages = OBJECTIVES[self.objective].counts_messages and not self.hopeless
         self.rounds = self.how.rounds if messages else 0
+
+    @property
+    def epsilon(self) -> float:
+        """Allowed imbalance of nonzeros: for the time a cell's rows, its dense work, count more."""
+        epsilon = self.options.epsilon
+        return max(epsilon, LOOSE) if self.objective == "time" else epsilon
+
+    def limits_of_parts(self) -> Limits:
+        context = replace(self.context(), epsilon=self.epsilon)
+        return context.limits_of_nonzeros(self.matrix.num_nonzeros)
 
     @cached_property
     def finest(self) -> Level:
@@ -166,22 +172,20 @@ class GridJob(Job):
             found.append(self.note_groups(f"sweeps, seed {seed}", begin, groups))
         return min(found, key=_by_volume)
 
-    def cycles(self, best: Placed) -> Placed:
+    def cycles(self, best: Placed, rng: np.random.Generator) -> Placed:
         """V-cycles from the best groups."""
         budget, end, cycle = self.options.budget, self.deadline, 0
         if budget is not None and self.rounds > 0:
             end = end.earlier(self.how.rounds_share * budget)
         timed = self.effort == "best" and budget is not None
         cycles = 0.0 if self.hopeless else np.inf if timed else self.how.cycles
-        rng = np.random.default_rng([self.options.seed, 1])
-        self.rng = rng
         while cycle < cycles and not end.passed():
             cycle, begin = cycle + 1, wall_seconds()
             groups = refine(self.finest, best.groups, self.shape, self.of_cells, rng, end, True)
             best = min(best, self.note_groups(f"V-cycle {cycle}", begin, groups), key=_by_volume)
         return best
 
-    def refine_messages(self, best: Placed) -> None:
+    def refine_messages(self, best: Placed, rng: np.random.Generator) -> None:
         """Rounds with fees on messages, which may cost some volume."""
         how, shape, strength, fruitless = self.how, self.shape, self.how.strength, 0
         most = (1 + how.max_extra_volume) * best.member.volume
@@ -189,8 +193,9 @@ class GridJob(Job):
             if self.deadline.passed() or fruitless == how.patience:
                 break
             begin, fee = wall_seconds(), fees(best.member.volume, shape, strength)
-            at = self.finest, best.groups, shape, self.of_cells, self.rng, self.deadline
-            groups = refine(*at, fee=fee)
+            groups = refine(
+                self.finest, best.groups, shape, self.of_cells, rng, self.deadline, fee=fee
+            )
             owners, seconds = self.placed(groups), wall_seconds() - begin
             reached = self.measure(owners)
             better = False

@@ -117,11 +117,9 @@ class EdgeJob(Job):
     def how(self) -> EdgeEffort:
         return EDGE_EFFORTS[self.effort]
 
-    def context(self, seed: int) -> Context:
-        """What passes keep to."""
-        options, at = self.options, (self.deadline, self.time, self.allowed)
-        threads = options.threads
-        return Context(self.num_parts, options.epsilon, options.capacities, seed, threads, *at)
+    def movable(self, seed: int) -> Context:
+        """What passes keep to that move nonzeros."""
+        return replace(self.context(seed), movable=self.allowed)
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -196,7 +194,7 @@ class EdgeJob(Job):
         begin, matrix, options = wall_seconds(), self.matrix, self.options
         made = LibraModel().build(matrix, self.num_parts, balance="nnz", seed=options.seed)
         owners = Owners(made.rows, made.of_nonzeros(matrix))
-        owners = VectorOwners().refine(owners, matrix, self.context(options.seed))
+        owners = VectorOwners().refine(owners, matrix, self.movable(options.seed))
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
@@ -253,7 +251,7 @@ class EdgeJob(Job):
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
-        context = replace(self.context(seed), deadline=deadline)
+        context = replace(self.movable(seed), deadline=deadline)
         owner, best = start.owner, start
         for k in range(self.how.splits):
             begin = wall_seconds()
@@ -281,7 +279,7 @@ class EdgeJob(Job):
         pass_ = RefineEdges(objective)
         if rounds is not None:
             pass_ = replace(pass_, rounds=rounds)
-        better = pass_.refine(owners, self.matrix, self.context(seed)).owners
+        better = pass_.refine(owners, self.matrix, self.movable(seed)).owners
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
         return self.note(f"{what}, seed {seed}", begin, better)
 
@@ -306,7 +304,7 @@ class EdgeJob(Job):
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
-        sweeps = Sweeps(self.context(1).limits(nets.weight), rng, self.deadline)
+        sweeps = Sweeps(self.context().limits(nets.weight), rng, self.deadline)
         owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
         state, _ = sweeps.v_cycle(nets, owner, other=other)
         sweeps.settle(nets, state)

@@ -32,7 +32,7 @@ from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
-from plancc.search.presets import EXPECTED, FEW_PARTS, LAST_CUTS, MANY_PARTS, SINGLE_CUTS, STARTS
+from plancc.search.presets import EXPECTED, FEW_PARTS, LAST_CUTS, MANY_PARTS, SINGLE_CUTS, Starts
 from plancc.search.record import Member, SearchResult, Trial
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning
@@ -187,7 +187,7 @@ def _fast(job: RowJob) -> list[Owners]:
         return []
     start = job.record.trials[-1].volume
     member = job.chain(owner, seed, 0, quick=True)
-    if job.of_kind.cuts and member.volume > STARTS.dear * start and not job.deadline.passed():
+    if job.of_kind.cuts and member.volume > Starts.dear * start and not job.deadline.passed():
         for other in job.beginnings("fast"):
             if not job.has_begun(other, seed):
                 owner = job.begin(other, seed)
@@ -233,7 +233,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     def start(*turns: tuple[Beginning, int, int]) -> list[Member]:
         members = []
         for k, (each, turn, number) in enumerate(turns, 1):
-            owner = job.begin(each, turn, STARTS.others_share, len(turns) - k)
+            owner = job.begin(each, turn, Starts.others_share, len(turns) - k)
             if owner is not None:
                 members.append(job.chain(owner, number, two, not mesh))
         return members
@@ -281,9 +281,9 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     every, how = job.beginnings("balanced"), job.of_kind
     most = how.others
     if job.few:
-        scouts = round(STARTS.scouted / max(job.matrix.num_nonzeros, 1))
-        every, most = every[: STARTS.variety], int(np.clip(scouts, 2, how.scouts))
-    if job.matrix.num_vertices < STARTS.many_rows * job.num_parts:
+        scouts = round(Starts.scouted / max(job.matrix.num_nonzeros, 1))
+        every, most = every[: Starts.variety], int(np.clip(scouts, 2, how.scouts))
+    if job.matrix.num_vertices < Starts.many_rows * job.num_parts:
         most = min(most, 1)
     seeds = [(job.options.seed + turn) % 2**31 for turn in range(1 + most)]
     return [(each, seed) for seed in seeds for each in every], most

@@ -35,7 +35,7 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.refine import RefineExpected, RefineVolume, refiner
 from plancc.sampling import HELD_OUT, Inclusion
-from plancc.search.presets import SAMPLES
+from plancc.search.presets import Samples
 
 Owner = npt.NDArray[np.int32]
 
@@ -178,13 +178,13 @@ class SampledExpectation:
         self._seed, self._threads = seed, threads
         self._fixed = model.batches != AUTO
         self._num_held_out = 0
-        self._judged: deque[tuple[Owner, npt.NDArray[np.int64]]] = deque(maxlen=SAMPLES.most_judged)
+        self._judged: deque[tuple[Owner, npt.NDArray[np.int64]]] = deque(maxlen=Samples.most_judged)
         self._last = math.inf
         self._growing = GrowingSample(source, seed)
         if self._fixed:
             self._wanted = int(model.batches)
         else:
-            self._wanted = min(max(recipe["hoeffding_batches"], SAMPLES.min_batches), MAX_BATCHES)
+            self._wanted = min(max(recipe["hoeffding_batches"], Samples.min_batches), MAX_BATCHES)
 
     @cached_property
     def _sample(self) -> NetSample:
@@ -227,13 +227,13 @@ class SampledExpectation:
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         enough = self._wanted >= MAX_BATCHES or self._sample.num_batches < self._wanted
-        if self._fixed or enough or self._gap(owner, num_parts) <= SAMPLES.max_gap:
+        if self._fixed or enough or self._gap(owner, num_parts) <= Samples.max_gap:
             return False
         value, last = self.value(owner, num_parts), self._last
         self._last = value
-        if value <= best and value > (1 - SAMPLES.min_progress) * last:
+        if value <= best and value > (1 - Samples.min_progress) * last:
             return False
-        self._wanted = min(SAMPLES.growth * self._wanted, MAX_BATCHES)
+        self._wanted = min(Samples.growth * self._wanted, MAX_BATCHES)
         del self._sample, self.problem  # made again from more batches
         return True
 
@@ -253,8 +253,8 @@ class SampledExpectation:
             "nonzeros_seen": sample.nonzeros_seen,
         }
         notes = []
-        if gap > SAMPLES.gap_to_tell or (
-            self._fixed and sample.nonzeros_seen < SAMPLES.seen_enough
+        if gap > Samples.gap_to_tell or (
+            self._fixed and sample.nonzeros_seen < Samples.seen_enough
         ):
             number = sample.num_batches
             notes.append(
@@ -293,12 +293,12 @@ class SampledExpectation:
         for known, volumes in tuple(self._judged):
             if known is owner:
                 return volumes
-        number = self._num_held_out or SAMPLES.min_held_out
+        number = self._num_held_out or Samples.min_held_out
         volumes = self._volumes(owner, num_parts, range(number))
         while self._num_held_out == 0:
             low, high = _interval(volumes)
-            precise = (high - low) / 2 <= SAMPLES.precision * volumes.mean()
-            if precise or number >= SAMPLES.max_held_out or self.deadline.passed():
+            precise = (high - low) / 2 <= Samples.precision * volumes.mean()
+            if precise or number >= Samples.max_held_out or self.deadline.passed():
                 self._num_held_out = number
             else:
                 more = self._volumes(owner, num_parts, range(number, 2 * number))
@@ -323,6 +323,6 @@ class SampledExpectation:
 def _interval(values: npt.NDArray[np.int64]) -> tuple[float, float]:
     """95% interval of the mean by the percentile bootstrap (Efron 1979)."""
     rng = np.random.default_rng(0)
-    means = values[rng.integers(len(values), size=(SAMPLES.resamples, len(values)))].mean(axis=1)
+    means = values[rng.integers(len(values), size=(Samples.resamples, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)

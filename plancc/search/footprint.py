@@ -15,7 +15,7 @@ from itertools import islice
 
 from plancc.errors import InputError
 from plancc.passes.presets import PROPAGATION
-from plancc.search.presets import MEMORY
+from plancc.search.presets import MemoryTerms
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def state(sizes: ProblemSizes) -> int:
 def metis(rows: int, links: int, uneven: bool) -> int:
     """METIS on a graph, its input included."""
     if uneven:
-        return MEMORY.uneven_link * links + MEMORY.uneven_row * rows
-    return MEMORY.metis_link * links + MEMORY.metis_row * rows
+        return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
+    return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
@@ -138,7 +138,7 @@ def clustering(sizes: ProblemSizes) -> int:
 def of_clusters(sizes: ProblemSizes) -> int:
     """The graph between clusters with METIS at work on it."""
     most = PROPAGATION.few_links * PROPAGATION.many_links  # with more, clusters are joined
-    per_link = MEMORY.uneven_cluster_link if sizes.uneven else MEMORY.cluster_link
+    per_link = MemoryTerms.uneven_cluster_link if sizes.uneven else MemoryTerms.cluster_link
     return per_link * min(sizes.links, most)
 
 
@@ -177,7 +177,7 @@ def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = lowering(sizes) + sizes.data
     return Work(
-        effort, clustered, {stage: MEMORY.interpreter + size for stage, size in found.items()}
+        effort, clustered, {stage: MemoryTerms.interpreter + size for stage, size in found.items()}
     )
 
 
@@ -193,7 +193,7 @@ def work_on_disk(sizes: ProblemSizes, effort: str) -> Work:
         if not sizes.uneven:
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
     found["lower"] = given + 8 * sizes.nonzeros + 50 * sizes.rows
-    stages = {stage: MEMORY.interpreter + size for stage, size in found.items()}
+    stages = {stage: MemoryTerms.interpreter + size for stage, size in found.items()}
     return Work(effort, bool(effort), stages, on_disk=True)
 
 
@@ -208,11 +208,11 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
     weights = 8 * sizes.constraints * rows
     found = {
         "read": held + 12 * share + (16 * rows if nets else 8 * rows),
-        "clusters": held + 2 * weights + 32 * rows + 4 * share + MEMORY.clustered,
+        "clusters": held + 2 * weights + 32 * rows + 4 * share + MemoryTerms.clustered,
         "sweeps": held + weights + 26 * rows + 8 * share,
         "lower": held + 16 * share + 26 * rows,
     }
-    stages = {stage: MEMORY.of_rank + size for stage, size in found.items()}
+    stages = {stage: MemoryTerms.of_rank + size for stage, size in found.items()}
     return Work("fast", True, stages)
 
 

@@ -20,6 +20,7 @@ from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners import OTHERWISE
 from plancc.partitioners.run import balance_notes
+from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.search.presets import OF_ROWS, ForObjective
 from plancc.search.record import Judge, Member, Record, SearchResult, Trial
@@ -81,13 +82,22 @@ class Job:
         self.whole = Deadline.after(self.options.budget, self.options.stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
         self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
-        of_nonzeros = self.matrix.num_nonzeros, self.num_parts, self.options.epsilon
-        self.limits = Limits.of_nonzeros(*of_nonzeros, self.options.capacities)
+        self.limits = self.limits_of_parts()
+
+    def limits_of_parts(self) -> Limits:
+        """Limits of what the parts share: their nonzeros."""
+        return self.context().limits_of_nonzeros(self.matrix.num_nonzeros)
+
+    def context(self, seed: int = 1) -> Context:
+        """What passes keep to."""
+        options, threads = self.options, self.free_threads
+        context = Context(self.num_parts, options.epsilon, options.capacities, seed, threads)
+        return replace(context, deadline=self.deadline, time=self.time)
 
     def measure(self, owners: Owners) -> Member:
         """What owners are worth, exactly."""
-        at = self.objective, self.time, self.limits
-        return Judge(self.matrix, self.num_parts, *at).of(owners)
+        judge = Judge(self.matrix, self.num_parts, self.objective, self.time, self.limits)
+        return judge.of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
         """Judge owners and put them into the record."""

@@ -89,9 +89,6 @@ class Starts:
     many_rows: int = 100
 
 
-STARTS = Starts()
-
-
 @dataclass(frozen=True)
 class Combined:
     """What effort balanced combines, and how it ends."""
@@ -237,9 +234,6 @@ class Samples:
     gap_to_tell: float = 0.05
 
 
-SAMPLES = Samples()
-
-
 @dataclass(frozen=True)
 class MemoryTerms:
     """Bytes that libraries take, measured, and the share of the memory that may be taken."""
@@ -261,6 +255,3 @@ class MemoryTerms:
     cluster_link: int = 8
     # The same of graphs with hubs: of few of them clusters leave many links.
     uneven_cluster_link: int = 5
-
-
-MEMORY = MemoryTerms()

@@ -33,7 +33,7 @@ from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.footprint import metis
 from plancc.search.job import Job
-from plancc.search.presets import OF_KIND, QUICK_CUTS, SINGLE_CUTS, STARTS, OfKind
+from plancc.search.presets import OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
 from plancc.search.record import Member
 from plancc.search.starts import Beginning, beginnings, has_hubs, is_uneven, kind_of, tightest
 
@@ -79,10 +79,15 @@ class RowJob(Job):
     def __post_init__(self) -> None:
         from plancc.passes.kernels.nets import nets_of
 
+        self.nets = nets_of(self.hypergraph)
         super().__post_init__()
-        self.nets, loads = nets_of(self.hypergraph), self.loads
-        weight = self.nets.weight
-        self.limits = Limits.of(weight, self.num_parts, loads.epsilon, loads.capacities)
+
+    def limits_of_parts(self) -> Limits:
+        return self.context().limits(self.nets.weight)
+
+    def context(self, seed: int = 1) -> Context:
+        epsilon, capacities = self.loads.epsilon, self.loads.capacities
+        return replace(super().context(seed), epsilon=epsilon, capacities=capacities)
 
     def _problem_of(self, model: Model) -> Any:
         problem = build_problem(
@@ -219,7 +224,7 @@ class RowJob(Job):
         owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, loads=one)
         if owner is None:
             return None
-        near = STARTS.nearly * self.num_parts if self._measured(owner) == "thin" else 0.0
+        near = Starts.nearly * self.num_parts if self._measured(owner) == "thin" else 0.0
         if self.member(owner).overload > near:
             return None
         self.begun.add((*how.name, seed))
@@ -458,7 +463,7 @@ class RowJob(Job):
         if not climbs:
             swept = self.refined("sweeps", start.owner, sweeps, Sweeps.anneal, Sweeps.settle)
             best = min(best, swept)
-            climbs = start.overload == 0 and swept.volume > STARTS.worse * start.volume
+            climbs = start.overload == 0 and swept.volume > Starts.worse * start.volume
         if climbs:
             best = min(best, self.refined("climb", start.owner, sweeps, Sweeps.settle))
         if self.kind == "thin" and not self.deadline.passed():
@@ -498,13 +503,12 @@ class RowJob(Job):
         self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
     ) -> Member:
         """What the objective asks for, from one partition, or from two for an expected volume."""
-        begin, loads, problem = wall_seconds(), self.loads, self.hypergraph
-        at = loads.epsilon, loads.capacities, seed, self.free_threads, self.deadline, self.time
+        begin, problem = wall_seconds(), self.hypergraph
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
         else:  # of a sample, of which the last percent says little of other batches
             problem = self.expectation.problem
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
-        better = pass_.refine(owners.rows, problem, Context(self.num_parts, *at), other)
+        better = pass_.refine(owners.rows, problem, self.context(seed), other)
         how = "refined" if other is None else "combined"
         return self.note(f"{how} for {self.objective}, seed {seed}", begin, better.owners)

@@ -32,7 +32,7 @@ from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import LARGE, Adapter, Start
 from plancc.partitioners.run import by_rank_of_kind
-from plancc.search.presets import KINDS, STARTS
+from plancc.search.presets import KINDS, Starts
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def tightest(degree: npt.NDArray[np.int64], loads: Loads, num_parts: int) -> Loa
     first, *others = sorted(loads.apart().values(), key=lambda load: load.epsilon)
     slack = np.max(first.epsilon) * len(degree) / num_parts
     tied = not others or others[0].epsilon == first.epsilon
-    return None if tied or slack < STARTS.least_slack or has_hubs(degree) else first
+    return None if tied or slack < Starts.least_slack or has_hubs(degree) else first
 
 
 def beginnings(

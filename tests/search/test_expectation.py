@@ -25,7 +25,7 @@ from plancc.sampling import FITTED, HELD_OUT, Population, parse_sampler
 from plancc.search import effort as of_effort
 from plancc.search import expectation as of_expectation
 from plancc.search.expectation import expectation_of
-from plancc.search.presets import EXPECTED, SAMPLES
+from plancc.search.presets import EXPECTED, Samples
 from plancc_datasets import load_dataset
 
 SEED, P, EPSILON = 1, 6, 0.05
@@ -238,7 +238,7 @@ def test_sampled_figures(name, sampler):
     assert (mean - low, high - mean) == pytest.approx((half, half), rel=0.2)
     assert number == 1024 or (high - low) / 2 < 0.011 * mean
 
-    assert SAMPLES.min_batches <= found["batches"] <= MAX_BATCHES
+    assert Samples.min_batches <= found["batches"] <= MAX_BATCHES
     on_sample = volumes(name, plan, range(found["batches"]), FITTED).mean()
     assert found["expected_volume_on_sample"] == pytest.approx(on_sample, rel=1e-12)
     assert found["expected_volume_gap"] == pytest.approx((mean - on_sample) / mean, abs=1e-12)
@@ -261,7 +261,7 @@ def test_sampled_figures(name, sampler):
     bound = hoeffding_nets(P, 0.1, 0.5)
     assert found["hoeffding_nets"] == bound
     assert found["hoeffding_batches"] == math.ceil(bound / np.mean(nets[:4]))
-    assert found["batches"] == max(SAMPLES.min_batches, found["hoeffding_batches"])  # effort fast
+    assert found["batches"] == max(Samples.min_batches, found["hoeffding_batches"])  # effort fast
 
 
 @pytest.mark.parametrize(
@@ -326,13 +326,13 @@ def test_growth_and_the_prior():
 
     edges = [(i, j) for i, j in np.argwhere(dense(name)).tolist() if i != j]
     prior = Counter((frozenset(edge), edge[1]) for edge in edges)
-    assert net_counts(found.problem) == by_hand(SAMPLES.min_batches) + prior
+    assert net_counts(found.problem) == by_hand(Samples.min_batches) + prior
     assert found.problem.vertex_weights is weights
     fitted_to_it = found.refiner(1).refine(
         np.arange(len(weights)).astype(np.int32) % p, found.problem, Context(p)
     )
     assert found.grow(fitted_to_it.owner, p, np.inf)
-    assert net_counts(found.problem) == by_hand(4 * SAMPLES.min_batches) + prior
+    assert net_counts(found.problem) == by_hand(4 * Samples.min_batches) + prior
 
     fixed = walk(batches=5)
     found = expectation_of(fixed, matrix, weights, p, SEED)
@@ -346,7 +346,7 @@ def test_a_sample_grows_with_the_effort():
     options = {"sampler": "walk", "batch_size": 40, "theta": 3.0}
     fast = compiled("rmat", num_parts=2, effort="fast", **options).provenance
     more = compiled("rmat", num_parts=2, **options).provenance
-    assert fast["batches"] == SAMPLES.min_batches < more["batches"]
+    assert fast["batches"] == Samples.min_batches < more["batches"]
     assert more["expected_volume"] < fast["expected_volume"]
     assert abs(more["expected_volume_gap"]) < fast["expected_volume_gap"]
 

@@ -30,7 +30,7 @@ from plancc.search.footprint import (
 )
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
-from plancc.search.presets import MEMORY
+from plancc.search.presets import MemoryTerms
 from plancc.search.rows import RowJob
 from plancc.search.starts import is_uneven
 from plancc_datasets import load_dataset
@@ -124,7 +124,7 @@ def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     assert (
         len(graph.indices) <= sizes.links / PROPAGATION.few_links
     )  # those of pairs of rows: more than half
-    assert taken < 1.5 * MEMORY.cluster_link * sizes.links
+    assert taken < 1.5 * MemoryTerms.cluster_link * sizes.links
 
 
 def test_clusters_that_there_is_no_memory_for():

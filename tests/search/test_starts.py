@@ -20,7 +20,7 @@ from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
 from plancc.search import search, starts
-from plancc.search.presets import OF_KIND, STARTS, Kinds
+from plancc.search.presets import OF_KIND, Kinds, Starts
 from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
 
@@ -279,11 +279,11 @@ def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
         assert not any(balanced_again)
         assert "metis volume kway seed 1" not in steps
     elif held == "nearly":
-        assert 0 < first.overload <= STARTS.nearly * p
+        assert 0 < first.overload <= Starts.nearly * p
         assert balanced_again[1]
         assert result.tried[1].overload < first.overload
     else:
-        assert first.overload > STARTS.nearly * p
+        assert first.overload > Starts.nearly * p
         assert steps[1] == "metis volume kway seed 1"
 
 
@@ -321,6 +321,6 @@ def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the
     result = search(matrix, p, SearchOptions(effort="fast"), loads=loads)
     steps = [trial.step for trial in result.tried]
     assert steps[0].endswith("by rows")
-    assert result.tried[0].overload > STARTS.nearly * p
+    assert result.tried[0].overload > Starts.nearly * p
     assert result.warnings == ["left out: it crashed"]
     assert loads.overload(result.owners.rows, p) == 0
