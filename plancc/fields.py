@@ -1,21 +1,28 @@
 """Options as fields: a frozen dataclass whose fields are what a user may set. Knows no such class.
 
-Models, samplers and data sets are such dataclasses. The command line and the documentation are
-made from their fields, so the options of a third party's class appear like the built-in ones.
-The type of an option is one of `KINDS`, or one of them ``| None``.
+Models, samplers, data sets, searches and trainings are such dataclasses. Command line, docstrings
+and signatures are made from their fields, so the options of a third party's class appear like the
+built-in ones. The type of an option is one of `KINDS`, or one of them ``| None``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
+from inspect import Parameter, cleandoc, signature
 from numbers import Real
-from typing import Any
+from textwrap import fill
+from typing import Any, TypeVar
 
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.registry import check_choice
 from plancc.text import shown
+
+Class = TypeVar("Class", bound=type)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -26,12 +33,23 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     default
         Left out: the option must be given.
     help : str
-        A noun phrase for the command line, without a full stop.
+        A noun phrase without a full stop; other options in backticks.
     **metadata
-        ``metavar``: placeholder of the value on the command line; ``otherwise``: the default in
-        words, where `default` is None; ``internal``: True for a field that users do not set.
+        ``more``: sentences that the docstring of the library has besides;
+        ``otherwise``: the default in words, where `default` is None;
+        ``metavar``: placeholder of the value on the command line;
+        ``section``: title of the section of its help;
+        ``choices``: values; ``noun``: what an error calls one of them;
+        ``at_least``, ``above``, ``at_most``, ``below``: bounds of a number;
+        ``internal``: True for a field that users do not set.
     """
     return field(default=default, metadata={"help": help, **metadata})
+
+
+def like(declared: Any, name: str, **changes: Any) -> Any:
+    """An option of another dataclass once more, with other settings (`option`)."""
+    known = next(each for each in fields(declared) if each.name == name)
+    return option(**{"default": known.default, **known.metadata, **changes})
 
 
 def options_of(declared: Any) -> tuple[Field[Any], ...]:
@@ -51,6 +69,25 @@ def kind_of(each: Field[Any]) -> str:
     return words.removesuffix(" | None")
 
 
+def default_in_words(each: Field[Any]) -> str | None:
+    """The default of an option for a help text; None where there is nothing to say."""
+    if "otherwise" in each.metadata:
+        return str(each.metadata["otherwise"])
+    if each.default is MISSING:
+        return "required"
+    if each.default is None or isinstance(each.default, bool) or each.default == "":
+        return None
+    if isinstance(each.default, tuple):
+        return ",".join(map(str, each.default))
+    return str(each.default)
+
+
+def help_of(each: Field[Any]) -> str:
+    """The help of an option as a sentence, without its default."""
+    words = str(each.metadata.get("help", ""))
+    return f"{words[:1].upper()}{words[1:]}."
+
+
 def parsed(each: Field[Any], text: str) -> Any:
     """The value of an option from a text; ValueError for what is none."""
     parse, _ = KINDS.get(kind_of(each), KINDS["str"])
@@ -58,9 +95,79 @@ def parsed(each: Field[Any], text: str) -> Any:
 
 
 def checked(each: Field[Any], value: Any) -> Any:
-    """The value of an option in its type; InputError for one of another type."""
-    _, check = KINDS.get(kind_of(each), KINDS["str"])
-    return check(each.name, value)
+    """The value of an option in its type; InputError for another type, or one out of range."""
+    said, (_, check) = each.metadata, KINDS.get(kind_of(each), KINDS["str"])
+    given, value = value, check(each.name, value)
+    if "choices" in said and value not in said["choices"]:
+        check_choice(said.get("noun", each.name.replace("_", " ")), value, said["choices"])
+    for name, holds in BOUNDS.items():
+        if name in said and not holds(value, bound := said[name]):
+            words = f"{bound:g}" if isinstance(bound, float) else str(bound)
+            raise InputError(f"`{each.name}` {given}: must be {name.replace('_', ' ')} {words}")
+    return value
+
+
+def check_options(declared: Any) -> None:
+    """InputError for an option of a dataclass's instance with a value that it cannot have."""
+    for each in options_of(declared):
+        if (value := getattr(declared, each.name)) is not None:
+            checked(each, value)
+
+
+def described(declared: Class) -> Class:
+    """A class decorator that adds the options to the docstring as its attributes."""
+    if declared.__doc__ is not None:  # python -OO leaves docstrings out
+        parts = cleandoc(declared.__doc__).partition("\n\nRaises\n")
+        lines = "\n".join(["Attributes", "----------", *_entries(options_of(declared))])
+        declared.__doc__ = f"{parts[0]}\n\n{lines}{parts[1]}{parts[2]}"
+    return declared
+
+
+def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
+    """A decorator of a function whose ``**options`` are options of dataclasses.
+
+    Its signature and its docstring show them; `rest` is the name of the keywords that are none.
+    """
+    every = [each for one in declared for each in options_of(one)]
+
+    def decorated(function: Function) -> Function:
+        written = signature(function)
+        *own, others = written.parameters.values()
+        keywords = [
+            Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+            for each in every
+            if each.name not in written.parameters
+        ]
+        more = [others.replace(name=rest)] if rest else []
+        shown = written.replace(parameters=[*own, *keywords, *more])
+        function.__signature__ = shown  # type: ignore[attr-defined]
+        if function.__doc__ is not None:
+            head, _, tail = cleandoc(function.__doc__).partition("**options\n")
+            function.__doc__ = "\n".join([head.rstrip(), *_entries(every), tail])
+        return function
+
+    return decorated
+
+
+def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
+    """The options of each dataclass among those given, and what none of them has."""
+    rest, found = dict(given), []
+    for each in declared:
+        found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})
+    return [*found, rest]
+
+
+def _entries(options: Iterable[Field[Any]]) -> list[str]:
+    """Lines of a numpy docstring about some options."""
+    lines = []
+    for each in options:
+        default, more = default_in_words(each), str(each.metadata.get("more", ""))
+        note = "" if default in (None, "required") else f" Default: {default}."
+        choices = ", ".join(each.metadata.get("choices", ()))
+        lines.append(f"{each.name} : {f'{{{choices}}}' if choices else each.type}")
+        text = " ".join(filter(None, [help_of(each) + note, more]))
+        lines.append(fill(text, 96, initial_indent="    ", subsequent_indent="    "))
+    return lines
 
 
 def _whole(option: str, value: Any) -> int:
@@ -85,11 +192,18 @@ def _number(option: str, value: Any) -> float:
 
 
 def _truth(option: str, value: Any) -> bool:
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise InputError(f"`{option}` {value!r}: True or False is needed")
-    return value
+    return bool(value)
 
 
+BOUNDS: dict[str, Callable[[float, float], bool]] = {
+    "at_least": operator.ge,
+    "above": operator.gt,
+    "at_most": operator.le,
+    "below": operator.lt,
+}
+"""Bounds that an option may have; NaN is within none."""
 KINDS: dict[str, tuple[Callable[[str], Any], Callable[[str, Any], Any]]] = {
     "int": (int, _whole),
     "float": (float, _number),

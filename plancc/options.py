@@ -1,25 +1,30 @@
-"""The options of a search as one value, checked once. Knows names and machines; no search."""
+"""The options of a compilation as values, checked once. Knows names and machines; no search."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from plancc.cost.objectives import OBJECTIVES
-from plancc.cost.rates import EpochTime
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
+from plancc.fields import check_options, described, like, option
+from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.capacities import check_capacities
-from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.passes.deadline import Stop
-from plancc.plan.grid import Grid
+from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
+from plancc.partitioners.options import AUTO, PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
-from plancc.predict.machine import Machine
-from plancc.predict.machine_files import find_machine
+from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 
 if TYPE_CHECKING:
+    from plancc.cost.rates import EpochTime
+    from plancc.graph.graph import Graph
+    from plancc.passes.deadline import Stop
+    from plancc.plan.grid import Grid
+    from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
 
 EFFORTS = ("fast", "balanced", "best")
@@ -27,46 +32,24 @@ WITH = " with speeds "
 """What the name of a machine has before its capacities."""
 MAX_SPEEDS = 8
 """Most capacities that the name of a machine spells out."""
+BATCHES = "Mini-batches (model stochastic-hp)"
+"""Section of the help."""
 EFFORT = "balanced"
 """Effort of a search unless told otherwise."""
+EPSILON = 0.01
+"""Allowed imbalance of a plan that says nothing of it."""
 
 
+@described
 @dataclass(frozen=True)
 class SearchOptions(PartitionOptions):
     """How owners are found: what `compile`, `refine`, the search, `auto` and sweeps are told.
 
-    Attributes
-    ----------
-    objective : str, optional
-        One of `plancc.cost.objectives.OBJECTIVES`, or of the model's own objectives; None: the
-        model's default.
-    effort : str, optional
-        One of `EFFORTS`; None: `EFFORT`.
-    budget : float, optional
-        Seconds after which nothing new is started, for a search or a refinement.
-    dims : sequence of int, optional
-        Widths d_0..d_L of the layers that epochs are predicted for; None:
-        `plancc.predict.passes.DEFAULT_DIMS`.
-    machine : Machine or str, optional
-        The machine that epochs are predicted on, or its name or file; None:
-        `plancc.predict.machine_files.DEFAULT_MACHINE`.
-    topology : Topology or what it parses, optional
-        With one rank for every part. The nodes of the machine have as many ranks then.
-    grid : Grid, optional
-        Process grid whose blocks the parts are: the time of an epoch is then the grid's.
-    stop : callable, optional
-        Asked often, by any thread: once it says yes, a search ends with the best owners so far.
-    on_disk : bool
-        Whether matrix and nets are in files, not in memory (`plancc.scratch`).
-    lean : bool
-        Whether partitioners are given the graph between clusters only, whatever the kind of graph:
-        for memory (`plancc.search.footprint`).
-    room : int, optional
-        Bytes that a partitioner of that graph may take; None: any number.
-    partitioner, preset, epsilon, seed, threads, time_limit
-        See `PartitionOptions`. A partitioner or preset that is named replaces the search.
-    capacities : sequence of float, optional
-        As of `PartitionOptions`; the ranks of the machine have these speeds then.
+    Attributes beside the options: `grid`, the process grid whose blocks the parts are (the time of
+    an epoch is then the grid's); `on_disk`, whether matrix and nets are in files, not in memory
+    (`plancc.scratch`); `lean`, whether partitioners are given the graph between clusters only,
+    whatever the kind of graph (`plancc.search.footprint`); `room`, the bytes that a partitioner of
+    that graph may take, or None.
 
     Raises
     ------
@@ -74,26 +57,64 @@ class SearchOptions(PartitionOptions):
         A name that is unknown, a number that is out of range.
     """
 
-    objective: str | None = None
-    effort: str | None = None
-    budget: float | None = None
-    dims: tuple[int, ...] | None = None
-    machine: Machine | str | None = None
-    topology: Topology | str | None = None
-    grid: Grid | None = None
-    stop: Stop | None = None
-    lean: bool = False
-    room: int | None = None
-    on_disk: bool = False
+    objective: str | None = of_search(
+        None,
+        f"what the search minimises: {', '.join(OBJECTIVES)}",
+        otherwise="the model's",
+        more="See `plancc.cost.objectives`; or one of the model's own. Models that assign owners "
+        "themselves have none.",
+        metavar="NAME",
+    )
+    effort: str | None = of_search(
+        None,
+        f"search effort: {', '.join(EFFORTS)}",
+        otherwise=EFFORT,
+        metavar="NAME",
+        choices=EFFORTS,
+    )
+    budget: float | None = of_search(
+        None,
+        "time limit of the search (30s, 5m)",
+        more="In Python a number of seconds; effort best uses all of them. With a named "
+        "partitioner, of the refinement after it.",
+        metavar="SECONDS",
+        above=0,
+        below=math.inf,
+    )
+    dims: tuple[int, ...] | None = of_search(
+        None,
+        "widths d0,d1,...,dL of the layers, for predicted epochs",
+        otherwise=f"those of the data, or {','.join(map(str, DEFAULT_DIMS))}",
+        metavar="D0,D1,...",
+    )
+    machine: Machine | str | None = of_search(
+        None,
+        "machine of the predicted epochs (see plancc machines)",
+        otherwise=DEFAULT_MACHINE,
+        more="A value, a name or a file.",
+        metavar="NAME|FILE.toml",
+    )
+    topology: Topology | str | None = of_search(
+        None,
+        "nodes x ranks, as 4x8: few rows between nodes, each once to a node",
+        more="One rank for every part. The nodes of the machine have as many ranks then.",
+        metavar="NODESxRANKS",
+    )
+    stop: Stop | None = option(
+        None,
+        "asked often, by any thread: once it says yes, a search ends with the best owners so far",
+        section="",
+    )
+    grid: Grid | None = option(None, internal=True)
+    lean: bool = option(False, internal=True)
+    room: int | None = option(None, internal=True)
+    on_disk: bool = option(False, internal=True)
 
     def __post_init__(self) -> None:
+        for name in ("dims", "capacities"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(value))
         super().__post_init__()
-        if self.effort is not None:
-            check_choice("effort", self.effort, EFFORTS)
-        if self.budget is not None and not (math.isfinite(self.budget) and self.budget > 0):
-            raise InputError(f"budget {self.budget:g} s: a number of seconds above 0 is needed")
-        if self.dims is not None:
-            object.__setattr__(self, "dims", tuple(self.dims))
         if isinstance(self.machine, str):
             object.__setattr__(self, "machine", find_machine(self.machine))
         if self.capacities is not None:
@@ -159,3 +180,150 @@ class SearchOptions(PartitionOptions):
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective
+
+
+@described
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a plan holds, and what its parts share evenly.
+
+    Raises
+    ------
+    InputError
+        A name that is unknown, a number that is out of range.
+    """
+
+    value_dtype: str = option(
+        "float32", "type of the matrix values", section="Plan", choices=("float32", "float64")
+    )
+    normalize: str = option(
+        "sym",
+        "normalisation; sym: D^-1/2 (A+I) D^-1/2, row: mean, or none",
+        section="Model",
+        choices=NORMALIZATIONS,
+        noun="normalization",
+    )
+    self_loops: bool = option(True, "add the identity before normalising", section="Model")
+    exchange: str = of_search(
+        "auto",
+        "With `topology`: rows in hops between nodes (nodes), or straight from rank to rank "
+        "(flat). auto: by the predicted epoch",
+        more="See `plancc.plan.routing`.",
+        choices=("auto", "flat", "nodes"),
+    )
+    memory: int | None = of_search(
+        None,
+        "memory limit (16G), per rank. Searches are reduced to fit",
+        otherwise="what is left, less a tenth",
+        more="In Python a number of bytes: of the compiler and the processes that it starts "
+        "(`plancc.search.footprint`).",
+    )
+    balance: str | None = of_balance(
+        None,
+        f"what parts share evenly: {', '.join(BALANCES)}; each may have its own epsilon, as "
+        "nnz:0.05",
+        otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
+        "nnz",
+        more="See `plancc.models.weights.Balance`; weights where there are `weights`.",
+        metavar="NAME,...",
+    )
+    weights: Any = of_balance(
+        None,
+        "vertex weights to balance: a number a line, or id,weight; .npy",
+        more="In Python also number[n] or number[n, num_weights], in vertex order or with ids "
+        "(`plancc.graph.weights.read_weights`). None: those that the source of the graph or the "
+        "vertex data have, if any.",
+    )
+    data: Any = option(
+        None,
+        "file of features, labels and masks (.npz, .npy, .csv ...); may be repeated",
+        otherwise="those of the source of the graph",
+        more="In Python also several paths, a VertexData, or a mapping of names to arrays in "
+        "vertex order (`plancc.graph.vertexdata.read_vertex_data`). False: none.",
+        section="Vertex data",
+    )
+    split: str | None = option(
+        None, "the split to take where there are several", section="Vertex data", metavar="NAME"
+    )
+    keys: Mapping[str, str] | None = option(
+        None,
+        "the source's name of graph, features, labels ... (.h5ad, .npz, .pt)",
+        more='As in ``{"graph": "distances", "features": "X_pca"}``.',
+        section="Vertex data",
+    )
+    clusters: int | None = option(
+        None,
+        "store this many clusters, for sampler cluster",
+        section=BATCHES,
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@described
+@dataclass(frozen=True)
+class RefineOptions:
+    """How owners are refined.
+
+    Raises
+    ------
+    InputError
+        A number out of range.
+    """
+
+    objective: str = like(
+        SearchOptions,
+        "objective",
+        default="volume",
+        otherwise="volume",
+        more="See `plancc.cost.objectives`.",
+    )
+    budget: float | None = like(
+        SearchOptions,
+        "budget",
+        help="time limit (30s, 5m); a step that runs is finished",
+        more="In Python a number of seconds.",
+    )
+    cycles: int | None = of_search(
+        None,
+        "most V-cycles",
+        more="None: as many as the pass for the objective makes by default.",
+        at_least=0,
+    )
+    max_extra_volume: float | None = of_search(
+        None,
+        "allowed increase of volume for other objectives",
+        otherwise="max-volume 3%, messages 8%, time 5%",
+        metavar="SHARE",
+        at_least=0,
+        below=math.inf,
+    )
+    seed: int = like(SearchOptions, "seed", more="Without a budget it decides the plan.")
+    threads: int = like(
+        SearchOptions,
+        "threads",
+        help="threads for sweeps of large graphs and minimum cuts; the plan does not depend on it",
+    )
+    dims: Sequence[int] | None = like(SearchOptions, "dims", otherwise="the plan's")
+    machine: Machine | None = like(SearchOptions, "machine", otherwise="the plan's")
+    balance: str | None = like(PlanOptions, "balance", otherwise="the plan's, or nnz")
+    epsilon: float | None = like(
+        SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
+    )
+    capacities: Sequence[float] | None = like(
+        SearchOptions, "capacities", otherwise="the machine's"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.capacities is not None:
+            check_capacities(self.capacities)
+        if self.dims is not None:
+            check_dims(self.dims)
+        check_choice("objective", self.objective, OBJECTIVES)
+        if self.max_extra_volume is not None and self.objective == "volume":
+            raise InputError(
+                "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
+                f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
+            )

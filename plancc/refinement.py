@@ -10,25 +10,25 @@ import os
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccWarning
+from plancc.fields import taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
-from plancc.models.weights import BATCH, Balance, check_dims
-from plancc.options import SearchOptions
+from plancc.models.weights import BATCH, Balance
+from plancc.options import EPSILON, RefineOptions, SearchOptions
 from plancc.owners.numbering import STEP, with_better_numbers
-from plancc.owners.provenance import empty_parts, now
+from plancc.owners.provenance import empty_parts, provenance
 from plancc.owners.rows import mapped
 from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
@@ -41,17 +41,11 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routing import with_routes
 from plancc.predict.forecast import RECORDED, Forecast
-from plancc.predict.machine import Machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
-from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.provenance import recorded_topology
 from plancc.search.record import Judge, Record
-from plancc.version import __version__
-
-EPSILON = 0.01
-"""Allowed imbalance of a plan that says nothing of it."""
 
 OF_EXPECTATION = (
     *("theta", "delta", "hoeffding_nets", "hoeffding_batches", "nets_per_batch"),
@@ -60,85 +54,12 @@ OF_EXPECTATION = (
 """Entries of a provenance about the expected volume that owners were found for."""
 
 
-@dataclass(frozen=True)
-class RefineOptions:
-    """How owners are refined.
-
-    Attributes
-    ----------
-    budget : float, optional
-        Seconds after which nothing new is started.
-    cycles : int, optional
-        V-cycles at most; None: as many as the pass for the objective makes by default.
-    max_extra_volume : float, optional
-        Share by which the volume may rise while another objective falls; None: 0.03 for
-        "max-volume", 0.08 for "messages", 0.05 for "time".
-    dims : sequence of int, optional
-        Widths d_0..d_L of the layers that the epoch is predicted for; None: those of the
-        provenance, or of the features and labels.
-    machine : Machine, optional
-        The machine that it is predicted on; None: that of the provenance, or the default one.
-    epsilon : float, optional
-        Allowed imbalance, max / mean - 1; None: that of the provenance, 0.01 if it has none.
-    seed : int
-        Without a budget the same seed gives the same plan.
-    capacities : sequence of float, optional
-        Relative speed of every rank, as of `plancc.compile`; None: the speeds of the machine.
-    threads : int
-        For sweeps of large graphs and minimum cuts. The plan does not depend on it (without a
-        budget).
-
-    Raises
-    ------
-    InputError
-        A number out of range.
-    """
-
-    budget: float | None = None
-    cycles: int | None = None
-    max_extra_volume: float | None = None
-    dims: Sequence[int] | None = None
-    machine: Machine | None = None
-    epsilon: float | None = None
-    seed: int = 1
-    capacities: Sequence[float] | None = None
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        given = EPSILON if self.epsilon is None else self.epsilon
-        SearchOptions(
-            epsilon=given,
-            seed=self.seed,
-            budget=self.budget,
-            capacities=_checked(self.capacities),
-            threads=self.threads,
-        )
-        if self.dims is not None:
-            check_dims(self.dims)
-        if self.cycles is not None and self.cycles < 0:
-            raise InputError(f"`cycles` must not be negative, got {self.cycles}")
-
-    def check_objective(self, objective: str) -> None:
-        """InputError for an unknown objective, or extra volume that it does not have."""
-        check_choice("objective", objective, OBJECTIVES)
-        extra = self.max_extra_volume
-        if extra is None:
-            return
-        if objective == "volume":
-            raise InputError(
-                "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
-                f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
-            )
-        if not (math.isfinite(extra) and extra >= 0):
-            raise InputError(f"`max_extra_volume` must be a share of at least 0, got {extra:g}")
-
-
+@taking(RefineOptions)
 def refine(
     plan: Plan | str | os.PathLike[str],
     objective: str = "volume",
     *,
     part: str | os.PathLike[str] | npt.ArrayLike | None = None,
-    balance: str | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -152,13 +73,8 @@ def refine(
     Parameters
     ----------
     plan : Plan, or path of one
-    objective : {"volume", "max-volume", "messages", "time"}
-        See `plancc.cost.objectives`.
     part : path or int[num_vertices], optional
         Owners to start from instead of the plan's, see `with_part`.
-    balance : str, optional
-        What the parts share evenly (`plancc.models.weights.Balance`); None: what the plan's
-        provenance says, "nnz" if it says nothing.
     command : str
         Recorded in the provenance.
     observer : callable
@@ -166,8 +82,6 @@ def refine(
     report : callable
         Called with what was given and with what it became, each a `plancc.search.Trial`.
     **options
-        The fields of `RefineOptions`: budget, cycles, max_extra_volume, dims, machine, epsilon,
-        seed, capacities, threads.
 
     Returns
     -------
@@ -189,19 +103,18 @@ def refine(
     PlanccWarning
         A balance that is missed.
     """
-    asked = RefineOptions(**options)
-    asked.check_objective(objective)
+    asked = RefineOptions(objective, **options)
     with observer("load"):
         plan = _loaded(plan, part)
-        provenance = plan.provenance
+        recorded = plan.provenance
         widths = DataWidths.of(plan.vertex_data)
-        predictor = Basis.of(provenance, widths, asked.dims, asked.machine).predictor
+        predictor = Basis.of(recorded, widths, asked.dims, asked.machine).predictor
         dims = tuple(predictor.dims)
-        wanted = _balance(plan, balance, dims)
+        wanted = _balance(plan, asked.balance, dims)
         epsilon = asked.epsilon
         if epsilon is None:
-            epsilon = _recorded_epsilon(provenance)
-        elif balance is None:  # in place of what is recorded
+            epsilon = _recorded_epsilon(recorded)
+        elif asked.balance is None:  # in place of what is recorded
             wanted = wanted.without_limits()
         search = _search_options(plan, objective, asked, predictor)
         predictor = search.predictor
@@ -229,7 +142,7 @@ def refine(
         record.add(step, wall_seconds() - start, judge.of(found.owners))
         result = record.result([])
         better = result.owners.rows
-        topology = recorded_topology(provenance, plan.num_parts)
+        topology = recorded_topology(recorded, plan.num_parts)
         same = np.array_equal(better, owner)
         if topology is not None and not same:
             better = mapped(Owners(better), matrix, topology, search.capacities).rows
@@ -244,9 +157,9 @@ def refine(
 
     notes = empty_parts(better, plan.num_parts)
     notes += balance_notes(better, loads, plan.num_parts, REFINED)
-    if not same and "expected_volume" in provenance:
+    if not same and "expected_volume" in recorded:
         notes.append(
-            f"the plan was made for mini-batches ({provenance.get('sampler')}): refined for "
+            f"the plan was made for mini-batches ({recorded.get('sampler')}): refined for "
             f"{objective} it may move more rows in them (inspect it with `batches`)"
         )
     for note in notes:
@@ -255,28 +168,24 @@ def refine(
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = {
         name: value
-        for name, value in provenance.items()
+        for name, value in recorded.items()
         if name not in (*stale, *OF_EXPECTATION, *RECORDED) and not name.startswith("expected_")
     }
-    budget = asked.budget
+    forecast = Forecast.of(predictor, refined, matrix)
+    made: dict[str, Any] = {"refined_from": plan.content_sha256(), "objective": objective}
+    if asked.budget is not None:
+        made["budget"] = float(asked.budget)
     return replace(
         refined,
-        provenance={
-            **kept,
-            "plancc_version": __version__,
-            "created": now(),
-            "command": command or "plancc.refine(...)",
-            "balance": str(wanted),
-            "balance_imbalance": ",".join(f"{value:.6g}" for value in reached),
-            **Forecast.of(predictor, refined, matrix).provenance(),
-            "epsilon": float(epsilon),
-            "seed": asked.seed,
-            "refined_from": plan.content_sha256(),
-            "objective": objective,
-            **({} if budget is None else {"budget": float(budget)}),
-            "tried": result.tried_json(),
-            "warnings": "\n".join(notes),
-        },
+        provenance=provenance(
+            kept,
+            command or "plancc.refine(...)",
+            wanted,
+            reached,
+            replace(search, epsilon=epsilon),
+            {**forecast.provenance(), **made, "tried": result.tried_json()},
+            notes,
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccError, PlanccWarning
-from plancc.fields import kind_of, parsed
+from plancc.fields import KINDS, kind_of, options_of, parsed
 from plancc.files import check_target, open_file, sha256_of
 from plancc.graph.formats import CHOICES, FLAGS, LARGE, read_graph
 from plancc.graph.graph import Graph
@@ -32,7 +32,7 @@ from plancc.kept import Kept
 from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import DEFAULT_BALANCE, Balance
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.task import Observer
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
@@ -45,7 +45,13 @@ from plancc.report.epochs import EpochTimes
 from plancc.text import shown
 from plancc.version import __version__
 
-OF_SEARCH = ("partitioner", "preset", "objective", "effort", "budget", "balance", "epsilon")
+ALIKE = ("seed", "threads", "time_limit", "dims")
+"""Options of the search that all contenders share, beside values that no text stands for."""
+OF_SEARCH = {
+    each.name: each
+    for each in options_of(SearchOptions)
+    if kind_of(each) in KINDS and each.name not in ALIKE
+} | {"balance": PlanOptions.__dataclass_fields__["balance"]}
 """Options of the search that a contender may have of its own."""
 READING = ("format", *FLAGS, LARGE, *CHOICES)
 """Options of reading a graph."""
@@ -147,16 +153,14 @@ class Contender:
 
 def _of_search(option: str, text: str) -> Any:
     """The value of an option of the search, checked as far as it can be without a graph."""
-    value: Any = text
-    if option in ("epsilon", "budget"):
-        try:
-            value = float(text)
-        except ValueError:
-            raise InputError(f"{option} '{text}': a number is needed") from None
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
-    else:
-        SearchOptions(**{option: value})
+        return text
+    try:
+        value = parsed(OF_SEARCH[option], text)
+    except ValueError:
+        raise InputError(f"{option} '{text}': a number is needed") from None
+    SearchOptions(**{option: value})
     return value
 
 

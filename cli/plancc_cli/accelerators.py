@@ -44,8 +44,9 @@ PLAN = ".h5"
     metavar="NAME|FILE",
     help=f"{', '.join(SHIPPED)}, or a TOML file. May be given more than once.  [default: all four]",
 )
-@options.dims_option(
-    "Widths d0,d1,...,dL of a GCN.  [default: of a data set as in the paper, else 128,128,128,128]"
+@options.searching(
+    "dims",
+    "Widths d0,d1,...,dL of a GCN.  [default: of a data set as in the paper, else 128,128,128,128]",
 )
 @click.option(
     "--keep",

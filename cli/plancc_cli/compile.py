@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import click
 
 from plancc.clock import wall_seconds
-from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
+from plancc.fields import divided
 from plancc.models import MODELS, timed_candidates
-from plancc.models.weights import DEFAULT_BALANCE
-from plancc.options import EFFORT, EFFORTS, SearchOptions
-from plancc.partitioners import PARTITIONERS
+from plancc.options import BATCHES, SearchOptions
 from plancc.partitioners.options import AUTO
-from plancc.predict.machine_files import DEFAULT_MACHINE
-from plancc.predict.passes import DEFAULT_DIMS
 from plancc_cli import options
 from plancc_cli.generated import (
     Sections,
@@ -27,6 +23,7 @@ from plancc_cli.generated import (
     of_class,
     option_of,
     refuse_taken,
+    sections_of,
     with_options,
 )
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
@@ -34,7 +31,6 @@ from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
 from plancc_runtime.launch import TIMEOUT
 
-DIMS_DEFAULT = ",".join(map(str, DEFAULT_DIMS))
 TAKEN = options.taken()
 """Names that a model's option cannot have here."""
 OF_MODELS = fields_of(
@@ -45,19 +41,6 @@ OF_BATCHES = fields_of(
     {name: m.option_fields() for name, m in MODELS.loaded().items() if m.of_batches}, TAKEN
 )
 """Options of the models of mini-batches, which the help shows in a section."""
-SECTIONS = {
-    "Plan": ("output", "parts", "value_dtype", "compress"),
-    "Model": ("model", "normalize", "no_self_loops"),
-    "Search": (
-        *("objective", "effort", "budget", "keep_best", "seed", "threads", "memory"),
-        *("dims", "machine"),
-        *("partitioner", "preset", "time_limit", "topology", "exchange"),
-    ),
-    "Balance": ("balance", "weights", "epsilon", "capacities"),
-    "Vertex data": ("data", "no_data", "split_name"),
-    "Graph file": options.READING,
-    "Mini-batches (model stochastic-hp)": (*OF_BATCHES, "clusters"),
-}
 COMMON = (
     *("output", "parts", "model", "objective", "effort", "budget", "seed", "threads"),
     *("balance", "weights", "epsilon", "dims", "machine", "partitioner", "normalize"),
@@ -66,6 +49,27 @@ COMMON = (
 """Options that people use first."""
 SAMPLING = {"sampler", *options.sampler_fields()}
 """Options of `options.sampling`."""
+BY_HAND = ("self_loops", "data", "split", "keys", "stop")
+"""Options of a compilation that other flags stand for, or none."""
+OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
+
+
+def _sections() -> dict[str, tuple[str, ...]]:
+    """The sections of the help; in each stands first what people use first."""
+    found = sections_of(OF_COMPILE)
+    sections = {
+        "Plan": ("output", "parts", *found["Plan"], "compress"),
+        "Model": ("model", *found["Model"], "no_self_loops"),
+        "Search": (*found["Search"], "keep_best"),
+        "Balance": found["Balance"],
+        "Vertex data": ("data", "no_data", "split_name"),
+        "Graph file": options.READING,
+        BATCHES: (*OF_BATCHES, *found[BATCHES]),
+    }
+    return {
+        title: tuple(dict.fromkeys([*(name for name in COMMON if name in names), *names]))
+        for title, names in sections.items()
+    }
 
 
 def _of_single_models() -> str:
@@ -74,14 +78,14 @@ def _of_single_models() -> str:
     for name, of_models in OF_MODELS.items():
         if name not in OF_BATCHES:
             field = next(iter(of_models.values()))
-            flags.setdefault(", ".join(of_models), []).append(flag_of(field))
+            flags.setdefault(", ".join(of_models), []).append(flag_of(field.name))
     lines = [f"  {models}: {' '.join(each)}" for models, each in flags.items()]
     return "\n".join(["\b\nSingle models (see plancc models NAME):", *lines])
 
 
 @click.command(
     cls=Sections,
-    sections=SECTIONS,
+    sections=_sections(),
     common=COMMON,
     details=_of_single_models(),
     context_settings={"max_content_width": 100},
@@ -102,78 +106,22 @@ def _of_single_models() -> str:
     help=f"Partitioning model: {', '.join(MODELS)}.  [default: hp; for objective time the faster "
     f"of {' and '.join(timed_candidates())}]",
 )
-@click.option(
-    "--objective",
-    metavar="NAME",
-    help=f"What the search minimises: {', '.join(OBJECTIVES)}.  [default: the model's]",
-)
-@click.option(
-    "--effort",
-    metavar="NAME",
-    type=options.NameIn("effort", EFFORTS),
-    help=f"Search effort: {', '.join(EFFORTS)}.  [default: {EFFORT}]",
-)
-@options.budget("Time limit of the search (30s, 5m).")
 @with_options(
     option_of(*of_models.values(), hidden=name not in OF_BATCHES)
     for name, of_models in OF_MODELS.items()
     if name not in SAMPLING
 )
 @options.sampling("uniform", OF_MODELS)
-@click.option("--clusters", type=int, help="Store this many clusters, for sampler cluster.")
+@with_options(map(options.field_option, OF_COMPILE))
 @click.option(
-    "--partitioner",
-    default=AUTO,
-    show_default=True,
-    type=options.NameIn("partitioner", [AUTO, *PARTITIONERS]),
-    help=f"Partitioner in place of the search: {', '.join(PARTITIONERS)}.",
-)
-@click.option(
-    "--preset", metavar="NAME", help="Preset of the partitioner (see plancc partitioners)."
-)
-@options.epsilon(0.01)
-@options.balancing(
-    f"{DEFAULT_BALANCE} where rows are searched for, else, and with --partitioner, nnz",
-    "File of features, labels and masks (.npz, .npy, .csv ...); may be repeated.  [default: those "
-    "of GRAPH]",
-    "Widths d0,d1,...,dL of the layers, for predicted epochs.  [default: those of the data, or "
-    f"{DIMS_DEFAULT}]",
-)
-@click.option(
-    "--weights",
+    "--data",
     type=click.Path(),
-    help="Vertex weights to balance: a number a line, or id,weight; .npy.",
+    multiple=True,
+    help="File of features, labels and masks (.npz, .npy, .csv ...); may be repeated.  [default: "
+    "those of GRAPH]",
 )
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
-@options.machine_option(
-    f"Machine of the predicted epochs (see plancc machines).  [default: {DEFAULT_MACHINE}]"
-)
-@options.capacities_option("Relative speeds of the ranks; parts get work in proportion.")
-@options.topology_option("Nodes x ranks, as 4x8: few rows between nodes, each once to a node.")
-@click.option(
-    "--exchange",
-    default="auto",
-    show_default=True,
-    type=click.Choice(("auto", "flat", "nodes")),
-    help="With --topology: rows in hops between nodes (nodes), or straight from rank to rank "
-    "(flat). auto: by the predicted epoch.",
-)
-@options.seed
-@click.option(
-    "--threads",
-    default=1,
-    show_default=True,
-    type=options.THREADS,
-    metavar="INTEGER",
-    help="Threads of the search.",
-)
-@click.option(
-    "--memory",
-    type=options.MEMORY,
-    help="Memory limit (16G), per rank. Searches are reduced to fit.  [default: what is left, less "
-    "a tenth]",
-)
 @click.option(
     "--timeout",
     default=TIMEOUT,
@@ -182,16 +130,7 @@ def _of_single_models() -> str:
     help="Of several ranks: seconds that they wait for one that is stopped or gone, or while all "
     "wait; 0: no limit.",
 )
-@options.time_limit
-@options.normalizing("sym")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity.")
-@click.option(
-    "--value-dtype",
-    default="float32",
-    show_default=True,
-    type=click.Choice(("float32", "float64")),
-    help="Type of the matrix values.",
-)
 @click.option(
     "--keep-best", is_flag=True, help="On Ctrl-C write the best plan so far; a second one ends."
 )
@@ -241,8 +180,8 @@ def command(
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
-    names = {field.name for field in fields(SearchOptions)} & settings.keys()
-    search = SearchOptions(**{name: settings[name] for name in names})
+    of_search, _ = divided(settings, SearchOptions)
+    search = SearchOptions(**of_search)
     chosen: dict[str, Any] = {}
     settings["balance"] = balance_of(settings["balance"], settings["weights"])
     if settings["model"] is None:

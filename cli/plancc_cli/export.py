@@ -32,11 +32,15 @@ NONZERO_PARTS = re.compile(r"\.part\.mtx$")
     type=options.NameIn("export", EXPORTS),
     help=f"Write a plan as a folder for another framework: {', '.join(EXPORTS)}.",
 )
-@options.normalizing("none")
+@options.searching("normalize", default="none", otherwise="none")
 @click.option("--self-loops", is_flag=True, help="Add the identity first.")
-@options.balancing(
-    "nnz in .hgr, the graph's own weights in .graph",
-    "Vertex data with the training mask, for balance train.",
+@options.searching("balance", otherwise="nnz in .hgr, the graph's own weights in .graph")
+@options.searching("dims", "Widths d0,d1,...,dL, for balance work.")
+@click.option(
+    "--data",
+    type=click.Path(),
+    multiple=True,
+    help="Vertex data with the training mask, for balance train.",
 )
 @options.reading
 @click.pass_context

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, Field
+from dataclasses import Field
+from functools import partial
 from typing import Any
 
 import click
 
 from plancc.errors import BackendUnavailable, InputError
-from plancc.fields import kind_of, parsed
+from plancc.fields import BOUNDS, checked, default_in_words, help_of, kind_of, parsed
 from plancc.registry import check_choice
 from plancc_cli.words import Interruptible
 
@@ -53,22 +54,22 @@ class NumberOrWord(click.ParamType):
         return int(value) if re.fullmatch("[0-9]{1,9}", str(value), re.ASCII) else value
 
 
-def default_in_words(field: Field[Any]) -> str | None:
-    """The default of an option for a help text; None where there is nothing to say."""
-    if "otherwise" in field.metadata:
-        return str(field.metadata["otherwise"])
-    if field.default is MISSING:
-        return "required"
-    if field.default is None or isinstance(field.default, bool) or field.default == "":
-        return None
-    if isinstance(field.default, tuple):
-        return ",".join(map(str, field.default))
-    return str(field.default)
+FLAGS = {
+    "bias": "--bias/--no-bias",
+    "model_options": "--model-option",
+    "sampler_options": "--sampler-option",
+}
+"""Flags that are not the parameter's name."""
 
 
-def flag_of(field: Field[Any]) -> str:
-    """The option's flag."""
-    return f"--{field.name.replace('_', '-')}"
+def flag_of(name: str) -> str:
+    """The flag of a parameter."""
+    return FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
+def in_words(text: str) -> str:
+    """A text that names parameters in backticks, with their flags in place."""
+    return re.sub(r"`([a-z_]+)`", lambda found: flag_of(found[1]), text)
 
 
 def option_of(
@@ -85,7 +86,7 @@ def option_of(
     who : str
         Whose option it is, for the help text.
     **settings
-        Passed to `click.Option`.
+        Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {
@@ -93,25 +94,44 @@ def option_of(
         "float": float,
         "tuple[int, ...]": Several(field),
         "str | int": NumberOrWord(),
+        "Path": click.Path(),
     }
-    words = str(field.metadata.get("help", ""))
-    words = f"For {who}: {words}" if who else words[:1].upper() + words[1:]
-    default = default_in_words(field)
+    words = help_of(field)
+    if who:
+        words = f"For {who}: {words[0].lower()}{words[1:]}"
+    default = settings.pop("otherwise", default_in_words(field))
     if default is None:
         note = ""
     else:
         note = "  [required]" if default == "required" else f"  [default: {default}]"
     if kind == "bool":
-        settings["is_flag"] = True
+        settings.setdefault("is_flag", True)
+    elif "callback" in settings:  # it reads the text
+        settings.setdefault("type", str)
+    elif "choices" in field.metadata:
+        settings.setdefault("type", click.Choice(field.metadata["choices"]))
     else:
-        settings["type"] = types.get(kind, str)
-    return click.Option(
-        [flag_of(field)],
-        default=None,
-        metavar=field.metadata.get("metavar"),
-        help=f"{words}.{note}",
-        **settings,
-    )
+        settings.setdefault("type", types.get(kind, str))
+    if BOUNDS.keys() & field.metadata.keys():
+        settings.setdefault("callback", partial(_check, field))
+    settings.setdefault("metavar", field.metadata.get("metavar"))
+    settings.setdefault("help", in_words(f"{words}{note}"))
+    return click.Option([flag_of(field.name), field.name], **{"default": None} | settings)
+
+
+def _check(
+    field: Field[Any], context: click.Context, parameter: click.Parameter, value: Any
+) -> Any:
+    return value if value is None else checked(field, value)
+
+
+def sections_of(options: Iterable[Field[Any]]) -> dict[str, tuple[str, ...]]:
+    """Names of options by the section of the help that they stand in."""
+    found: dict[str, tuple[str, ...]] = {}
+    for each in options:
+        title = each.metadata["section"]
+        found[title] = (*found.get(title, ()), each.name)
+    return found
 
 
 def with_options(options: Iterable[click.Option]) -> Decorator:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     },
 )
 @click.argument("plan", type=click.Path())
-@options.dims_option(
+@options.searching(
+    "dims",
     "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
-    "[default: the plan's]"
+    "[default: the plan's]",
 )
 @options.rates_option(
     "boundary-sampling",
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
 )
-@options.topology_option(
-    "What travels inside and between nodes, such as 4x8; the plan's own by default."
+@options.searching(
+    "topology", "What travels inside and between nodes, such as 4x8; the plan's own by default."
 )
-@options.machine_option(
+@options.searching(
+    "machine",
     "Machine, for the epoch's time (see plancc machines).  "
-    f"[default: the plan's, or {DEFAULT_MACHINE}]"
+    f"[default: the plan's, or {DEFAULT_MACHINE}]",
 )
 @options.fresh_batches
 @options.as_data

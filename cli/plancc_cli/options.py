@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.files import open_file
 from plancc.graph.formats import CHOICES, FLAGS, FORMATS, LARGE, split_names
-from plancc.graph.graph import NORMALIZATIONS
-from plancc.models.weights import BALANCES
+from plancc.options import EFFORTS, PlanOptions, SearchOptions
+from plancc.partitioners import PARTITIONERS
+from plancc.partitioners.options import AUTO, MOST_SECONDS
 from plancc.registry import check_choice
 from plancc.threads import MOST_THREADS
 
@@ -29,7 +30,6 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MAX_WIDTH = 2**31 - 1
 THREADS = click.IntRange(1, MOST_THREADS)
-MAX_SECONDS = 2_000_000  # what the system can wait for in one call
 HDF5 = b"\x89HDF\r\n\x1a\n"
 NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions, besides those of graphs, of files that are no plans."""
@@ -84,7 +84,7 @@ OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 READING = ("format", *FLAGS, LARGE, *CHOICES)
 """Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
-    *("no_data", "split_name"),
+    *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
     *(
         "help",
         "json",
@@ -100,7 +100,7 @@ COMMANDS_OWN = (
     "compress",
     *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
-"""Parameters of the commands with generated options that are none of `plancc.compile`."""
+"""Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
 reading = together(
     click.option(
         "--format",
@@ -153,85 +153,15 @@ def _parse_keys(words: tuple[str, ...]) -> dict[str, str] | None:
     return keys or None
 
 
-def normalizing(default: str) -> Decorator:
-    """``--normalize``."""
-    return click.option(
-        "--normalize",
-        default=default,
-        show_default=True,
-        type=click.Choice(NORMALIZATIONS),
-        help="sym: D^-1/2 (A+I) D^-1/2, row: mean, or none.",
-    )
-
-
-def not_negative(
-    context: click.Context, parameter: click.Parameter, value: float | None
-) -> float | None:
-    """Refuse NaN and infinity too, which click's ranges accept."""
-    if value is not None and not (math.isfinite(value) and value >= 0):
-        raise click.BadParameter(f"{value:g} is not a number that is at least 0.")
-    return value
-
-
-def epsilon(default: float | None, otherwise: str = "") -> Decorator:
-    """``--epsilon``; `otherwise` adds a default in words."""
-    return click.option(
-        "--epsilon",
-        type=float,
-        default=default,
-        show_default=default is not None,
-        callback=not_negative,
-        help=f"Allowed imbalance, max / mean - 1.{otherwise}",
-    )
-
-
-seed = click.option(
-    "--seed",
-    default=1,
-    show_default=True,
-    type=click.IntRange(0, 2**31 - 1),
-    metavar="INTEGER",
-    help="Random seed.",
-)
-
-
-time_limit = click.option(
-    "--time-limit",
-    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
-    metavar="SECONDS",
-    callback=not_negative,
-    help="Time limit of a native partitioner.  [default: 6 hours]",
-)
-
-
-def budget(help_text: str) -> Decorator:
-    """``--budget``: seconds, as 90, 90s, 1.5m or 2h."""
-    return click.option("--budget", metavar="SECONDS", callback=_parse_seconds, help=help_text)
-
-
-def _parse_seconds(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> float | None:
-    if text is None:
-        return None
+def _parse_seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
     seconds = float(found[1]) * UNITS[found[2]] if found else 0
-    if not 0 < seconds <= MAX_SECONDS:
+    if not 0 < seconds <= MOST_SECONDS:
         raise InputError(
-            f"--budget '{text}': give a number of seconds above 0 and up to {MAX_SECONDS}, such "
+            f"--budget '{text}': give a number of seconds above 0 and up to {MOST_SECONDS}, such "
             "as 90, 30s or 5m"
         )
     return seconds
-
-
-def capacities_option(help_text: str) -> Decorator:
-    """``--capacities 1,1,2|FILE``: a tuple of float, or None."""
-    return click.option(
-        "--capacities",
-        metavar="C0,C1,...|FILE",
-        callback=lambda context, parameter, text: None if text is None else _parse_capacities(text),
-        help=help_text,
-    )
 
 
 def _parse_capacities(text: str) -> tuple[float, ...]:
@@ -247,23 +177,6 @@ def _parse_capacities(text: str) -> tuple[float, ...]:
             ) from None
         return read_capacities(text)
     return check_capacities(numbers)
-
-
-def balancing(
-    otherwise: str, data_help: str, dims_help: str = "Widths d0,d1,...,dL, for balance work."
-) -> Decorator:
-    """``--balance``, whose default is told in words, and what it may need: dims and data."""
-    names = ", ".join(BALANCES)
-    return together(
-        click.option(
-            "--balance",
-            metavar="NAME,...",
-            help=f"What parts share evenly: {names}; each may have its own epsilon, as nnz:0.05.  "
-            f"[default: {otherwise}]",
-        ),
-        dims_option(dims_help),
-        click.option("--data", type=click.Path(), multiple=True, help=data_help),
-    )
 
 
 TITLES = {"metis": "METIS", "kahypar": "KaHyPar", "kaminpar": "KaMinPar", "mtkahypar": "Mt-KaHyPar"}
@@ -355,21 +268,12 @@ def refuse_swapped(kind: str, name: str) -> None:
 
 
 def taken() -> set[str]:
-    """Names that a model's option cannot have on the command line: those of plancc's own. None
-    where no third party's model or sampler is there, since plancc's have no such options."""
-    from plancc.models import MODELS
-    from plancc.sampling import SAMPLERS
-
-    if all(registry.is_own(name) for registry in (MODELS, SAMPLERS) for name in registry):
-        return set()
-    from plancc.pipeline import compile
-
-    return {*inspect.signature(compile).parameters, *READING, *COMMANDS_OWN}
+    """Names that a model's option cannot have on the command line: those of plancc's own."""
+    return {*FIELDS, *READING, *COMMANDS_OWN}
 
 
 def taken_beside_batches() -> set[str]:
     """Names that a sampler's option cannot have: those `taken`, and those of mini-batches."""
-    from plancc.fields import options_of
     from plancc.models.stochastic import StochasticModel
 
     return taken() | {each.name for each in options_of(StochasticModel)}
@@ -377,7 +281,6 @@ def taken_beside_batches() -> set[str]:
 
 def sampler_fields() -> Declared:
     """Options of the samplers, those of third parties included."""
-    from plancc.fields import options_of
     from plancc.sampling import SAMPLERS
     from plancc_cli.generated import fields_of
 
@@ -389,7 +292,6 @@ def sampler_fields() -> Declared:
 def _usable_sampler(
     context: click.Context, parameter: click.Parameter, name: str | None
 ) -> str | None:
-    from plancc.fields import options_of
     from plancc.sampling import SAMPLERS
     from plancc_cli.generated import refuse_taken
 
@@ -506,16 +408,6 @@ def check_writable_format(output: str, *others: str) -> None:
     )
 
 
-def topology_option(help_text: str) -> Decorator:
-    """``--topology 4x8``: nodes x ranks per node."""
-    return click.option("--topology", metavar="NODESxRANKS", help=help_text)
-
-
-def dims_option(help_text: str) -> Decorator:
-    """``--dims 602,128,41``: widths of H^0..H^L."""
-    return click.option("--dims", metavar="D0,D1,...", callback=_parse_dims, help=help_text)
-
-
 def rates_option(name: str, help_text: str) -> Decorator:
     """``--NAME 1,0.1``: shares in [0, 1], a tuple of float; empty where not given."""
     return click.option(
@@ -538,28 +430,13 @@ def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
     return rates
 
 
-def machine_option(help_text: str) -> Decorator:
-    """``--machine NAME|FILE.toml``: a `plancc.predict.machine.Machine`, or None."""
-    return click.option(
-        "--machine",
-        metavar="NAME|FILE.toml",
-        type=click.Path(),
-        callback=lambda context, parameter, path: None if path is None else _read_machine(path),
-        help=help_text,
-    )
-
-
 def _read_machine(path: str) -> Machine:
     from plancc.predict.machine_files import find_machine
 
     return find_machine(path)
 
 
-def _parse_dims(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> list[int] | None:
-    if text is None:
-        return None
+def _parse_dims(text: str) -> list[int]:
     try:
         dims = [int(word) for word in text.split(",")]
     except ValueError:
@@ -570,3 +447,37 @@ def _parse_dims(
             "for an input of 602 columns and layers of 128 and 41"
         )
     return dims
+
+
+def read_by(parse: Callable[[str], Any]) -> Any:
+    """A callback that reads the text of an option, if there is one."""
+    return lambda context, parameter, text: None if text is None else parse(text)
+
+
+READERS: dict[str, dict[str, Any]] = {
+    "effort": {"type": NameIn("effort", EFFORTS)},
+    "budget": {"callback": read_by(_parse_seconds)},
+    "dims": {"callback": read_by(_parse_dims)},
+    "machine": {"type": click.Path(), "callback": read_by(_read_machine)},
+    "capacities": {"callback": read_by(_parse_capacities)},
+    "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
+    "memory": {"type": MEMORY},
+    "weights": {"type": click.Path()},
+}
+"""Settings of options whose texts are read in a way of their own."""
+FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}
+
+
+def field_option(field: Field[Any], **settings: Any) -> click.Option:
+    """The option of a search, or of what a plan holds, with the default of its field."""
+    from plancc_cli.generated import option_of
+
+    known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
+    return option_of(field, **known)
+
+
+def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
+    """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
+    from plancc_cli.generated import with_options
+
+    return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])

@@ -11,7 +11,7 @@ from plancc.errors import InputError
 from plancc_cli import options
 from plancc_cli.generated import with_options
 from plancc_cli.ranks import RankJob, check_threads_of
-from plancc_cli.run_options import HELP, run_option
+from plancc_cli.run_options import run_option
 from plancc_cli.simulate import is_graph
 from plancc_cli.words import predictions_line, say
 from plancc_runtime import launch
@@ -19,8 +19,6 @@ from plancc_runtime.rowfiles import RowTarget
 
 if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
-
-EXECUTION = HELP["Execution"]
 
 
 @click.command()
@@ -40,11 +38,13 @@ EXECUTION = HELP["Execution"]
 )
 @with_options(
     [
-        run_option("embeddings", "Write the outputs of this layer (1: the first) too."),
-        run_option("ranks", f"{EXECUTION['ranks']}  [default: 1, of a grid plan its ranks]"),
-        run_option("threads", EXECUTION["threads"]),
-        run_option("device", EXECUTION["device"]),
-        run_option("timeout", EXECUTION["timeout"]),
+        run_option("embeddings", help="Write the outputs of this layer (1: the first) too."),
+        click.Option(
+            ["--ranks"],
+            type=click.IntRange(min=1),
+            help="Ranks, as threads of this process.  [default: 1, of a grid plan its ranks]",
+        ),
+        *map(run_option, ("threads", "device", "timeout")),
     ]
 )
 def command(

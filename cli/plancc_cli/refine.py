@@ -12,34 +12,35 @@ from click.core import ParameterSource
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
+from plancc.fields import options_of
+from plancc.options import RefineOptions
 from plancc_cli import options
-from plancc_cli.generated import Sections
+from plancc_cli.generated import Sections, sections_of, with_options
 from plancc_cli.progress import command_line, progress, verbosity
 
 OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
 """Parameters that are for a graph."""
 
 
-def _parse_share(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> float | None:
-    if text is None:
-        return None
+def _parse_share(text: str) -> float:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
     if not found:
         raise InputError(f"--max-extra-volume '{text}': give a share such as 3% or 0.03")
     return float(found[1]) / (100 if found[2] else 1)
 
 
+READERS = {
+    "objective": {"type": options.NameIn("objective", OBJECTIVES)},
+    "max_extra_volume": {"callback": options.read_by(_parse_share)},
+}
+"""Settings of options whose texts are read in a way of their own."""
+
+
 @click.command(
     cls=Sections,
     sections={
         "Plan": ("output", "compress"),
-        "Search": (
-            *("objective", "budget", "cycles", "max_extra_volume", "seed", "threads"),
-            *("dims", "machine"),
-        ),
-        "Balance": ("balance", "epsilon", "capacities"),
+        **sections_of(options_of(RefineOptions)),
         "Start from a part vector": ("part", "parts"),
         "Graph file": ("data", "normalize", "no_self_loops", *options.READING),
         "Output": options.OUTPUT,
@@ -47,30 +48,8 @@ def _parse_share(
 )
 @click.argument("source", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
-@click.option(
-    "--objective",
-    default="volume",
-    show_default=True,
-    type=options.NameIn("objective", OBJECTIVES),
-    metavar="NAME",
-    help=f"Objective to minimise: {', '.join(OBJECTIVES)}.",
-)
-@options.budget("Time limit (30s, 5m); a step that runs is finished.")
-@click.option("--cycles", type=click.IntRange(min=0), metavar="INTEGER", help="Most V-cycles.")
-@click.option(
-    "--max-extra-volume",
-    metavar="SHARE",
-    callback=_parse_share,
-    help="Allowed increase of volume for other objectives.  [default: max-volume 3%, messages 8%, "
-    "time 5%]",
-)
-@click.option(
-    "--threads",
-    type=options.THREADS,
-    default=1,
-    show_default=True,
-    metavar="INTEGER",
-    help="Threads for sweeps of large graphs and minimum cuts; the plan does not depend on it.",
+@with_options(
+    options.field_option(each, **READERS.get(each.name, {})) for each in options_of(RefineOptions)
 )
 @click.option(
     "--part", type=click.Path(), help="Part vector to start from; SOURCE may then be a graph."
@@ -81,16 +60,13 @@ def _parse_share(
     type=int,
     help="Number of parts of a graph.  [default: the highest in --part, plus 1]",
 )
-@options.epsilon(None, "  [default: the plan's, or 0.01]")
-@options.balancing(
-    "the plan's, or nnz",
-    "Features, labels and masks of a graph, to store in the plan (as for compile).",
-    "Widths d0,d1,...,dL of the layers, for epochs and balance work.  [default: the plan's]",
+@click.option(
+    "--data",
+    type=click.Path(),
+    multiple=True,
+    help="Features, labels and masks of a graph, to store in the plan (as for compile).",
 )
-@options.machine_option("Machine that epochs are predicted for.  [default: the plan's]")
-@options.capacities_option("Relative speeds of the ranks.  [default: the machine's]")
-@options.seed
-@options.normalizing("sym")
+@options.searching("normalize")
 @click.option("--no-self-loops", is_flag=True, help="Do not add the identity to a graph.")
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading

@@ -13,11 +13,12 @@ from typing import Any
 import click
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.fields import default_in_words
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.registry import Registry, check_choice
 from plancc.text import docstring, first_sentence, shown
 from plancc_cli import options
-from plancc_cli.generated import default_in_words, flag_of
+from plancc_cli.generated import flag_of
 
 Entries = dict[str, dict[str, Any]]
 """Facts about the entries of a registry, by name."""
@@ -36,7 +37,7 @@ def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:
     for field in fields:
         default = default_in_words(field)
         words = str(field.metadata.get("help", ""))
-        told[flag_of(field)] = words + (f" [{default}]" if default else "")
+        told[flag_of(field.name)] = words + (f" [{default}]" if default else "")
     return {"what": first_sentence(about.split("\n\n")[0]), "about": about, "options": told}
 
 

@@ -14,7 +14,7 @@ from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY,
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
-from plancc_cli.run_options import HELP, run_option
+from plancc_cli.run_options import SECTIONS, run_option
 from plancc_cli.simulate import is_graph
 
 if TYPE_CHECKING:
@@ -40,8 +40,9 @@ LEFT_OUT = {
     *("log", "trace", "profile", "f1", "save", "json_path", "predict", "embeddings"),
 }
 """Parameters of `plancc-run` that say how ranks work together, and what a run leaves behind."""
-SECTIONS = {
-    title: tuple(name for name in texts if name not in LEFT_OUT) for title, texts in HELP.items()
+OF_RUNS = {
+    title: tuple(name for name in names if name not in LEFT_OUT)
+    for title, names in SECTIONS.items()
 }
 EPOCHS = 3
 """Epochs unless told otherwise."""
@@ -55,14 +56,14 @@ estimate."""
 
 def _options() -> Iterator[click.Option]:
     """The options of `plancc-run` that this command has too."""
-    for title, names in SECTIONS.items():
-        for name in names:
-            option = run_option(name, WIDTHS.get(name, HELP[title][name]))
-            if name in WIDTHS:
-                option.default = None
-            elif name == "epochs":
-                option.default, option.type = EPOCHS, click.IntRange(min=1)
-            yield option
+    for name in sum(OF_RUNS.values(), ()):
+        if name in WIDTHS:
+            yield run_option(name, help=WIDTHS[name], default=None)
+        elif name == "epochs":
+            words = f"Number of epochs.  [default: {EPOCHS}]"
+            yield run_option(name, default=EPOCHS, type=click.IntRange(min=1), help=words)
+        else:
+            yield run_option(name)
 
 
 @click.command(
@@ -70,19 +71,21 @@ def _options() -> Iterator[click.Option]:
     sections={
         "Machine and ranks": ("machine", "ranks", "ranks_per_node", "dims"),
         "Results": ("trace", "per_rank", "as_json", "as_csv"),
-        **SECTIONS,
+        **OF_RUNS,
     },
 )
 @click.argument("plan", type=click.Path())
-@options.machine_option(
+@options.searching(
+    "machine",
     "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
-    f"compiled for, or {DEFAULT_MACHINE}]"
+    f"compiled for, or {DEFAULT_MACHINE}]",
 )
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
-@options.dims_option(
+@options.searching(
+    "dims",
     "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
-    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"
+    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
 )
 @click.option(
     "--trace",

@@ -37,7 +37,7 @@ from plancc_cli.progress import (
 from plancc_cli.ranks import RankJob, check_threads_of
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
-from plancc_cli.run_options import HELP, run_option
+from plancc_cli.run_options import SECTIONS, run_option
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
@@ -54,7 +54,6 @@ Report = Callable[["Measure"], None]
 Work = Callable[[], None]
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
-SECTIONS = {title: tuple(texts) for title, texts in HELP.items()}
 COMMON = (
     *("model", "layers", "hidden", "heads", "dropout"),
     *("epochs", "lr", "weight_decay", "patience", "seed", "split"),
@@ -74,7 +73,7 @@ COMMON = (
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("plan", type=click.Path())
-@with_options(run_option(name, text) for texts in HELP.values() for name, text in texts.items())
+@with_options(run_option(name) for names in SECTIONS.values() for name in names)
 @verbosity
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command(

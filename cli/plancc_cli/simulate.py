@@ -35,13 +35,15 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
 
 @click.command()
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
-@options.dims_option(
+@options.searching(
+    "dims",
     "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
-    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]"
+    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
 )
-@options.machine_option(
+@options.searching(
+    "machine",
     "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
-    f"compiled for, or {DEFAULT_MACHINE}]"
+    f"compiled for, or {DEFAULT_MACHINE}]",
 )
 @click.option(
     "--passes",

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
-from plancc.graph.graph import NORMALIZATIONS
+from plancc.fields import options_of
 from plancc.models.weights import DEFAULT_BALANCE
-from plancc.options import EFFORTS
+from plancc.options import SearchOptions
 from plancc.processes import SENTENCE, tell
 from plancc_cli import options
-from plancc_cli.generated import Sections
+from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
 
@@ -24,11 +23,17 @@ if TYPE_CHECKING:
 
 KEPT = "plancc-study.jsonl"
 """Where rows are kept, unless told otherwise."""
-SETTINGS = (
-    *("objective", "effort", "budget", "balance", "epsilon", "threads", "time_limit"),
-    *("dims", "machine", "normalize"),
-)
+OF_ONE = ("seed", "partitioner", "preset", "capacities", "topology", "stop")
+"""Options of the search that no study has for all plans."""
+OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
+OF_ALL = (*OF_SEARCH, "balance", "normalize")
 """Parameters that are keywords of `plancc.compile`."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "epsilon": {"default": 0.01},
+    "threads": {"default": 1},
+    "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
+}
+"""Settings of these options; rows are kept by epsilon and threads."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:
@@ -43,7 +48,7 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     sections={
         "Study": ("models", "parts", "seeds", "baseline", "keep"),
         "Output": ("as_json", "as_csv", "as_latex", "table_columns", "plot"),
-        "Every plan": SETTINGS,
+        "Every plan": OF_ALL,
     },
 )
 @click.argument("graphs", type=click.Path(), nargs=-1, required=True)
@@ -83,28 +88,9 @@ def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> lis
     help="Columns of the table, in this order, such as model,parts,volume,volume_ratio.",
 )
 @click.option("--plot", metavar="FILE", help="Draw volume and predicted epoch over parts.")
-@click.option(
-    "--objective", metavar="NAME", help=f"Objective of searches: {', '.join(OBJECTIVES)}."
-)
-@click.option(
-    "--effort",
-    metavar="NAME",
-    type=options.NameIn("effort", EFFORTS),
-    help=f"Search effort: {', '.join(EFFORTS)}.  [default: balanced]",
-)
-@options.budget("Time limit of every search (30s, 5m).")
-@click.option(
-    "--balance",
-    metavar="NAME,...",
-    help=f"What parts of row plans share, those of partitioners too.  [default: {DEFAULT_BALANCE}]",
-)
-@options.epsilon(0.01)
-@click.option("--threads", type=options.THREADS, default=1, help="Threads of every search.")
-@options.time_limit
-@options.dims_option("Widths d0,d1,...,dL of the layers, for the predicted epoch.")
-@options.machine_option("Machine of the predicted epoch (see plancc machines).")
-@click.option(
-    "--normalize", type=click.Choice(NORMALIZATIONS), help="Normalisation.  [default: sym]"
+@with_options(
+    options.field_option(options.FIELDS[name], **{"default": None} | SETTINGS.get(name, {}))
+    for name in OF_ALL
 )
 @options.reading
 @verbosity
@@ -140,7 +126,7 @@ def command(
         check_plot(plot)
         options.check_output(plot, *graphs)
     options.check_output(keep, *graphs, plot)
-    names = (*SETTINGS, *options.READING)
+    names = (*OF_ALL, *options.READING)
     settings = {name: given[name] for name in names if given[name] is not None}
     with progress(given["budget"]) as shown:
 

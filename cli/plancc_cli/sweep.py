@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
-from plancc.graph.graph import NORMALIZATIONS
-from plancc.options import EFFORTS
 from plancc_cli import options
 from plancc_cli.plot import FORMATS, check_plot, plot_sweep
 from plancc_cli.progress import progress
@@ -33,6 +31,8 @@ CELL_WIDTH = 10
 """Width of a column with a number of ranks, its margins included."""
 OF_GRAPHS = (*options.READING, "normalize", "no_self_loops")
 """Parameters that say how a graph file is read."""
+OF_SEARCH = {"effort": "fast", "epsilon": "0.01", "seed": "1", "threads": "1"}
+"""Options of the search, and their defaults in words."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
 """Parameters that stand for a graph."""
 
@@ -64,36 +64,20 @@ sweep_options = options.together(
         help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan files "
         "to measure them on; P:F:N with the N parts that a part receives from.",
     ),
-    click.option(
-        "--effort",
-        metavar="NAME",
-        type=options.NameIn("effort", EFFORTS),
-        help=f"Search effort: {', '.join(EFFORTS)}.  [default: fast]",
+    *(options.searching(name, default=None, otherwise=OF_SEARCH[name]) for name in OF_SEARCH),
+    options.searching(
+        "balance",
+        "Row weights to balance in row plans: nnz, rows, weights, work.  [default: that of plancc "
+        "compile]",
     ),
-    options.epsilon(None, "  [default: 0.01]"),
-    click.option(
-        "--balance",
-        metavar="NAME,...",
-        help="Row weights to balance in row plans: nnz, rows, weights, work.  [default: that of "
-        "plancc compile]",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**31 - 1),
-        metavar="INTEGER",
-        help="Random seed of the search.",
-    ),
-    click.option("--threads", type=options.THREADS, help="Threads of the search."),
-    click.option(
-        "--normalize",
-        type=click.Choice(NORMALIZATIONS),
-        help="With --sweep: normalisation of the graph.  [default: sym]",
+    options.searching(
+        "normalize", "With --sweep: normalisation of the graph.  [default: sym]", default=None
     ),
     click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."),
 )
 """The options of a sweep; all are None, False or empty where they are not given."""
 SWEEP_OPTIONS = (
-    *("models", "plot", "effort", "balance", "epsilon", "seed", "threads"),
+    *("models", "plot", "balance", *OF_SEARCH),
     *(*OF_NUMBERS, *OF_GRAPHS),
 )
 """Parameters that `sweep_options` adds, beside "sweep"."""
@@ -128,8 +112,7 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
         check_plot(given["plot"])
         options.check_output(given["plot"], graph)
     sizes = _sizes(graph, given)
-    search = {name: given[name] for name in ("effort", "epsilon", "seed", "threads")}
-    search = {name: value for name, value in search.items() if value is not None}
+    search = {name: given[name] for name in OF_SEARCH if given[name] is not None}
     with progress() as shown:
         source: Any = sizes
         if graph is not None:

@@ -37,7 +37,7 @@ from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts
 from plancc.options import SearchOptions
 from plancc.owners.memory import allowed_memory
-from plancc.owners.provenance import in_words, now
+from plancc.owners.provenance import of_graph, provenance
 from plancc.owners.request import prepared
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, digests_of, root_of
@@ -59,7 +59,6 @@ from plancc.plan.plan import attributes_of
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.text import shown as shortened
-from plancc.version import __version__
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
@@ -256,36 +255,28 @@ def compile_folder(
         normalization=order.normalize,
         self_loops=order.self_loops,
     )
-    given = {f"model_{name}": in_words(value) for name, value in order.model_options.items()}
-    provenance: dict[str, Any] = {
-        "source_name": source.name,
-        "source_sha256": source.sha256,
-        "source_format": source.format,
-        "source_reading": source.reading,
-        "source_weights": source.weights_in_words,
-        "plancc_version": __version__,
-        "created": now(),
-        "command": order.command,
-        "model": order.model,
-        "balance": str(wanted),
-        "balance_imbalance": ",".join(f"{value:.6g}" for value in found.reached),
-        "epsilon": float(task.options.epsilon),
-        "seed": task.options.seed,
-        "ranks": ranks.size,
-        **given,
-        **found.how,
-        **({} if order.memory is None else {"memory": order.memory}),
-        "predicted_memory": predicted,
-        "warnings": "\n".join(found.warnings),
-    }
+    written = provenance(
+        of_graph(source, order.model, order.model_options),
+        order.command,
+        wanted,
+        found.reached,
+        task.options,
+        {
+            "ranks": ranks.size,
+            **found.how,
+            **({} if order.memory is None else {"memory": order.memory}),
+            "predicted_memory": predicted,
+        },
+        found.warnings,
+    )
     with observer("write"):
         data_of_parts = _of_rows(vertex_data, parts.global_id)
         ids = None if files.original_ids is None else files.original_ids[parts.global_id]
-        attributes = attributes_of(provenance, metrics, baseline)
+        attributes = attributes_of(written, metrics, baseline)
         content = _write(
             ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
         )
-    return Compiled(content, header, metrics, baseline, provenance, found.warnings)
+    return Compiled(content, header, metrics, baseline, written, found.warnings)
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:

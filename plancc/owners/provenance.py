@@ -1,13 +1,19 @@
-"""What `compile` and `refine` write into a provenance, and how they measure owners for it."""
+"""What `compile` and `refine` write into a provenance."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from plancc.graph.graph import Source
+from plancc.models.weights import Balance
+from plancc.options import SearchOptions
+from plancc.version import __version__
 
 MAX_WORDS = 16
 """Longest list that a provenance spells out."""
@@ -24,6 +30,59 @@ def in_words(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) <= MAX_WORDS:
         return ",".join(map(str, value))
     return str(value) if np.ndim(value) == 0 else f"<{type(value).__name__}>"
+
+
+def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a provenance says of a graph's file, and of a model with its options."""
+    return {
+        "source_name": source.name,
+        "source_sha256": source.sha256,
+        "source_format": source.format,
+        "source_reading": source.reading,
+        "source_weights": source.weights_in_words,
+        **({"source_columns": source.columns} if source.columns else {}),
+        "model": model,
+        **{f"model_{name}": in_words(value) for name, value in options.items()},
+    }
+
+
+def provenance(
+    first: Mapping[str, Any],
+    command: str,
+    balance: Balance,
+    reached: Iterable[float],
+    options: SearchOptions,
+    more: Mapping[str, Any],
+    notes: Iterable[str],
+) -> dict[str, Any]:
+    """The provenance of a plan.
+
+    Parameters
+    ----------
+    first : mapping
+        `of_graph`, or what is kept of another plan's.
+    command : str
+    balance : Balance
+    reached : float[num_constraints]
+        Imbalance of the parts.
+    options : SearchOptions
+    more : mapping
+        How the owners were found, the predicted epoch.
+    notes : list of str
+        Warnings.
+    """
+    return {
+        **first,
+        "plancc_version": __version__,
+        "created": now(),
+        "command": command,
+        "balance": str(balance),
+        "balance_imbalance": ",".join(f"{value:.6g}" for value in reached),
+        "epsilon": float(options.epsilon),
+        "seed": options.seed,
+        **more,
+        "warnings": "\n".join(notes),
+    }
 
 
 def empty_parts(owner: npt.NDArray[np.int32], num_parts: int) -> list[str]:

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
-from plancc.errors import InputError
+from plancc.fields import check_options, described, option
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.partitioners import PARTITIONERS
 from plancc.registry import check_choice
-from plancc.threads import check_threads
+from plancc.threads import MOST_THREADS
 
 AUTO = "auto"
+MOST_SECONDS = 2_000_000
+"""What the system can wait for in one call."""
+of_search = partial(option, section="Search")
+of_balance = partial(option, section="Balance")
 
 
+@described
 @dataclass(frozen=True)
 class PartitionOptions:
     """How one partitioner runs.
-
-    Attributes
-    ----------
-    partitioner : str
-        A name in `PARTITIONERS`, or "auto": the installed one of the largest
-        ``Adapter.auto_rank``; if it fails, builtin.
-    preset : str, optional
-        One of the partitioner's presets; None: its first.
-    epsilon : float
-        Allowed imbalance: a part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, by
-        every constraint.
-    seed : int
-        0..2**31-1. With one thread the same seed gives the same bytes.
-    threads : int
-        For back ends that use threads; 1..1024.
-    time_limit : float, optional
-        Seconds that a native library may run; None: `plancc.partitioners.run.TIME_LIMIT`.
-    capacities : sequence of float, optional
-        One for every part, to which its even share of every constraint is in proportion; None: all
-        parts alike.
 
     Raises
     ------
@@ -44,23 +30,57 @@ class PartitionOptions:
         A name that is unknown, a number that is out of range.
     """
 
-    partitioner: str = AUTO
-    preset: str | None = None
-    epsilon: float = 0.01
-    seed: int = 1
-    threads: int = 1
-    time_limit: float | None = None
-    capacities: Capacities = None
+    partitioner: str = of_search(
+        AUTO,
+        f"partitioner in place of the search: {', '.join(PARTITIONERS)}",
+        more="Its answer is taken as it is, unless it does not have the objective, for which the "
+        "answer is then refined, or misses several balances, for which rows are moved. Outside of "
+        f"a search {AUTO} is the installed one of the largest ``Adapter.auto_rank``; if it fails, "
+        "builtin.",
+        metavar="NAME",
+    )
+    preset: str | None = of_search(
+        None,
+        "preset of the partitioner (see plancc partitioners)",
+        more="None: its first.",
+        metavar="NAME",
+    )
+    epsilon: float = of_balance(
+        0.01,
+        "allowed imbalance, max / mean - 1",
+        more="A part weighs at most ``(1 + epsilon) * ceil(total / num_parts)``, by every "
+        "constraint.",
+        at_least=0,
+        below=math.inf,
+    )
+    seed: int = of_search(
+        1,
+        "random seed",
+        more="With one thread and no budget the same seed gives the same plan.",
+        at_least=0,
+        at_most=2**31 - 1,
+    )
+    threads: int = of_search(1, "threads of the search", at_least=1, at_most=MOST_THREADS)
+    time_limit: float | None = of_search(
+        None,
+        "time limit of a native partitioner",
+        otherwise="6 hours",
+        more="In seconds.",
+        metavar="SECONDS",
+        above=0,
+        at_most=MOST_SECONDS,
+    )
+    capacities: Capacities = of_balance(
+        None,
+        "relative speeds of the ranks; parts get work in proportion",
+        more="By every balance; as a machine with these speeds. None: the speeds of the machine, "
+        "1 for all where it has none.",
+        metavar="C0,C1,...|FILE",
+    )
 
     def __post_init__(self) -> None:
         if self.partitioner != AUTO and self.partitioner not in PARTITIONERS:
             check_choice("partitioner", self.partitioner, [AUTO, *PARTITIONERS])
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise InputError(f"epsilon {self.epsilon}: a number that is at least 0 is needed")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"seed {self.seed}: must be in 0..{2**31 - 1}")
-        check_threads(self.threads)
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InputError(f"time limit {self.time_limit} s: must be above 0")
+        check_options(self)
         if self.capacities is not None:
             object.__setattr__(self, "capacities", check_capacities(self.capacities))

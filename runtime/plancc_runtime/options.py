@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.fields import checked
+from plancc.fields import check_options, described, kind_of, option
+from plancc.plan.convolutions import AGGREGATORS, PARAMETRIZATIONS
 from plancc.registry import check_choice
-from plancc.threads import check_threads
+from plancc.sampling import SAMPLERS
+from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
 from plancc_runtime.nn import MODELS
 from plancc_runtime.rowfiles import RowTarget
@@ -21,47 +24,9 @@ from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 
 PASSES = ("order", "constant", "dead-rows", "overlap")
-CHOICES = {
-    "parametrization": ("pyg", "paper"),
-    "aggregator": ("mean", "sum", "max", "gcn"),
-    "norm": ("none", "layer", "batch"),
-    "optimizer": ("sgd", "adam", "adamw"),
-    "schedule": ("none", "step", "cosine", "plateau"),
-    "activation": ("relu", "tanh", "sigmoid", "none"),
-    "dtype": ("float32", "float64", "bfloat16"),
-    "wire": ("fp32", "bf16", "fp16", "int8"),
-    "exchange": ("auto", "flat", "nodes"),
-    "row_order": ("auto", "none", "rcm", "degree"),
-    "aggregate_on": ("device", "cpu"),
-    "fold": ("sync", "none", "delayed"),
-}
-MINIMUM = {
-    "epochs": 0,
-    "layers": 1,
-    "hidden": 1,
-    "heads": 1,
-    "seed": 0,
-    "features": 1,
-    "classes": 1,
-    "steps": 1,
-    "eval_every": 0,
-    "patience": 1,
-    "every": 1,
-    "keep_last": 1,
-    "delay": 1,
-    "embeddings": 1,
-}
-MOST = {name: 2**31 - 1 for name in MINIMUM if name != "epochs"} | {
-    "layers": 10_000,
-    "seed": 2**64 - 1,
-    "delay": 1000,
-}
-"""Largest values of the options of `MINIMUM`, but for epochs: sizes of arrays and lists, keys,
-numbers of exchanges."""
 LARGEST_RATE = float(np.finfo(np.float32).max)
-PATHS = ("init", "checkpoint", "log", "trace", "predict")
-RATES = ("dropout", "input_dropout", "attention_dropout", "momentum")
-RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
+MOST = 2**31 - 1
+"""Largest size of an array or a list."""
 MODEL_OPTIONS = ("heads", "attention_dropout", "aggregator")
 """Options that some models have."""
 OWN_MOMENTUM = ("adam", "adamw")
@@ -70,6 +35,8 @@ WATCHFUL = ("plateau",)
 """Schedules that follow the validation loss."""
 DELAY = 5
 """Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
+RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
+"""Shares that an epoch keeps (Wan et al. 2022)."""
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
@@ -84,192 +51,273 @@ MOST_VALUES = 4
 MOST_STAGES = 1000
 """Largest number of stages of a pipeline; its batches are a message each."""
 
+of_model = partial(option, section="Model")
+of_data = partial(option, section="Data")
+of_training = partial(option, section="Training")
+of_batches = partial(option, section="Mini-batches")
+of_messages = partial(option, section="Communication")
+of_execution = partial(option, section="Execution")
+of_results = partial(option, section="Checkpoints and results")
+count = {"at_least": 1, "at_most": MOST}
+rate = {"at_least": 0, "below": 1, "metavar": "P"}
+share = {"at_least": 0, "at_most": 1, "metavar": "P"}
+Path = str | PathLike[str]
 
+
+@described
 @dataclass(frozen=True)
 class TrainOptions:
     """How to train; the fields are the options of `plancc-run`.
 
-    Attributes
-    ----------
-    model : str
-        A name in `plancc_runtime.nn.MODELS`: "gcn", "sage", "gin" or "gat".
-    hidden : int
-        Width of the hidden layers (of all heads together).
-    heads : int
-        Number of heads of attention.
-    attention_dropout : float
-        Rate in [0, 1) at which training drops weights of attention.
-    aggregator : str
-        Aggregator of GraphSAGE.
-    model_options : mapping of str to value or text, or None
-        Other options that the model declares (`nn.conv.ConvOptions`), by name.
-    parametrization : str
-        Which parameters the layers have and how they are drawn (`nn.conv.ConvOptions`): as PyTorch
-        Geometric's layers ("pyg"), or as the model's paper has it ("paper").
-    bias : bool or None
-        None: as the parametrization has it.
-    activation : str
-        Between layers: "relu", "tanh", "sigmoid" or "none".
-    norm : str
-        Between layers: "none", "layer" or "batch".
-    dropout : float
-        Rate in [0, 1), of the input of every layer.
-    input_dropout : float or None
-        Rate of the first layer's; None: as `dropout`.
-    normalize_features : bool
-        Whether every row of features is divided by the sum of its magnitudes.
-    standardize_features : bool
-        Whether every column of features is shifted and scaled to mean 0 and variance 1 over all
-        vertices, after `normalize_features`. The network keeps mean and scale.
-    split : three floats or None
-        Shares of training, validation and test vertices, drawn in place of the plan's masks.
-    optimizer, schedule : str
-        `plancc_runtime.optim.OPTIMIZERS`, `learning_rate`.
-    weight_decay : float
-        An L2 penalty (for "adamw": decoupled).
-    momentum : float
-        Of "sgd", in [0, 1).
-    clip_norm : float or None
-        Largest norm of all gradients together, which are scaled down to it; None: no limit.
-    patience : int or None
-        Evaluations without a better validation loss before training stops, and goes back to the
-        weights that had the best; None: never.
-    eval_every : int
-        Epochs between two evaluations of all splits; 0: only at the end.
-    seed : int
-        Seed of the initial weights, dropout, sampling and random vertex data.
-    dtype : str
-        Type of all numbers; "bfloat16": of features, activations and halo rows, while weights, sums
-        and the optimiser's state are of float32.
-    threads : int or None
-        Threads per rank, 1..1024; by default this machine's usable cores, shared among its ranks.
-    features, classes : int or None
-        Width of random features (64), number of random classes (8), for plans without data.
-    init : path or None
-        ``.npz`` with initial weights.
-    passes : tuple of str
-        Names in `PASSES`: how communication is avoided, exactly.
-    feature_cache : int or None
-        Bytes that a rank may take for the features of its halo rows, with mini-batches and the pass
-        "constant"; None: a quarter of the machine's memory that is left, shared by its ranks.
-    wire : str
-        How halo rows travel; all but "fp32" are lossy.
-    exchange : str
-        Of a plan with hops between nodes. "auto": rows travel in hops where ranks are on nodes as
-        the plan says. "flat": from rank to rank. "nodes": in hops wherever the ranks are.
-    device : str
-        "cpu", "cuda" (one for every rank of a machine, in turn) or "cuda:NUMBER".
-    kernel : str
-        Kernel of local products: "auto", or a name in `plancc_runtime.kernels.spmm.KERNELS`.
-    row_order : str
-        Order of a rank's rows, for the cache. "auto": "rcm" with a pipeline, else "none".
-    pipeline : str
-        Pipeline of a feature plan (Wan et al. 2025): "off", "auto" (as many stages as its bandwidth
-        asks for) or a number of stages.
-    aggregate_on : str
-        Where a feature plan makes its sparse products: on the "device" that updates rows, or on
-        the "cpu".
-    boundary_sampling, drop_edge, boundary_edge_sampling : float or None
-        Share that is *kept* of the boundary rows, of all edges, of the boundary edges, in every
-        epoch (Wan et al. 2022).
-    fold : str
-        Fold of an edge plan in training (Md et al. 2021). "sync": partial sums reach their rows
-        before the layer goes on (cd-0). "none": every rank computes with copies of its vertices and
-        its own nonzeros alone (0c). "delayed": partial sums arrive some epochs later (cd-r).
-    delay : int or None
-        Epochs, r; for the delayed fold, which by default has `DELAY`.
-    sampler, batch_size, fanouts, walk_length, keep : str, int, tuple of int, int, float, or None
-        How mini-batches are drawn (`plancc.sampling.chosen_sampler`); all None: full batch.
-        `batch_size` "full" says the same, so that no remark follows on a plan for mini-batches.
-    sampler_options : mapping of str to value or text, or None
-        Further options of a registered sampler.
-    steps : int or None
-        Mini-batches per epoch; by default enough to cover every target once.
-    checkpoint : path or None
-        Folder for checkpoints.
-    every : int or None
-        Epochs between two of them; None: only at the end.
-    keep_last : int
-        Number of checkpoints that are kept: the last, and those before it.
-    resume : bool
-        Whether to go on from the last checkpoint in `checkpoint`.
-    log, trace : path or None
-        A line of JSON per epoch; a timeline of every rank.
-    recompute : bool
-        Whether training passes compute activations again in their backward pass, in place of
-        keeping them (`nn.recompute`).
-    profile : bool
-        Whether some epochs more are profiled after training, which leave the weights as they are.
-    predict : path or None
-        File for the class and the probabilities of every vertex, by the weights that the run ends
-        with; its extension is one of `rowfiles.FORMATS`.
-    embeddings : int or None
-        Layer, from 1, whose outputs are written beside the predictions.
+    Raises
+    ------
+    InputError
+        An option that is out of range, that the model does not have, or that excludes another.
     """
 
-    model: str = "gcn"
-    epochs: int = 100
-    layers: int = 2
-    hidden: int = 16
-    heads: int = 1
-    attention_dropout: float = 0.0
-    aggregator: str = "mean"
-    parametrization: str = "pyg"
-    bias: bool | None = None
-    activation: str = "relu"
-    norm: str = "none"
-    residual: bool = False
-    dropout: float = 0.0
-    input_dropout: float | None = None
-    normalize_features: bool = False
-    standardize_features: bool = False
-    split: tuple[float, ...] | None = None
-    lr: float = 0.01
-    optimizer: str = "adam"
-    weight_decay: float = 0.0
-    momentum: float = 0.0
-    clip_norm: float | None = None
-    schedule: str = "none"
-    patience: int | None = None
-    eval_every: int = 10
-    seed: int = 0
-    dtype: str = "float32"
-    threads: int | None = None
-    features: int | None = None
-    classes: int | None = None
-    init: str | PathLike[str] | None = None
-    passes: tuple[str, ...] = PASSES
-    feature_cache: int | None = None
-    wire: str = "fp32"
-    exchange: str = "auto"
-    device: str = "cpu"
-    kernel: str = "auto"
-    row_order: str = "auto"
-    pipeline: str = "off"
-    aggregate_on: str = "device"
-    boundary_sampling: float | None = None
-    drop_edge: float | None = None
-    boundary_edge_sampling: float | None = None
-    fold: str = "sync"
-    delay: int | None = None
-    sampler: str | None = None
-    batch_size: int | str | None = None
-    fanouts: tuple[int, ...] | None = None
-    walk_length: int | None = None
-    keep: float | None = None
-    sampler_options: Mapping[str, Any] | None = None
-    steps: int | None = None
-    checkpoint: str | PathLike[str] | None = None
-    every: int | None = None
-    keep_last: int = 2
-    resume: bool = False
-    log: str | PathLike[str] | None = None
-    trace: str | PathLike[str] | None = None
-    profile: bool = False
-    recompute: bool = False
-    predict: str | PathLike[str] | None = None
-    embeddings: int | None = None
-    model_options: Mapping[str, Any] | None = None
+    model: str = of_model("gcn", f"convolution: {', '.join(MODELS)}", metavar="NAME")
+    layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
+    hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
+    heads: int = of_model(
+        1, "For gat: attention heads; each has 1/heads of the width of a layer", **count
+    )
+    attention_dropout: float = of_model(0.0, "For gat: dropout of the weights of attention", **rate)
+    aggregator: str = of_model("mean", "For sage: aggregator", choices=AGGREGATORS)
+    activation: str = of_model(
+        "relu", "activation between layers", choices=("relu", "tanh", "sigmoid", "none")
+    )
+    norm: str = of_model(
+        "none",
+        "normalisation between layers; batch: over the rows of all ranks",
+        choices=("none", "layer", "batch"),
+    )
+    residual: bool = of_model(False, "add the input of every layer but the last to its output")
+    parametrization: str = of_model(
+        "pyg",
+        "parameters of the layers and how they are drawn. pyg: as in PyTorch Geometric's layers of "
+        "the same name. paper: as in the model's paper",
+        more="See `plancc.plan.convolutions.ConvOptions`.",
+        choices=PARAMETRIZATIONS,
+    )
+    bias: bool | None = of_model(
+        None, "bias of the layers", otherwise="as `parametrization` has it"
+    )
+    model_options: Mapping[str, Any] | None = of_model(
+        None,
+        "another option of the model; may be repeated",
+        more="A mapping of names to values, or to text for values that are none.",
+        metavar="NAME=VALUE",
+    )
+    dropout: float = of_model(0.0, "dropout of every layer's input", **rate)
+    input_dropout: float | None = of_model(
+        None, "dropout of the first layer's input", otherwise="as `dropout`", **rate
+    )
+    init: Path | None = of_model(None, "initial weights: an .npz file as `save` writes it")
+
+    normalize_features: bool = of_data(
+        False, "divide every row of features by its sum of magnitudes"
+    )
+    standardize_features: bool = of_data(
+        False,
+        "give every column of features mean 0 and variance 1",
+        more="Over all vertices, after `normalize_features`. The network keeps mean and scale.",
+    )
+    split: tuple[float, ...] | None = of_data(
+        None,
+        "random training, validation and test shares: 0.6,0.2,0.2",
+        otherwise="the plan's masks",
+        metavar="P,P,P",
+    )
+    features: int | None = of_data(
+        None, "width of random features, for a plan without features", otherwise="64", **count
+    )
+    classes: int | None = of_data(
+        None, "classes of random labels, for a plan without labels", otherwise="8", **count
+    )
+    seed: int = of_data(
+        0, "random seed of weights, dropout, samples and data", at_least=0, at_most=2**64 - 1
+    )
+    dtype: str = of_data(
+        "float32",
+        "type of features, weights and messages; bfloat16: weights and sums are float32",
+        more="The state of the optimiser is then of float32 too.",
+        choices=("float32", "float64", "bfloat16"),
+    )
+
+    epochs: int = of_training(100, "number of epochs", at_least=0)
+    optimizer: str = of_training(
+        "adam",
+        "optimiser",
+        more="One of `plancc_runtime.optim.OPTIMIZERS`.",
+        choices=("sgd", "adam", "adamw"),
+    )
+    lr: float = of_training(0.01, "learning rate", above=0, at_most=LARGEST_RATE)
+    weight_decay: float = of_training(
+        0.0, "L2 penalty; decoupled for adamw", at_least=0, at_most=LARGEST_RATE
+    )
+    momentum: float = of_training(0.0, "For sgd: momentum", **rate)
+    clip_norm: float | None = of_training(
+        None,
+        "largest norm of all gradients together; larger ones are scaled down to it",
+        metavar="NORM",
+        above=0,
+        at_most=LARGEST_RATE,
+    )
+    schedule: str = of_training(
+        "none",
+        "learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. cosine: down "
+        "to 0. plateau: halve after 5 evaluations without a better validation loss",
+        choices=("none", "step", "cosine", "plateau"),
+    )
+    patience: int | None = of_training(
+        None,
+        "stop after this many evaluations without a better validation loss; keep the best weights",
+        **count,
+    )
+    eval_every: int = of_training(
+        10, "epochs between evaluations; 0: only at the end", at_least=0, at_most=MOST
+    )
+
+    sampler: str | None = of_batches(
+        None,
+        f"train in mini-batches drawn by {', '.join(SAMPLERS)}",
+        otherwise="full batch; with `batch_size` the plan's own, or uniform",
+        metavar="NAME",
+    )
+    batch_size: int | str | None = of_batches(
+        None,
+        f"vertices of a mini-batch; {FULL}: full batch",
+        otherwise="full batch; with `sampler` the plan's own, or 6% of those that may be drawn",
+        more=f"With {FULL} no remark follows on a plan for mini-batches.",
+        metavar=f"NUMBER|{FULL}",
+    )
+    fanouts: tuple[int, ...] | None = of_batches(
+        None,
+        "For neighbour: columns sampled per row, by layer, the output layer first",
+        metavar="F1,F2,...",
+    )
+    walk_length: int | None = of_batches(None, "For walk: steps of every walk", otherwise="3")
+    keep: float | None = of_batches(None, "For edges: share of nonzeros that are kept", metavar="P")
+    sampler_options: Mapping[str, Any] | None = of_batches(
+        None, "another option of the sampler; may be repeated", metavar="NAME=VALUE"
+    )
+    steps: int | None = of_batches(
+        None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
+    )
+
+    passes: tuple[str, ...] = of_messages(
+        PASSES,
+        "exact passes that save communication: all, none, or some of " + ", ".join(PASSES),
+        otherwise="all",
+        metavar="NAME,...",
+    )
+    feature_cache: int | None = of_messages(
+        None,
+        "memory per rank to cache features of halo rows (2G), for mini-batches",
+        otherwise="a quarter of what is left",
+        more="In bytes.",
+    )
+    wire: str = of_messages(
+        "fp32",
+        "number format of halo rows in messages; only fp32 is exact",
+        choices=("fp32", "bf16", "fp16", "int8"),
+    )
+    exchange: str = of_messages(
+        "auto",
+        "For plans with a topology: rows in hops between nodes (nodes), or straight from rank to "
+        "rank (flat). auto: in hops if the ranks are on nodes as the plan says",
+        choices=("auto", "flat", "nodes"),
+    )
+    boundary_sampling: float | None = of_messages(
+        None, "share of boundary rows kept in an epoch (BNS-GCN)", **share
+    )
+    drop_edge: float | None = of_messages(
+        None, "share of edges kept in an epoch (DropEdge)", **share
+    )
+    boundary_edge_sampling: float | None = of_messages(
+        None, "share of edges to other ranks kept in an epoch", **share
+    )
+    fold: str = of_messages(
+        "sync",
+        "fold of an edge plan in training. sync: exact. none: no exchange of partial sums (0c of "
+        "DistGNN). delayed: partial sums arrive later (cd-r)",
+        choices=("sync", "none", "delayed"),
+    )
+    delay: int | None = of_messages(
+        None,
+        "delay of the delayed fold in epochs",
+        otherwise=str(DELAY),
+        at_least=1,
+        at_most=1000,
+    )
+
+    threads: int | None = of_execution(
+        None,
+        "threads per rank",
+        otherwise="the machine's cores / its ranks",
+        at_least=1,
+        at_most=MOST_THREADS,
+    )
+    recompute: bool = of_execution(
+        False,
+        "compute activations again in the backward pass: less memory, more time",
+        more="See `plancc_runtime.nn.recompute`.",
+    )
+    device: str = of_execution(
+        "cpu", "device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER"
+    )
+    kernel: str = of_execution(
+        "auto",
+        "kernel of local products: auto (measured), numba or torch",
+        more="A name in `plancc_runtime.kernels.spmm.KERNELS`.",
+        metavar="NAME",
+    )
+    row_order: str = of_execution(
+        "auto",
+        "order of a rank's rows. auto: rcm with a pipeline, else none",
+        choices=("auto", "none", "rcm", "degree"),
+    )
+    pipeline: str = of_execution(
+        "off",
+        "stages of a feature plan's pipeline of products, messages and updates. auto: chosen by "
+        "the matrix bandwidth",
+        more="After Wan et al. (2025).",
+        metavar="off|auto|STAGES",
+    )
+    aggregate_on: str = of_execution(
+        "device", "device of a feature plan's sparse products", choices=("device", "cpu")
+    )
+
+    checkpoint: Path | None = of_results(
+        None, "folder for checkpoints: the last, and the best by validation loss"
+    )
+    every: int | None = of_results(
+        None, "epochs between checkpoints", otherwise="only at the end", **count
+    )
+    keep_last: int = of_results(
+        2, "number of checkpoints to keep; `resume` passes over a damaged one", **count
+    )
+    resume: bool = of_results(False, "resume from the last checkpoint, with its options")
+    log: Path | None = of_results(None, "log file: a line of JSON per epoch")
+    trace: Path | None = of_results(None, "timeline of all ranks, for Perfetto or chrome://tracing")
+    profile: bool = of_results(
+        False,
+        "profile epochs after training: the time of every operation, and what it would be at the "
+        "machine's rates",
+        more="They leave the weights as they are.",
+    )
+    predict: Path | None = of_results(
+        None,
+        "write class and probabilities of every vertex: .csv, .npz, .npy, .parquet; "
+        "out-{part}.npz: a file per rank",
+        more="By the weights that the run ends with.",
+    )
+    embeddings: int | None = of_results(
+        None,
+        "With `predict`: write the outputs of this layer (1: the first) too",
+        metavar="LAYER",
+        **count,
+    )
 
     @property
     def sampling(self) -> Sampling:
@@ -339,37 +387,11 @@ class TrainOptions:
         return replace(self, **{n: fspath(p) for n, p in given.items() if p is not None})
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if (value := getattr(self, each.name)) is not None:
-                checked(each, value)
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                value = getattr(self, name)
-                raise InputError(f"`{name}` {value!r}: choose one of {', '.join(choices)}")
+        check_options(self)
         for name in self.passes:
             check_choice("pass", name, PASSES)
-        for name, least in MINIMUM.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise self._wrong(name, f"must be at least {least}")
-            if value is not None and value > MOST.get(name, value):
-                raise self._wrong(name, f"must be at most {MOST[name]}")
-        check_threads(self.threads)
-        if not 0 < self.lr <= LARGEST_RATE:
-            raise self._wrong("lr", f"must be a positive number up to {LARGEST_RATE:.1e}")
-        if not 0 <= self.weight_decay <= LARGEST_RATE:
-            raise self._wrong("weight_decay", f"must be a number from 0 to {LARGEST_RATE:.1e}")
-        if self.clip_norm is not None and not 0 < self.clip_norm <= LARGEST_RATE:
-            raise self._wrong("clip_norm", f"must be a positive number up to {LARGEST_RATE:.1e}")
-        for name in RATES:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise self._wrong(name, "must be at least 0 and below 1")
         for name in RATES_KEPT:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise self._wrong(name, "must be between 0 and 1")
-            if value is not None and self.mini_batches:
+            if getattr(self, name) is not None and self.mini_batches:
                 why = "is for the full batch; mini-batches have samplers of their own"
                 raise self._wrong(name, why)
         if self.split is not None and not (
@@ -438,7 +460,14 @@ class TrainOptions:
             raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
-        given = {**self._model_options(), **(self.model_options or {})}
+        extra = self.model_options or {}
+        for name in extra.keys() & {"parametrization", "bias", *MODEL_OPTIONS}:
+            own, other = getattr(self, name), extra[name]
+            if own not in (getattr(TrainOptions, name), other) and str(own) != str(other):
+                raise InputError(
+                    f"`{name}` {own} and `model_options` {name}={other}: give one of them"
+                )
+        given = {**self._model_options(), **extra}
         if not given:
             return
         try:
@@ -503,3 +532,4 @@ def _as_text(value: Any) -> str:
 
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))
+PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
+from plancc.fields import taking
 from plancc.files import scratch_folder
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import check_num_ranks
@@ -85,6 +86,7 @@ class Trained:
         save_weights(path, self.weights, self.result.network)
 
 
+@taking(TrainOptions)
 def train(
     plan: Plan | str | PathLike[str],
     *,
@@ -117,8 +119,6 @@ def train(
     report : callable, optional
         Called on every rank after every epoch with its measure; of `ranks`, on rank 0 alone.
     **options
-        Those of `plancc-run` by their names with underscores (`TrainOptions`): model, hidden,
-        epochs, lr, sampler, batch_size, fanouts, split, checkpoint, ...
 
     Raises
     ------

@@ -16,7 +16,6 @@ from plancc.graph.formats import FORMATS
 from plancc.models import MODELS
 from plancc.partitioners import PARTITIONERS
 from plancc.predict.machine_files import SHIPPED, find_machine, read_machine, shipped_machines
-from plancc.registry import Registry
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
 
@@ -263,13 +262,10 @@ def test_options_of_one_name_and_several_types(told: dict[str, str]) -> None:
     assert "--threshold 'x': a value of type float is needed" in told["no float"]
 
 
-def test_no_option_of_plancc_has_the_name_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that names are compared only where a third party's are."""
+def test_no_option_of_plancc_has_the_name_of_another() -> None:
     of_models = {name for model in MODELS.loaded().values() for name in model.option_fields()}
     of_samplers = {each.name for of in SAMPLERS.loaded().values() for each in options_of(of)}
     assert of_models
-    assert options.taken() == set()
-    monkeypatch.setattr(Registry, "is_own", lambda self, name: False)
     assert {"seed", "stop", "json"} <= options.taken()
     assert not of_models & options.taken()
     assert not of_samplers & options.taken_beside_batches()

@@ -186,7 +186,7 @@ def test_scaled_keeps_what_fits():
         ({"seed": -1}, "seed"),
         ({"seed": 2**31}, "seed"),
         ({"threads": 0}, "threads"),
-        ({"time_limit": 0}, "time limit"),
+        ({"time_limit": 0}, "time_limit"),
         ({"partitioner": "patoh"}, "auto, mtkahypar, kahypar, metis, kaminpar, builtin"),
         (
             {"partitioner": "metis"},

@@ -79,7 +79,7 @@ def test_what_travels_is_told_before_and_the_vertices_of_halo_rows_are_not_in_it
     ("given", "said"),
     [
         ({"model": "gcn", "heads": 1}, "`attention_dropout` 0.4: model gcn has no such"),
-        ({"attention_dropout": 1.0}, "`attention_dropout` 1.0: must be at least 0 and"),
+        ({"attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
     ],
 )
 def test_where_it_does_not_apply(given, said):

@@ -336,7 +336,7 @@ def test_bins_are_even_and_depend_on_the_vertex_alone():
         ({"delay": 2}, "`delay` 2: only fold delayed has one, not fold sync"),
         ({"fold": "none", "delay": 2}, "`delay` 2: only fold delayed has one, not fold none"),
         ({"fold": "delayed", "delay": 0}, "`delay` 0: must be at least 1"),
-        ({"fold": "late"}, "`fold` 'late': choose one of sync, none, delayed"),
+        ({"fold": "late"}, "unknown fold 'late': choose from sync, none, delayed"),
         ({"fold": "none", "norm": "batch"}, "does not go with norm batch"),
         ({"fold": "none", "model": "sage", "aggregator": "max"}, "with aggregator max"),
     ],

@@ -6,7 +6,7 @@ import io
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from plancc_runtime.nn.conv import ConvOptions
 from plancc_runtime.nn.gcn import GCNConv
 from plancc_runtime.nn.network import ACTIVATIONS, Network, NetworkOptions
 from plancc_runtime.optim import OPTIMIZERS, clip_gradients
-from plancc_runtime.options import CHOICES, TrainOptions
+from plancc_runtime.options import TrainOptions
 from plancc_runtime.run import make_network
 from plancc_runtime.transport.single import SingleTransport
 from plancc_runtime.weights import read_weights
@@ -65,13 +65,14 @@ def test_initial_weights_are_glorots_and_the_same_in_any_dtype():
 
 
 def test_options_name_what_exists():
-    assert set(CHOICES["activation"]) == set(ACTIVATIONS)
-    assert set(CHOICES["optimizer"]) == set(OPTIMIZERS)
+    choices = {each.name: each.metadata.get("choices", ()) for each in fields(TrainOptions)}
+    assert set(choices["activation"]) == set(ACTIVATIONS)
+    assert set(choices["optimizer"]) == set(OPTIMIZERS)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize(
-    ("name", "own"), [*((name, {}) for name in CHOICES["optimizer"]), ("sgd", {"momentum": 0.9})]
+    ("name", "own"), [*((name, {}) for name in OPTIMIZERS), ("sgd", {"momentum": 0.9})]
 )
 def test_optimisers_are_torchs(name, own, decay):
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]

@@ -223,7 +223,7 @@ def test_model_gp_has_no_partitioner_of_hypergraphs():
         ({"threads": 0}, "threads"),
         ({"budget": 0.0}, "budget"),
         ({"budget": float("nan")}, "budget"),
-        ({"time_limit": 0.0}, "time limit"),
+        ({"time_limit": 0.0}, "time_limit"),
         ({"num_parts": 0}, "0 parts"),
         ({"num_parts": 321}, "321 parts"),
     ],
