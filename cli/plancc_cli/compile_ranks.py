@@ -14,7 +14,7 @@ import click
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccWarning
 from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
@@ -32,13 +32,12 @@ SEARCH = (
     *("partitioner", "preset", "time_limit"),
 )
 """Options of the search that several ranks take."""
-PASSED_ON = (*("balance", "normalize", "value_dtype", "keys", "allow_large", "memory", "compress"),)
-"""Other parameters that an `Order` takes by the same name."""
+PLAN = ("balance", "normalize", "value_dtype", "keys", "memory")
+"""Options of what a plan holds that they take by the same name."""
 TAKEN = {
-    *("graph", "output", "parts", "model", "balance", "normalize", "no_self_loops", "value_dtype"),
-    *("data", "no_data", "split_name", "keys", "allow_large", "format", "compress"),
-    *("part", "memory", "timeout", "as_json", "as_csv"),
-    *SEARCH,
+    *("graph", "output", "parts", "model", "no_self_loops", "data", "no_data", "split_name"),
+    *("allow_large", "format", "compress", "part", "timeout", "as_json", "as_csv"),
+    *(*SEARCH, *PLAN),
 }
 """Parameters of the command that several ranks take."""
 
@@ -84,11 +83,15 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
             model,
             of_class(of_models, MODELS[model].option_fields()),
             SearchOptions(**{name: given[name] for name in SEARCH}),
-            self_loops=not given["no_self_loops"],
-            data=data or not given["no_data"],
-            split=given["split_name"],
+            PlanOptions(
+                self_loops=not given["no_self_loops"],
+                data=data or (False if given["no_data"] else None),
+                split=given["split_name"],
+                **{name: given[name] for name in PLAN},
+            ),
+            allow_large=given["allow_large"],
+            compress=given["compress"],
             command=command_line(),
-            **{name: given[name] for name in PASSED_ON},
         )
     start = wall_seconds()
     level = verbosity_level()

@@ -35,7 +35,7 @@ from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, provenance
 from plancc.owners.request import prepared
@@ -98,14 +98,14 @@ class Order:
         At least one for every rank.
     model : str
         One whose class is `on_ranks`.
-    model_options, options, balance, normalize, self_loops, value_dtype
-        As of `plancc.pipeline.compile`. The objective is the volume, the effort fast.
-    data : bool or sequence of paths
-        Whether the vertex data of the folder are written too; or others in their place.
-    split, keys, allow_large
+    model_options : dict
+    options : SearchOptions
+        The objective is the volume, the effort fast.
+    plan : PlanOptions
+        ``memory`` is that of every rank; None: its share of what its computer has left, less a
+        margin.
+    allow_large : bool
         As of `plancc.graph.convert.own_data`.
-    memory : int, optional
-        Bytes for every rank; None: its share of what its computer has left, less a margin.
     compress : bool
     command : str
         For the provenance.
@@ -116,33 +116,27 @@ class Order:
     model: str = DEFAULT_MODEL
     model_options: Mapping[str, Any] = field(default_factory=dict)
     options: SearchOptions = field(default_factory=SearchOptions)
-    balance: str | None = None
-    normalize: str = "sym"
-    self_loops: bool = True
-    value_dtype: str = "float32"
-    data: bool | Sequence[str | PathLike[str]] = True
-    split: str | None = None
-    keys: Mapping[str, str] | None = None
+    plan: PlanOptions = field(default_factory=PlanOptions)
     allow_large: bool = False
-    memory: int | None = None
     compress: bool = False
     command: str = "plancc.distributed.compile_folder(...)"
 
     def words(self) -> dict[str, str]:
         """What all ranks must agree on, by parameter; where the graph is may differ."""
-        every = [(each, field.name) for each in (self, self.options) for field in fields(each)]
+        values = (self, self.options, self.plan)
+        every = [(each, field.name) for each in values for field in fields(each)]
         said = {name: getattr(each, name) for each, name in every}
         return {
             name: str(value.tolist() if isinstance(value, np.ndarray) else value)
             for name, value in said.items()
-            if name not in ("folder", "options", "command")
+            if name not in ("folder", "options", "plan", "command")
         }
 
     def asked(self, num_ranks: int) -> tuple[Task, Balance]:
         """What is to be done; InputError for what several ranks cannot do."""
         options = self.options
         assigner, task, wanted = prepared(
-            self.model, self.num_parts, self.model_options, options, self.balance
+            self.model, self.num_parts, self.model_options, options, self.plan.balance
         )
         if assigner.grid is not None or not task.model.on_ranks:
             able = [name for name, model in MODELS.loaded().items() if model.on_ranks]
@@ -158,8 +152,11 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name in ("budget", "topology"):
-            if getattr(options, name) is not None:
+        for name, value in (
+            *(("budget", options.budget), ("topology", options.topology)),
+            *(("weights", self.plan.weights), ("clusters", self.plan.clusters)),
+        ):
+            if value is not None:
                 raise InputError(f"`{name}` is for a compile by one process")
         if set(wanted.names) - {"nnz", "rows", "work"}:
             raise InputError(
@@ -176,13 +173,14 @@ class Order:
     def vertex_data(self, graph: Graph) -> VertexData:
         """What is to be written of the vertices; features stay in their file."""
         choice: dict[str, Any] = {
-            "split": self.split,
-            "keys": self.keys,
+            "split": self.plan.split,
+            "keys": self.plan.keys,
             "allow_large": self.allow_large,
         }
-        if self.data is True:
+        data = self.plan.data
+        if data is None:
             return own_data(self.folder, graph, format=FORMAT, **choice)
-        return read_vertex_data(self.data, graph, **choice) if self.data else VertexData()
+        return VertexData() if data is False else read_vertex_data(data, graph, **choice)
 
 
 def compile_folder(
@@ -216,7 +214,7 @@ def compile_folder(
     ranks = Ranks(transport)
     give_back_at_once()
     _check_same_order(ranks, order.words() | {"output": os.path.realpath(output)})
-    allowed = order.memory or (allowed_memory() or 0) // ranks.here
+    allowed = order.plan.memory or (allowed_memory() or 0) // ranks.here
     with ranks.agreement():
         task, wanted = order.asked(ranks.size)
         files, source = _opened(order.folder)
@@ -233,9 +231,9 @@ def compile_folder(
             files,
             ranks,
             name=source.name,
-            normalization=order.normalize,
-            self_loops=order.self_loops,
-            dtype=order.value_dtype,
+            normalization=order.plan.normalize,
+            self_loops=order.plan.self_loops,
+            dtype=order.plan.value_dtype,
         )
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
@@ -252,8 +250,8 @@ def compile_folder(
         num_nonzeros=num_nonzeros,
         num_parts=order.num_parts,
         directed=graph.directed,
-        normalization=order.normalize,
-        self_loops=order.self_loops,
+        normalization=order.plan.normalize,
+        self_loops=order.plan.self_loops,
     )
     written = provenance(
         of_graph(source, order.model, order.model_options),
@@ -264,7 +262,7 @@ def compile_folder(
         {
             "ranks": ranks.size,
             **found.how,
-            **({} if order.memory is None else {"memory": order.memory}),
+            **({} if order.plan.memory is None else {"memory": order.plan.memory}),
             "predicted_memory": predicted,
         },
         found.warnings,

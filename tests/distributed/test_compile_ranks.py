@@ -20,10 +20,11 @@ from plancc.distributed import clusters, kernels, owners, sweeps
 from plancc.distributed.compile import Order, compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError, OutputError
+from plancc.fields import divided
 from plancc.graph.csr import write_csr
 from plancc.graph.graph import Source
 from plancc.graph.vertexdata import VertexData
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
 from plancc_runtime.transport.local import run_ranks
@@ -60,7 +61,9 @@ def folder_of(graph, path, data=None):
 
 def on_ranks(ranks, folder, output, parts, **options):
     """What rank 0 says, after all did the same."""
-    work = partial(compile_folder, order=Order(folder, parts, **options), output=output)
+    plan, rest = divided(options, PlanOptions)
+    order = Order(folder, parts, plan=PlanOptions(**plan), **rest)
+    work = partial(compile_folder, order=order, output=output)
     if ranks == 1:
         return work(SingleTransport())
     found = run_ranks(ranks, work, 180)
