@@ -1,4 +1,4 @@
-"""Add pages of the commands' helps and lists to the built documentation (a hook of mkdocs)."""
+"""Add helps, lists and options to the built documentation (a hook of mkdocs)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 from click.testing import CliRunner
 from mkdocs.structure.files import File
 
+from plancc.fields import entries, options_of
+from plancc.options import PlanOptions, RefineOptions, SearchOptions
 from plancc_cli.group import LISTINGS, SECTIONS, command
 from plancc_cli.run_command import command as run_command
+from plancc_runtime.options import TrainOptions
+
+OPTIONS = {
+    "plancc.pipeline.compile": (SearchOptions, PlanOptions),
+    "plancc.refinement.refine": (RefineOptions,),
+    "plancc_runtime.options.TrainOptions": (TrainOptions,),
+}
+"""Functions and classes whose options stand beside their docstring, which is made at run time."""
 
 
 def _printed(program: Any, name: str, *words: str) -> str:
@@ -33,3 +43,12 @@ def on_files(files: Any, config: Any) -> Any:
         text = "\n".join([f"# {title}\n", *blocks])
         files.append(File.generated(config, f"reference/{page}.md", content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **context: Any) -> str:
+    """Add the options below what takes them."""
+    for name, declared in OPTIONS.items():
+        lines = "\n".join(entries(each for one in declared for each in options_of(one)))
+        block = f"::: {name}\n\n```text\n{lines}\n```\n"
+        markdown = markdown.replace(f"::: {name}\n", block)
+    return markdown

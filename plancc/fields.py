@@ -89,9 +89,13 @@ def help_of(each: Field[Any]) -> str:
 
 
 def parsed(each: Field[Any], text: str) -> Any:
-    """The value of an option from a text; ValueError for what is none."""
+    """The value of an option from a text; InputError for what is none."""
     parse, _ = KINDS.get(kind_of(each), KINDS["str"])
-    return parse(text)
+    try:
+        return parse(text)
+    except (ValueError, KeyError):
+        kind = kind_of(each)
+        raise InputError(f"`{each.name}` '{text}': a value of type {kind} is needed") from None
 
 
 def checked(each: Field[Any], value: Any) -> Any:
@@ -118,7 +122,7 @@ def described(declared: Class) -> Class:
     """A class decorator that adds the options to the docstring as its attributes."""
     if declared.__doc__ is not None:  # python -OO leaves docstrings out
         parts = cleandoc(declared.__doc__).partition("\n\nRaises\n")
-        lines = "\n".join(["Attributes", "----------", *_entries(options_of(declared))])
+        lines = "\n".join(["Attributes", "----------", *entries(options_of(declared))])
         declared.__doc__ = f"{parts[0]}\n\n{lines}{parts[1]}{parts[2]}"
     return declared
 
@@ -143,7 +147,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
         function.__signature__ = shown  # type: ignore[attr-defined]
         if function.__doc__ is not None:
             head, _, tail = cleandoc(function.__doc__).partition("**options\n")
-            function.__doc__ = "\n".join([head.rstrip(), *_entries(every), tail])
+            function.__doc__ = "\n".join([head.rstrip(), *entries(every), tail])
         return function
 
     return decorated
@@ -157,7 +161,7 @@ def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
     return [*found, rest]
 
 
-def _entries(options: Iterable[Field[Any]]) -> list[str]:
+def entries(options: Iterable[Field[Any]]) -> list[str]:
     """Lines of a numpy docstring about some options."""
     lines = []
     for each in options:

@@ -156,10 +156,7 @@ def _of_search(option: str, text: str) -> Any:
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
-    try:
-        value = parsed(OF_SEARCH[option], text)
-    except ValueError:
-        raise InputError(f"{option} '{text}': a number is needed") from None
+    value = parsed(OF_SEARCH[option], text)
     SearchOptions(**{option: value})
     return value
 
@@ -176,12 +173,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
             raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
-    try:
-        value = parsed(declared, text)
-    except (ValueError, KeyError):
-        raise InputError(
-            f"{declared.name} '{text}': a value of type {kind_of(declared)} is needed"
-        ) from None
+    value = parsed(declared, text)
     number = isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII)
     return int(value) if number and "int" in kind_of(declared) else value
 

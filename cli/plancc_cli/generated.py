@@ -34,7 +34,7 @@ class Several(click.ParamType):
             return value
         try:
             numbers = parsed(self.field, value)
-        except ValueError:
+        except InputError:
             raise InputError(
                 f"`{self.field.name}` '{value}': give whole numbers with commas, such as 10,5"
             ) from None
@@ -190,10 +190,7 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
     for name in given.keys() & fields.keys():
         value, kind = given[name], kind_of(fields[name])
         if isinstance(value, str):
-            try:
-                read = parsed(fields[name], value)
-            except (ValueError, KeyError):
-                raise InputError(f"`{name}` '{value}': a value of type {kind} is needed") from None
+            read = parsed(fields[name], value)
             found[name] = NumberOrWord().convert(read, None, None) if kind == "str | int" else read
     return found
 

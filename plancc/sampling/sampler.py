@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from plancc.errors import InputError
-from plancc.fields import checked, kind_of, option, options_of, parsed, unknown_option
+from plancc.fields import checked, option, options_of, parsed, unknown_option
 from plancc.registry import Registry
 from plancc.sampling.batch import Batch, Inclusion, Population
 
@@ -180,13 +180,7 @@ def sampler_options() -> dict[str, Field[Any]]:
 def read_option(name: str, value: Any) -> Any:
     """The value of a sampler's option that may be given as text; InputError for a wrong text."""
     known = sampler_options()
-    if not isinstance(value, str) or name not in known:
-        return value
-    try:
-        return parsed(known[name], value)
-    except (ValueError, KeyError):
-        kind = kind_of(known[name])
-        raise InputError(f"`{name}` '{value}': a value of type {kind} is needed") from None
+    return parsed(known[name], value) if isinstance(value, str) and name in known else value
 
 
 def make_sampler(
@@ -273,7 +267,7 @@ def parse_sampler(text: str) -> Sampler:
         for word in words:
             key, _, value = word.partition("=")
             options[key] = parsed(known[key], value)
-    except (KeyError, ValueError):
+    except (KeyError, InputError):
         raise InputError(f"'{text}' is no sampler") from None
     return make_sampler(name, 1, **options)
 
