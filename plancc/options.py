@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.fields import check_options, described, like, option
+from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.capacities import check_capacities
 from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
@@ -245,12 +246,7 @@ class PlanOptions:
     split: str | None = option(
         None, "the split to take where there are several", section="Vertex data", metavar="NAME"
     )
-    keys: Mapping[str, str] | None = option(
-        None,
-        "the source's name of graph, features, labels ... (.h5ad, .npz, .pt)",
-        more='As in ``{"graph": "distances", "features": "X_pca"}``.',
-        section="Vertex data",
-    )
+    keys: Mapping[str, str] | None = like(ReadOptions, "keys")
     clusters: int | None = option(
         None,
         "store this many clusters, for sampler cluster",

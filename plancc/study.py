@@ -25,7 +25,7 @@ from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccError, PlanccWarning
 from plancc.fields import KINDS, kind_of, options_of, parsed
 from plancc.files import check_target, open_file, sha256_of
-from plancc.graph.formats import CHOICES, FLAGS, LARGE, read_graph
+from plancc.graph.formats import READING, read_graph
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
@@ -53,8 +53,6 @@ OF_SEARCH = {
     if kind_of(each) in KINDS and each.name not in ALIKE
 } | {"balance": PlanOptions.__dataclass_fields__["balance"]}
 """Options of the search that a contender may have of its own."""
-READING = ("format", *FLAGS, LARGE, *CHOICES)
-"""Options of reading a graph."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with those of a baseline."""
 LARGEST = 2**63

@@ -285,15 +285,17 @@ def test_settings_are_small(tmp_path):
         read_toml(tmp_path / "a.toml")
 
 
-@pytest.mark.parametrize("threads", [0, 1025, 10**6])
-def test_threads_are_bounded(threads):
-    with pytest.raises(InputError, match=rf"`threads` {threads}: must be in 1\.\.1024"):
+@pytest.mark.parametrize(
+    ("threads", "said"), [(0, "at least 1"), (1025, "at most 1024"), (10**6, "at most 1024")]
+)
+def test_threads_are_bounded(threads, said):
+    with pytest.raises(InputError, match=f"`threads` {threads}: must be {said}"):
         plancc.compile(sparse.csr_array(np.eye(3)), "block", 2, threads=threads)
-    with pytest.raises(InputError, match="must be in"):
+    with pytest.raises(InputError, match=f"must be {said}"):
         TrainOptions(threads=threads)
 
 
-@pytest.mark.parametrize("command", ["compile", "calibrate", "inspect"])
+@pytest.mark.parametrize("command", ["calibrate", "inspect"])
 def test_the_command_line_bounds_threads(command):
     answer = CliRunner().invoke(plancc_command, [command, "--threads", "1000000"])
     assert answer.exit_code == 2

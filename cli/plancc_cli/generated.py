@@ -56,6 +56,7 @@ class NumberOrWord(click.ParamType):
 
 FLAGS = {
     "bias": "--bias/--no-bias",
+    "keys": "--key",
     "model_options": "--model-option",
     "sampler_options": "--sampler-option",
 }

@@ -14,17 +14,17 @@ from click.shell_completion import CompletionItem
 from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.files import open_file
-from plancc.graph.formats import CHOICES, FLAGS, FORMATS, LARGE, split_names
+from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO, MOST_SECONDS
 from plancc.registry import check_choice
 from plancc.threads import MOST_THREADS
+from plancc_cli.generated import Declared, fields_of, option_of, refuse_taken, with_options
 
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
     from plancc.predict.machine import Machine
-    from plancc_cli.generated import Declared
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -81,8 +81,6 @@ as_data = together(
 
 OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
-READING = ("format", *FLAGS, LARGE, *CHOICES)
-"""Parameters of `reading`: keywords of `plancc.read_graph`."""
 COMMANDS_OWN = (
     *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
     *(
@@ -101,47 +99,11 @@ COMMANDS_OWN = (
     *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
-reading = together(
-    click.option(
-        "--format",
-        metavar="NAME",
-        help=f"Graph format, in place of the extension's: {', '.join(FORMATS)}.",
-    ),
-    click.option("--pattern", is_flag=True, help="Ignore the values: every entry is 1."),
-    click.option("--symmetrize", is_flag=True, help="Add entry (j, i) for every (i, j)."),
-    click.option("--transpose", is_flag=True, help="Read entry (i, j) as (j, i)."),
-    click.option(
-        "--allow-large",
-        is_flag=True,
-        help="Read more than a source of its size should hold (docs/reference/data-formats.md).",
-    ),
-    click.option(
-        "--num-vertices",
-        type=int,
-        metavar="N",
-        help="Edge lists: the vertices are 0..N-1, whether they occur or not.",
-    ),
-    click.option(
-        "--keep-ids", is_flag=True, help="Edge lists: ids are vertex numbers, up to the largest."
-    ),
-    click.option(
-        "--columns",
-        metavar="U,V[,WEIGHT]",
-        callback=lambda context, parameter, text: split_names(text) if text else None,
-        help="Edge lists and Parquet: the columns of the edges, by name, or number from 1.",
-    ),
-    click.option(
-        "--key",
-        "keys",
-        multiple=True,
-        metavar="WHAT=NAME",
-        callback=lambda context, parameter, words: _parse_keys(words),
-        help="The source's name of graph, features, labels ... (.h5ad, .npz, .pt).",
-    ),
-)
 
 
-def _parse_keys(words: tuple[str, ...]) -> dict[str, str] | None:
+def _parse_keys(
+    context: click.Context, parameter: click.Parameter, words: tuple[str, ...]
+) -> dict[str, str] | None:
     keys = {}
     for word in words:
         what, _, name = word.partition("=")
@@ -282,7 +244,6 @@ def taken_beside_batches() -> set[str]:
 def sampler_fields() -> Declared:
     """Options of the samplers, those of third parties included."""
     from plancc.sampling import SAMPLERS
-    from plancc_cli.generated import fields_of
 
     samplers = SAMPLERS.loaded()
     declared = {name: {f.name: f for f in options_of(s)} for name, s in samplers.items()}
@@ -293,7 +254,6 @@ def _usable_sampler(
     context: click.Context, parameter: click.Parameter, name: str | None
 ) -> str | None:
     from plancc.sampling import SAMPLERS
-    from plancc_cli.generated import refuse_taken
 
     if name is not None:
         names = [each.name for each in options_of(SAMPLERS[name])]
@@ -314,7 +274,6 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
         Options of the models that the command takes too.
     """
     from plancc.sampling import SAMPLERS
-    from plancc_cli.generated import option_of, with_options
 
     chosen = click.Option(
         ["--sampler"],
@@ -463,6 +422,8 @@ READERS: dict[str, dict[str, Any]] = {
     "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
     "memory": {"type": MEMORY},
     "weights": {"type": click.Path()},
+    "columns": {"callback": read_by(split_names)},
+    "keys": {"multiple": True, "callback": _parse_keys},
 }
 """Settings of options whose texts are read in a way of their own."""
 FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}
@@ -470,7 +431,6 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
     """The option of a search, or of what a plan holds, with the default of its field."""
-    from plancc_cli.generated import option_of
 
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)
@@ -478,6 +438,9 @@ def field_option(field: Field[Any], **settings: Any) -> click.Option:
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
     """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
-    from plancc_cli.generated import with_options
 
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
+
+
+reading = with_options([field_option(each) for each in options_of(ReadOptions)])
+"""The options that say how a graph is read."""

@@ -10,9 +10,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from plancc.errors import BackendError, InputError
+from plancc.fields import option, options_of, taking
 from plancc.files import sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.graph import Graph, Source
@@ -49,6 +51,54 @@ LARGE = "allow_large"
 """Reading option of every format that no reader needs to know."""
 CHOICES = ("num_vertices", "keep_ids", "columns", "keys")
 """Reading options of some formats (`Format.options`)."""
+of_file = partial(option, section="Graph file")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a graph is read from its file."""
+
+    format: str | None = of_file(
+        None, f"graph format, in place of the extension's: {', '.join(FORMATS)}", metavar="NAME"
+    )
+    pattern: bool = of_file(False, "ignore the values: every entry is 1", more="A stored zero too.")
+    symmetrize: bool = of_file(
+        False,
+        "add entry (j, i) for every (i, j)",
+        more="The result is undirected. A file that declares itself symmetric is left as it is.",
+    )
+    transpose: bool = of_file(False, "read entry (i, j) as (j, i)")
+    allow_large: bool = of_file(
+        False,
+        "read more than a source of its size should hold (docs/reference/data-formats.md)",
+        more="More vertices, and larger data (`plancc.graph.bounds`).",
+    )
+    num_vertices: int | None = of_file(
+        None, "Edge lists: the vertices are 0..N-1, whether they occur or not", metavar="N"
+    )
+    keep_ids: bool = of_file(
+        False,
+        "Edge lists: ids are vertex numbers, up to the largest",
+        more="Without `num_vertices` or `keep_ids` the vertices are the ids that occur, in "
+        "ascending order.",
+    )
+    columns: Sequence[str] | None = of_file(
+        None,
+        "Edge lists and Parquet: the columns of the edges, by name, or number from 1",
+        more="A third one is of the weights. Numbers are for a text without a line of names.",
+        metavar="U,V[,WEIGHT]",
+    )
+    keys: Mapping[str, str] | None = of_file(
+        None,
+        "the source's name of graph, features, labels ... (.h5ad, .npz, .pt)",
+        more='As in ``{"graph": "distances", "features": "X_pca"}``: of the matrix where a source '
+        "has several, and of vertex data (`plancc.graph.vertexdata.read_vertex_data`).",
+        metavar="WHAT=NAME",
+    )
+
+
+READING = tuple(each.name for each in options_of(ReadOptions))
+"""Names of all reading options."""
 
 
 @dataclass(frozen=True)
@@ -148,16 +198,8 @@ def _find_folder(path: str, formats: dict[str, Format]) -> str:
     )
 
 
-def read_graph(
-    path: StrPath,
-    format: str | None = None,
-    *,
-    pattern: bool = False,
-    symmetrize: bool = False,
-    transpose: bool = False,
-    allow_large: bool = False,
-    **choices: Any,
-) -> Graph:
+@taking(ReadOptions)
+def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Graph:
     """Read a graph from a file or a folder.
 
     ``A[i, j] != 0`` means that row i needs row j. A MatrixMarket entry (i, j) and an edge-list
@@ -169,29 +211,7 @@ def read_graph(
     path : str or PathLike
         The format follows from the extension (``plancc formats`` lists them), or from what is in
         the folder.
-    format : str, optional
-        Name of a format in `FORMATS`, whatever the extension.
-    pattern : bool
-        Ignore the values: every stored entry, a stored zero too, is a one.
-    symmetrize : bool
-        Read every entry (i, j) as (j, i) too; the result is undirected. A file that declares
-        itself symmetric is left as it is.
-    transpose : bool
-        Read entry (i, j) as (j, i).
-    allow_large : bool
-        Read more vertices, and larger data, than a source of its size should have
-        (`plancc.graph.bounds`).
-    num_vertices : int, optional
-        Edge lists: the vertices are 0..num_vertices-1, whether they occur or not.
-    keep_ids : bool, optional
-        Edge lists: ids are vertex numbers; the vertices are 0..largest id. Without `num_vertices`
-        or `keep_ids` the vertices are the ids that occur, in ascending order.
-    columns : sequence of str, optional
-        Edge lists and Parquet: names of the columns of u and v, and of the weights if there are
-        three; of a text without a line of names their numbers, from 1.
-    keys : mapping of str to str, optional
-        ``keys["graph"]``: name of the matrix where a source has several (AnnData's ``obsp``). Its
-        other keys are those of `plancc.graph.vertexdata.read_vertex_data`.
+    **options
 
     Returns
     -------
@@ -214,7 +234,9 @@ def read_graph(
     if os.path.isdir(path) and (reader.files is None or not reader.files(os.fspath(path))):
         what = "is a folder, not a file" if reader.files is None else f"is no folder of '{name}'"
         raise InputError(f"{os.fspath(path)}: {what}")
-    choices = {k: value for k, value in choices.items() if value is not None and value is not False}
+    flags = {flag: bool(options.pop(flag, False)) for flag in FLAGS}
+    allow_large = options.pop(LARGE, False)
+    choices = {k: value for k, value in options.items() if value is not None and value is not False}
     for choice in choices:
         of_data = choice == "keys" and reader.read_data and "graph" not in choices["keys"]
         if choice not in reader.options and not of_data:
@@ -224,7 +246,6 @@ def read_graph(
                 f"{os.fspath(path)}: `{choice}` is for {', '.join(able)}, not for format '{name}'"
             )
     check_beginning(path, name)
-    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
     taken = {key: value for key, value in choices.items() if key in reader.options}
     with ThreadPoolExecutor(1) as pool:  # hashing does not hold the interpreter lock
         digest = pool.submit(_sha256_of_source, os.fspath(path), reader)
