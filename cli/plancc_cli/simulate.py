@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError
-from plancc.plan.convolutions import AGGREGATORS, CONVOLUTIONS
+from plancc.plan.convolutions import CONVOLUTIONS
 from plancc.predict.machine_files import DEFAULT_MACHINE
-from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, FOLDS, PASSES
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, PASSES
 from plancc_cli import options
+from plancc_cli.generated import with_options
 from plancc_cli.progress import verbosity
+from plancc_cli.run_options import run_option
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
-from plancc_runtime.nn import MODELS
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
 """Parameters that say what an epoch leaves out."""
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from plancc.predict.schedules import Approximation, Tables
     from plancc.report.epochs import Basis
 
-CONVOLUTION = ("model", "model_option", "aggregator", "heads")
+CONVOLUTION = ("model", "model_options", "aggregator", "heads")
 """Parameters that say what layers compute."""
 OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline")
 """Parameters that a sweep does not have."""
@@ -52,38 +53,12 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
-@click.option(
-    "--model",
-    type=options.NameIn("model of the network", MODELS),
-    metavar="NAME",
-    help=f"What layers compute: {', '.join(MODELS)}.  [default: gcn]",
-)
-@click.option(
-    "--model-option",
-    help="Another option of the model; may be repeated.",
-    **options.NAMED,
-)
-@click.option(
-    "--aggregator", type=click.Choice(AGGREGATORS), help="How sage aggregates.  [default: mean]"
-)
-@click.option("--heads", type=int, help="Heads of gat.  [default: 1]")
+@with_options(run_option(name, default=None) for name in (*CONVOLUTION, *APPROXIMATE))
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
     help="Type of rows and weights.  [default: float32]",
 )
-@click.option(
-    "--boundary-sampling",
-    type=float,
-    metavar="RATE",
-    help="Share of the halo rows of a row plan that an epoch keeps: one draw.",
-)
-@click.option(
-    "--fold",
-    type=click.Choice(FOLDS),
-    help="Edge plans: wait for partial sums, use them late, or drop them.  [default: sync]",
-)
-@click.option("--delay", type=int, help=f"Epochs that partial sums are late.  [default: {DELAY}]")
 @click.option(
     "--pipeline",
     metavar="auto|STAGES",
@@ -201,11 +176,16 @@ def _convolution(given: dict[str, Any]) -> Convolution:
     model = given["model"] or "gcn"
     asked = {name: given[name] for name in CONVOLUTION[2:] if given[name] is not None}
     has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
+    more = given["model_options"] or {}
     for option, value in asked.items():
+        if more.get(option, str(value)) != str(value):
+            raise InputError(
+                f"--{option} {value} and --model-option {option}={more[option]}: give one of them"
+            )
         if option not in has.get(model, [option]):
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
-    return options.convolution_of(model, asked | (given["model_option"] or {}))
+    return options.convolution_of(model, asked | more)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

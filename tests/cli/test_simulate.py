@@ -173,6 +173,10 @@ def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
     assert "a GraphSAGE (max) of 5 x 8 x 4" in text
     for words, said in (
         (("--heads", 2), "--heads 2: give --model gat too"),
+        (
+            ("--model", "gat", "--heads", 2, "--model-option", "heads=4"),
+            "heads=4: give one of them",
+        ),
         (("--model", "gat", "--aggregator", "max"), "--aggregator max: give --model sage too"),
         (("--model", "gat", "--heads", 3, "--dims", "5,8,4"), "must divide the width 8"),
         (("--sweep", "p=2", "--model", "gat"), "is for one plan"),
@@ -214,11 +218,11 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
     assert "partial sums 2 epochs late" in ok("simulate", edges, "--fold", "delayed", "--delay", 2)
     assert simulated(edges, machine, "--fold", "sync") == simulated(edges, machine)
     for words, said in (
-        ((rows, "--boundary-sampling", 2), "--boundary-sampling must be 0 to 1, got 2"),
+        ((rows, "--boundary-sampling", 2), "--boundary-sampling 2.0: must be at most 1"),
         ((edges, "--boundary-sampling", 0.5), f"for row plans; {edges} is edge"),
         ((rows, "--fold", "none"), f"--fold none is for edge plans; {rows} is row"),
         ((edges, "--delay", 2), "--delay 2: give --fold delayed too"),
-        ((edges, "--fold", "delayed", "--delay", 0), "--delay must be at least 1, got 0"),
+        ((edges, "--fold", "delayed", "--delay", 0), "--delay 0: must be at least 1"),
         ((rows, "--boundary-sampling", 0.5, "-p", 2), "--ranks cannot be combined with"),
         ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
     ):
