@@ -8,6 +8,7 @@ built-in ones. The type of an option is one of `KINDS`, or one of them ``| None`
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from inspect import Parameter, cleandoc, signature
@@ -201,6 +202,10 @@ def _truth(option: str, value: Any) -> bool:
     return bool(value)
 
 
+def _number_or_word(text: str) -> int | str:
+    return int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else text
+
+
 BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "at_least": operator.ge,
     "above": operator.gt,
@@ -213,6 +218,7 @@ KINDS: dict[str, tuple[Callable[[str], Any], Callable[[str, Any], Any]]] = {
     "float": (float, _number),
     "bool": ({"True": True, "False": False}.__getitem__, _truth),
     "tuple[int, ...]": (lambda text: tuple(map(int, text.split(","))), _several),
+    "str | int": (_number_or_word, lambda option, value: value),
     "str": (str, lambda option, value: value),
 }
 """Types of options: how a text is read, and how a value is checked."""

@@ -248,9 +248,7 @@ class PlanOptions:
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
     clusters: int | None = option(
-        None,
-        "store this many clusters, for sampler cluster",
-        section=BATCHES,
+        None, "store this many clusters, for sampler cluster", section=BATCHES
     )
 
     def __post_init__(self) -> None:

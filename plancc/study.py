@@ -171,9 +171,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
             raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
-    value = parsed(declared, text)
-    number = isinstance(value, str) and re.fullmatch(r"\d{1,9}", value, re.ASCII)
-    return int(value) if number and "int" in kind_of(declared) else value
+    return parsed(declared, text)
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.fields import parsed
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
@@ -74,15 +75,12 @@ class Request:
         model, *words = text.strip().split(":")
         check_choice("model", model, [n for n, m in MODELS.loaded().items() if m.swept])
         options: dict[str, Any] = {}
+        known = MODELS[model].option_fields()
         for word in words:
             name, _, value = word.partition("=")
-            options[name] = _value(value) if value else True
+            options[name] = parsed(known[name], value) if value and name in known else value or True
         make_model(model, options)
         return cls(text.strip(), model, options)
-
-
-def _value(text: str) -> Any:
-    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else text
 
 
 def parse_models(text: str) -> list[Request]:

@@ -92,13 +92,7 @@ def _of_single_models() -> str:
 )
 @click.argument("graph", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
-@click.option(
-    "-p",
-    "--parts",
-    required=True,
-    type=int,
-    help="Number of parts, one for each rank.",
-)
+@click.option("-p", "--parts", required=True, type=int, help="Number of parts, one for each rank.")
 @click.option(
     "--model",
     type=options.NameIn("model", MODELS),

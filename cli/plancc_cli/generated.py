@@ -45,15 +45,6 @@ class Several(click.ParamType):
         return numbers
 
 
-class NumberOrWord(click.ParamType):
-    """A whole number of at most 9 digits, or a word that stands for one."""
-
-    name = "word"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return int(value) if re.fullmatch("[0-9]{1,9}", str(value), re.ASCII) else value
-
-
 FLAGS = {
     "bias": "--bias/--no-bias",
     "keys": "--key",
@@ -94,7 +85,6 @@ def option_of(
         "int": int,
         "float": float,
         "tuple[int, ...]": Several(field),
-        "str | int": NumberOrWord(),
         "Path": click.Path(),
     }
     words = help_of(field)
@@ -189,10 +179,8 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
-        value, kind = given[name], kind_of(fields[name])
-        if isinstance(value, str):
-            read = parsed(fields[name], value)
-            found[name] = NumberOrWord().convert(read, None, None) if kind == "str | int" else read
+        if isinstance(given[name], str):
+            found[name] = parsed(fields[name], given[name])
     return found
 
 

@@ -76,10 +76,7 @@ sweep_options = options.together(
     click.option("--no-self-loops", is_flag=True, help="With --sweep: do not add the identity."),
 )
 """The options of a sweep; all are None, False or empty where they are not given."""
-SWEEP_OPTIONS = (
-    *("models", "plot", "balance", *OF_SEARCH),
-    *(*OF_NUMBERS, *OF_GRAPHS),
-)
+SWEEP_OPTIONS = (*("models", "plot", "balance", *OF_SEARCH), *(*OF_NUMBERS, *OF_GRAPHS))
 """Parameters that `sweep_options` adds, beside "sweep"."""
 
 
@@ -185,7 +182,7 @@ def print_sweep(sweep: Sweep, form: str = "") -> None:
         f"{sweep.name}: {sweep.vertices:,} vertices, {sweep.nonzeros:,} nonzeros, dims "
         f"{','.join(map(str, sweep.dims))}, machine "
         f"{sweep.machine.title}; one rank {duration(sweep.sequential)} per epoch, "
-        "predicted; times in ms",
+        "predicted; times in ms"
     )
     for title, value in (
         ("epoch", lambda cell: 1e3 * cell.seconds),

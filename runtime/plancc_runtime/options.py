@@ -244,11 +244,7 @@ class TrainOptions:
         choices=("sync", "none", "delayed"),
     )
     delay: int | None = of_messages(
-        None,
-        "delay of the delayed fold in epochs",
-        otherwise=str(DELAY),
-        at_least=1,
-        at_most=1000,
+        None, "delay of the delayed fold in epochs", otherwise=str(DELAY), at_least=1, at_most=1000
     )
 
     threads: int | None = of_execution(
