@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.problem import Assignment
@@ -31,12 +32,8 @@ class FileModel(Model):
     follows_capacities: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
 
-    part: str | os.PathLike[str] | npt.ArrayLike = field(
-        default="",
-        metadata={
-            "help": "part vector, one number per line, or NAME.json of a DistDGL partition",
-            "metavar": "FILE",
-        },
+    part: str | os.PathLike[str] | npt.ArrayLike = option(
+        "", "part vector, one number per line, or NAME.json of a DistDGL partition", metavar="FILE"
     )
 
     def check(self, graph: Graph, num_parts: int) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -72,12 +72,8 @@ class ProcessGridModel(Model):
         "row model that assigns rows to blocks; it also takes the options of the search",
         metavar="MODEL",
     )
-    part: str | os.PathLike[str] | npt.ArrayLike | None = field(
-        default=None,
-        metadata={
-            "help": "with blocks 'file': a part vector, one number per line",
-            "metavar": "FILE",
-        },
+    part: str | os.PathLike[str] | npt.ArrayLike | None = option(
+        None, "with blocks 'file': a part vector, one number per line", metavar="FILE"
     )
 
     def __post_init__(self) -> None:
