@@ -104,7 +104,7 @@ def _own(package: str) -> str:
 PYG = Environment("pyg", "torch_geometric", (_own("torch"), "torch_geometric==2.8.1"))
 
 # The torch of that time is a CUDA build on PyPI, and does not load without the CUDA libraries.
-# It was built for numpy 1, and DGL imports pandas, pydantic and yaml without requiring them.
+# It was built for numpy 1. DGL and torchdata import more than they require.
 DGL = Environment(
     "dgl",
     "dgl",
@@ -116,6 +116,7 @@ DGL = Environment(
         "pandas==2.2.3",
         "pydantic>=2",
         "pyyaml>=6",
+        "setuptools<71",
     ),
     pythons=("3.11", "3.12"),
 )
