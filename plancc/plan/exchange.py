@@ -106,9 +106,14 @@ class Side:
             self.row[row_ptr[0] : row_ptr[-1]],
         )
 
-    def keep(self, wanted: BoolArray) -> Side:
-        """The wanted rows, under the same numbers, without the messages that become empty."""
-        row_ptr = offsets(wanted)[self.row_ptr]
+    def keep(self, wanted: BoolArray | Int64Array) -> Side:
+        """The wanted rows, under the same numbers, without the messages that become empty.
+
+        `wanted`: bool[volume], or their places, ascending.
+        """
+        if wanted.dtype == np.bool_:
+            wanted = np.flatnonzero(wanted)
+        row_ptr = np.searchsorted(wanted, self.row_ptr)
         filled = np.diff(row_ptr) > 0
         left = np.append(row_ptr[:-1][filled], row_ptr[-1])
         return Side(offsets(filled)[self.ptr], self.peer[filled], left, self.row[wanted])
@@ -157,8 +162,8 @@ class Exchange:
         """The messages of parts ``first..last-1``; part `first` has number 0 there."""
         return Exchange(self.send.of_parts(first, last), self.receive.of_parts(first, last))
 
-    def keep(self, sent: BoolArray, received: BoolArray) -> Exchange:
-        """The rows that are kept, bool[rows sent] and bool[rows received]; both ends must agree."""
+    def keep(self, sent: BoolArray | Int64Array, received: BoolArray | Int64Array) -> Exchange:
+        """The rows that are kept, as of `Side.keep`; both ends must agree."""
         return Exchange(self.send.keep(sent), self.receive.keep(received))
 
     def renumbered(

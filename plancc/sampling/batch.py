@@ -13,7 +13,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 
 Ints = npt.NDArray[Any]
-Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
@@ -55,11 +55,12 @@ class Population:
         return np.flatnonzero(self.train_mask).astype(np.int32)
 
     @cached_property
-    def numbered_clusters(self) -> tuple[int, npt.NDArray[np.int32]]:
-        """Number of clusters that have a vertex, and of which of them each vertex is."""
+    def listed_clusters(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """The clusters that have a vertex: of the k-th, vertices ``[ptr[k]:ptr[k + 1]]``."""
         assert self.clusters is not None
-        found, numbers = np.unique(self.clusters, return_inverse=True)
-        return len(found), numbers.astype(np.int32)
+        _, sizes = np.unique(self.clusters, return_counts=True)
+        vertices = np.argsort(self.clusters, kind="stable").astype(np.int32)
+        return np.concatenate([[0], np.cumsum(sizes)]), vertices
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +73,17 @@ class BatchLayer:
     ptr : int64[m + 1]
     columns : int32[ptr[-1]]
         Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``, unique and ascending.
+    places : int32[ptr[-1]] or None
+        Place of every nonzero among all those of its row, columns ascending.
+    factors : float64[ptr[-1]] or None
+        What the nonzeros are multiplied by, never 0. Both are there if the batch is `listed`.
     """
 
     rows: npt.NDArray[np.int32]
     ptr: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int32]
+    places: npt.NDArray[np.int32] | None = None
+    factors: Floats | None = None
 
 
 class Batch(ABC):
@@ -86,24 +93,23 @@ class Batch(ABC):
     ----------
     num_blocks : int
         1: all layers use the same block; otherwise one block per layer, block 0 nearest the input.
+    listed : bool
+        Whether ranks take the nonzeros of a block from `block`, which takes no longer than its
+        rows and nonzeros do; otherwise they ask for `factors` of all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1
+    listed: bool = False
 
     @abstractmethod
-    def members(self, vertices: Ints) -> Bools:
-        """Whether each of `vertices` takes part in any block, as row or as column: bool[m]."""
+    def vertices(self) -> Int32s | None:
+        """All that take part in any block, as row or as column, ascending: int32[m]; None: all."""
 
-    def targets(self, vertices: Ints) -> Bools:
-        """Whether the output at each of `vertices` counts for the loss: bool[m]."""
-        return self.members(vertices)
+    def targets(self) -> Int32s | None:
+        """Those whose output counts for the loss; likewise."""
+        return self.vertices()
 
-    def rows(self, block: int, vertices: Ints) -> Bools:
-        """Whether each of `vertices`, all members, may have nonzeros in a block: bool[m]."""
-        return np.ones(len(vertices), np.bool_)
-
-    @abstractmethod
-    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
+    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
         """Factors of nonzeros of the matrix: 0 where the batch leaves them out.
 
         Parameters
@@ -111,14 +117,15 @@ class Batch(ABC):
         block : int
             In 0..num_blocks - 1.
         vertices : int[v]
-            Members of the batch; the answer means nothing for others.
+            Of those of the batch; the answer means nothing for others.
         rows, columns : int[m]
             Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
         Returns
         -------
-        float64[m]
+        float64[m], or None: all are 1
         """
+        return None
 
     @abstractmethod
     def block(self, block: int) -> BatchLayer:
@@ -137,11 +144,8 @@ class VertexBatch(Batch):
         self.population = population
 
     @abstractmethod
-    def vertices(self) -> npt.NDArray[np.int32]:
+    def vertices(self) -> Int32s:
         """All vertices of the batch, ascending."""
-
-    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
-        return np.ones(len(rows), dtype=np.float64)
 
     def block(self, block: int) -> BatchLayer:
         from plancc.sampling.kernels import induced

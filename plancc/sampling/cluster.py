@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from plancc.sampling.batch import Batch, Bools, Ints, Population, VertexBatch
+from plancc.sampling.batch import Batch, Int32s, Population, VertexBatch
 from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
@@ -29,11 +28,11 @@ class ClusterSampler(SizedSampler):
         return ClusterBatch(population, drawn, key_of(seed, stream, number))
 
     def batches_per_epoch(self, population: Population) -> int:
-        num_clusters, _ = population.numbered_clusters
+        num_clusters = len(population.listed_clusters[0]) - 1
         return -(-num_clusters // self._clusters_per_batch(population))
 
     def _clusters_per_batch(self, population: Population) -> int:
-        num_clusters, _ = population.numbered_clusters
+        num_clusters = len(population.listed_clusters[0]) - 1
         return max(1, round(self.batch_size * num_clusters / population.num_vertices))
 
 
@@ -42,12 +41,9 @@ class ClusterBatch(VertexBatch):
 
     def __init__(self, population: Population, drawn: int, key: np.uint64) -> None:
         super().__init__(population)
-        num_clusters, self._cluster_of = population.numbered_clusters
-        self._drawn = np.zeros(num_clusters, dtype=np.bool_)
-        self._drawn[first_of(num_clusters, drawn, key)] = True
+        self._drawn, self._key = drawn, key
 
-    def members(self, vertices: Ints) -> Bools:
-        return self._drawn[self._cluster_of[vertices]]
-
-    def vertices(self) -> npt.NDArray[np.int32]:
-        return np.flatnonzero(self._drawn[self._cluster_of]).astype(np.int32)
+    def vertices(self) -> Int32s:
+        ptr, vertices = self.population.listed_clusters
+        drawn = first_of(len(ptr) - 1, self._drawn, self._key)
+        return np.sort(np.concatenate([vertices[ptr[k] : ptr[k + 1]] for k in drawn]))

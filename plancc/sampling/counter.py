@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.kernel import njit
+from plancc.sampling.kernels import ascending
 
 ROUNDS = 8
-"""Rounds of the Feistel network behind `permuted`."""
+"""Rounds of the Feistel network behind `at_place`."""
 LEAST_SIDE = 16
 """Least side of the grid that the network works on: smaller ones give uneven orders."""
-SPARSE = 64
-"""A sample this many times smaller than the whole is sorted; a larger one marks all."""
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MUL1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -71,31 +70,13 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def permuted(x: Any, n: Any, key: Any) -> Any:
-    """Place of x, one of 0..n - 1, in the random order of all of them that `key` stands for.
-
-    A Feistel network on the smallest grid a x b >= n (Black and Rogaway 2002, generalised to sums
-    modulo a and b); places beyond n - 1 are walked through. Orders are as good as random for
-    samples, not for secrets.
-    """
-    a, b = _grid(n)
-    while True:
-        left, right = x // b, x % b
-        for k in range(0, ROUNDS, 2):
-            left += _share(key, k, right, a)
-            if left >= a:
-                left -= a
-            right += _share(key, k + 1, left, b)
-            if right >= b:
-                right -= b
-        x = left * b + right
-        if x < n:
-            return x
-
-
-@njit(cache=True, nogil=True)
 def at_place(x: Any, n: Any, key: Any) -> Any:
-    """The inverse of `permuted`: which of 0..n - 1 has place x."""
+    """Which of 0..n - 1 has place x in the random order of all of them that `key` stands for.
+
+    The inverse of a Feistel network on the smallest grid a x b >= n (Black and Rogaway 2002,
+    generalised to sums modulo a and b); places beyond n - 1 are walked through. Orders are as good
+    as random for samples, not for secrets.
+    """
     a, b = _grid(n)
     while True:
         left, right = x // b, x % b
@@ -117,37 +98,13 @@ def _grid(n: Any) -> Any:
     return a, max((np.int64(n) + a - 1) // a, LEAST_SIDE)
 
 
-def among_first(
-    numbers: npt.NDArray[Any], n: int, size: int, key: np.uint64
-) -> npt.NDArray[np.bool_]:
-    """Whether each of `numbers`, in 0..n - 1, is one of the `size` that `first_of` gives: bool.
-
-    Goes through `numbers`, or through those that `first_of` gives where they are fewer.
-    """
-    if size < len(numbers):
-        return np.isin(numbers, _first_of(n, size, key))
-    found: npt.NDArray[np.bool_] = _among_first(numbers, n, size, key)
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _among_first(numbers: Any, n: int, size: int, key: Any) -> Any:
-    found = np.empty(len(numbers), dtype=np.bool_)
-    for k in range(len(numbers)):
-        found[k] = permuted(np.int64(numbers[k]), n, key) < size
-    return found
-
-
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
     """The first `size` of 0..n - 1 in the random order of `key`, ascending: int32[size].
 
     Every set of that size is as likely as any other.
     """
-    found: npt.NDArray[np.int32] = _first_of(n, size, key)
-    if size * SPARSE < n:
-        found.sort()
-        return found
-    return marked(found, n)
+    found: npt.NDArray[np.int32] = ascending(_first_of(n, size, key))
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -156,18 +113,3 @@ def _first_of(n: int, size: int, key: Any) -> Any:
     for k in range(size):
         found[k] = at_place(np.int64(k), n, key)
     return found
-
-
-@njit(cache=True, nogil=True)
-def marked(numbers: Any, n: int) -> Any:
-    """The distinct ones of `numbers`, in 0..n - 1, ascending: int32."""
-    mark = np.zeros(n, dtype=np.bool_)
-    for x in numbers:
-        mark[x] = True
-    found = np.empty(len(numbers), dtype=np.int32)
-    size = 0
-    for x in range(n):
-        if mark[x]:
-            found[size] = x
-            size += 1
-    return found[:size]

@@ -10,7 +10,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.kernel import njit
-from plancc.sampling.batch import Batch, BatchLayer, Bools, Floats, Inclusion, Ints, Population
+from plancc.sampling.batch import Batch, BatchLayer, Floats, Inclusion, Ints, Population
 from plancc.sampling.counter import bits, key_of, unit
 from plancc.sampling.sampler import SHOWN, Sampler
 
@@ -53,8 +53,8 @@ class EdgeBatch(Batch):
         self.population = population
         self._keep, self._key = float(keep), key
 
-    def members(self, vertices: Ints) -> Bools:
-        return np.ones(len(vertices), dtype=np.bool_)
+    def vertices(self) -> None:
+        return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
         found: Floats = _factors(vertices, rows, columns, self._keep, self._key)

@@ -7,14 +7,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.kernel import njit
-from plancc.sampling.batch import Batch, BatchLayer, Bools, Floats, Ints, Population
-from plancc.sampling.counter import below, bits, first_of, key_of, marked
-from plancc.sampling.kernels import diagonal, place_in
+from plancc.sampling.batch import Batch, BatchLayer, Int32s, Population
+from plancc.sampling.counter import below, bits, first_of, key_of
+from plancc.sampling.kernels import diagonal, distinct
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 
@@ -77,10 +76,12 @@ class NeighbourSampler(SizedSampler):
 class NeighbourBatch(Batch):
     """The nonzeros that `seeds`, ascending, read under `key`."""
 
+    listed = True
+
     def __init__(
         self,
         population: Population,
-        seeds: npt.NDArray[np.int32],
+        seeds: Int32s,
         fanouts: tuple[int, ...],
         key: np.uint64,
     ) -> None:
@@ -88,107 +89,81 @@ class NeighbourBatch(Batch):
         self.num_blocks = len(fanouts)
         self._seeds, self._fanouts, self._key = seeds, fanouts, key
 
-    def members(self, vertices: Ints) -> Bools:
-        return self._inside[vertices]
+    def vertices(self) -> Int32s:
+        ends = [each for block in self._blocks for each in (block.rows, block.columns)]
+        return distinct(np.concatenate(ends))
 
-    def targets(self, vertices: Ints) -> Bools:
-        return np.isin(vertices, self._seeds)
-
-    def rows(self, block: int, vertices: Ints) -> Bools:
-        rows = self._blocks[block][0].rows
-        found: Bools = rows[np.searchsorted(rows, vertices).clip(max=len(rows) - 1)] == vertices
-        return found
-
-    def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats:
-        kept, scale = self._blocks[block]
-        found: Floats = _factors(vertices, rows, columns, kept.rows, kept.ptr, kept.columns, scale)
-        return found
+    def targets(self) -> Int32s:
+        return self._seeds
 
     def block(self, block: int) -> BatchLayer:
-        return self._blocks[block][0]
+        return self._blocks[block]
 
     @cached_property
-    def _blocks(self) -> list[tuple[BatchLayer, npt.NDArray[np.float64]]]:
-        """Every block, and the factor of every row's nonzeros off the diagonal."""
+    def _blocks(self) -> list[BatchLayer]:
         n = self.population.num_vertices
         indptr, indices = self.population.pattern
-        blocks: list[tuple[BatchLayer, npt.NDArray[np.float64]]] = []
+        blocks: list[BatchLayer] = []
         rows = self._seeds
         for hop, fanout in enumerate(self._fanouts):
             key = np.uint64(bits(self._key, hop))
-            ptr, columns, scale = _sampled(indptr, indices, rows, min(fanout, n), key)
-            blocks.append((BatchLayer(rows, ptr, columns), scale))
-            rows = marked(columns, n)
+            blocks.append(BatchLayer(rows, *_sampled(indptr, indices, rows, min(fanout, n), key)))
+            rows = distinct(blocks[-1].columns)
         return blocks[::-1]
-
-    @cached_property
-    def _inside(self) -> npt.NDArray[np.bool_]:
-        inside = np.zeros(self.population.num_vertices, dtype=np.bool_)
-        for block, _ in self._blocks:
-            inside[block.rows] = inside[block.columns] = True
-        return inside
 
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Nonzeros that `rows` keep: ptr, columns (ascending by row), degree / kept of every row.
+    """Nonzeros that `rows` keep: ptr, columns, places in their rows (ascending) and factors.
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
     """
-    most, total = np.int64(0), np.int64(0)
+    total = np.int64(0)
     for i in rows:
-        nonzeros = indptr[i + 1] - indptr[i]
-        most = max(most, nonzeros)
-        total += min(nonzeros, fanout + 1)
+        total += min(indptr[i + 1] - indptr[i], fanout + 1)
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    places = np.empty(total, dtype=np.int32)
     columns = np.empty(total, dtype=np.int32)
-    scale = np.ones(len(rows), dtype=np.float64)
-    is_kept = np.zeros(most, dtype=np.bool_)  # of the nonzeros of one row
+    factors = np.empty(total, dtype=np.float64)
     size = 0
     for k in range(len(rows)):
         i = rows[k]
         start, nonzeros = indptr[i], indptr[i + 1] - indptr[i]
         itself = diagonal(indptr, indices, i)
         degree = nonzeros - (itself < nonzeros)
+        first, scale = size, 1.0
         if degree <= fanout:
-            columns[size : size + nonzeros] = indices[start : start + nonzeros]
-            size += nonzeros
+            for place in range(nonzeros):
+                places[size] = place
+                size += 1
         else:
+            scale = degree / fanout
+            if itself < nonzeros:
+                places[size] = itself
+                size += 1
             row_key = bits(key, i)
             for m in range(fanout):
                 last = degree - fanout + m
                 place = below(bits(row_key, m), last + 1)
-                place += place >= itself
-                if is_kept[place]:
-                    place = last + (last >= itself)
-                is_kept[place] = True
-            if itself < nonzeros:
-                is_kept[itself] = True
-            for a in range(nonzeros):
-                if is_kept[a]:
-                    columns[size] = indices[start + a]
-                    size += 1
-            is_kept[:nonzeros] = False
-            scale[k] = degree / fanout
+                if not _inserted(places, first, size, place + (place >= itself)):
+                    _inserted(places, first, size, last + (last >= itself))
+                size += 1
+        for a in range(first, size):
+            columns[a] = indices[start + places[a]]
+            factors[a] = 1.0 if places[a] == itself else scale
         ptr[k + 1] = size
-    return ptr, columns[:size].copy(), scale
+    return ptr, columns[:size], places[:size], factors[:size]
 
 
 @njit(cache=True, nogil=True)
-def _factors(
-    vertices: Any, rows: Any, columns: Any, kept_rows: Any, ptr: Any, kept: Any, scale: Any
-) -> Any:
-    """Factors of nonzeros under a block of rows `kept_rows`, columns `kept`."""
-    place = np.empty(len(vertices), dtype=np.int32)
-    for v in range(len(vertices)):
-        place[v] = place_in(kept_rows, vertices[v])
-    factors = np.zeros(len(rows), dtype=np.float64)
-    for k in range(len(rows)):
-        r = place[rows[k]]
-        if r == len(kept_rows):
-            continue
-        i, j = vertices[rows[k]], vertices[columns[k]]
-        row = kept[ptr[r] : ptr[r + 1]]
-        if place_in(row, j) < len(row):
-            factors[k] = 1.0 if i == j else scale[r]
-    return factors
+def _inserted(ascending: Any, first: int, end: int, x: Any) -> bool:
+    """Insert x among ``ascending[first:end]``, with room behind; False where it is there."""
+    a = end
+    while a > first and ascending[a - 1] > x:
+        a -= 1
+    if a > first and ascending[a - 1] == x:
+        return False
+    for b in range(end, a, -1):
+        ascending[b] = ascending[b - 1]
+    ascending[a] = x
+    return True

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
-from plancc.sampling.batch import Batch, Bools, Inclusion, Ints, Population
-from plancc.sampling.counter import among_first, first_of, key_of
+from plancc.sampling.batch import Batch, Inclusion, Int32s, Population
+from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN
 from plancc.sampling.uniform import UniformBatch, UniformSampler
 
@@ -32,14 +29,6 @@ class TrainSampler(UniformSampler):
 class TrainBatch(UniformBatch):
     """The first `size` training vertices in the random order of `key`."""
 
-    def members(self, vertices: Ints) -> Bools:
-        training = self.population.training
-        assert self.population.train_mask is not None
-        inside = self.population.train_mask[vertices]
-        places = np.searchsorted(training, vertices[inside])
-        inside[inside] = among_first(places, len(training), self._size, self._key)
-        return inside
-
-    def vertices(self) -> npt.NDArray[np.int32]:
+    def vertices(self) -> Int32s:
         training = self.population.training
         return training[first_of(len(training), self._size, self._key)]

@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from plancc.sampling.batch import Batch, Bools, Inclusion, Ints, Population, VertexBatch
-from plancc.sampling.counter import among_first, first_of, key_of
+from plancc.sampling.batch import Batch, Inclusion, Int32s, Population, VertexBatch
+from plancc.sampling.counter import first_of, key_of
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 
@@ -34,10 +34,7 @@ class UniformBatch(VertexBatch):
         super().__init__(population)
         self._size, self._key = size, key
 
-    def members(self, vertices: Ints) -> Bools:
-        return among_first(vertices, self.population.num_vertices, self._size, self._key)
-
-    def vertices(self) -> npt.NDArray[np.int32]:
+    def vertices(self) -> Int32s:
         return first_of(self.population.num_vertices, self._size, self._key)
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.kernel import njit
-from plancc.sampling.batch import Batch, Bools, Ints, Population, VertexBatch
+from plancc.sampling.batch import Batch, Int32s, Population, VertexBatch
 from plancc.sampling.counter import below, bits, first_of, key_of
-from plancc.sampling.kernels import diagonal
+from plancc.sampling.kernels import diagonal, distinct
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MAX_LENGTH = 1_000_000
@@ -60,30 +58,22 @@ class WalkBatch(VertexBatch):
         super().__init__(population)
         self._roots, self._length, self._key = roots, length, key
 
-    def members(self, vertices: Ints) -> Bools:
-        return self._visited[vertices]
-
-    def vertices(self) -> npt.NDArray[np.int32]:
-        return np.flatnonzero(self._visited).astype(np.int32)
-
-    @cached_property
-    def _visited(self) -> npt.NDArray[np.bool_]:
+    def vertices(self) -> Int32s:
         n = self.population.num_vertices
         roots = first_of(n, self._roots, self._key)
-        visited: npt.NDArray[np.bool_] = _walked(
-            *self.population.pattern, roots, self._length, self._key
-        )
-        return visited
+        return distinct(_walked(*self.population.pattern, roots, self._length, self._key))
 
 
 @njit(cache=True, nogil=True)
 def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
-    """Whether each vertex is on a walk: bool[n]."""
-    visited = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    """The roots, and where the walks are after each of their steps: int32[m]."""
+    visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
+    size = 0
     for root in roots:
         walk = bits(key, root)
         i = root
-        visited[i] = True
+        visited[size] = i
+        size += 1
         for step in range(length):
             nonzeros = indptr[i + 1] - indptr[i]
             itself = diagonal(indptr, indices, i)
@@ -92,5 +82,6 @@ def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any
                 break
             place = below(bits(walk, step), degree)
             i = indices[indptr[i] + place + (place >= itself)]
-            visited[i] = True
-    return visited
+            visited[size] = i
+            size += 1
+    return visited[:size]

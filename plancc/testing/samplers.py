@@ -62,6 +62,28 @@ def kept_by(batch: Batch, k: int) -> set[tuple[int, int]]:
     return set(kept)
 
 
+def members_of(batch: Batch, n: int) -> npt.NDArray[np.int32]:
+    """Those of n vertices that take part, ascending."""
+    found = batch.vertices()
+    return np.arange(n, dtype=np.int32) if found is None else found
+
+
+def factors_of(
+    batch: Batch, block: int, vertices: Any, rows: Any, columns: Any
+) -> npt.NDArray[np.float64]:
+    """Factors of nonzeros, as of `Batch.factors`, also of a batch that lists what it keeps."""
+    if not batch.listed:
+        factors = batch.factors(block, vertices, rows, columns)
+        return np.ones(len(rows)) if factors is None else factors
+    layer = batch.block(block)
+    assert layer.factors is not None
+    of_rows = np.repeat(layer.rows, np.diff(layer.ptr)).tolist()
+    listed = zip(of_rows, layer.columns.tolist(), strict=True)
+    known = dict(zip(listed, layer.factors.tolist(), strict=True))
+    asked = zip(vertices[rows].tolist(), vertices[columns].tolist(), strict=True)
+    return np.array([known.get(nonzero, 0.0) for nonzero in asked], np.float64)
+
+
 class SamplerTests:
     """Inherit, and name the sampler.
 
@@ -131,21 +153,30 @@ class SamplerTests:
         pattern, rng = pattern_of(density), np.random.default_rng(1)
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):
-            batch = sampler.batch(population_of(pattern), 4, number)
+            population = population_of(pattern)
+            batch = sampler.batch(population, 4, number)
             assert batch.num_blocks == sampler.num_blocks
-            inside = vertices[batch.members(vertices)]
+            members = members_of(batch, VERTICES)
+            assert members.dtype == np.int32
+            inside = vertices[np.isin(vertices, members)]
             among = np.argwhere(pattern[np.ix_(inside, inside)]).astype(np.int32)
             rows, columns = rng.permutation(among).T
             touched: set[int] = set()
             for k in range(batch.num_blocks):
-                kept, factors = kept_by(batch, k), batch.factors(k, inside, rows, columns)
+                kept, factors = kept_by(batch, k), factors_of(batch, k, inside, rows, columns)
                 assert factors.dtype == np.float64
                 ends = inside[rows[factors != 0]], inside[columns[factors != 0]]
                 assert kept == set(zip(*(each.tolist() for each in ends), strict=True))
-                of_block = set(batch.block(k).rows.tolist())
-                touched |= of_block | {j for _, j in kept}
-            assert set(inside.tolist()) == touched
-            assert set(vertices[batch.targets(vertices)].tolist()) == of_block
+                layer = batch.block(k)
+                touched |= set(layer.rows.tolist()) | {j for _, j in kept}
+                if batch.listed:
+                    ptr, indices = population.pattern
+                    assert layer.places is not None
+                    at = np.repeat(ptr[layer.rows], np.diff(layer.ptr)) + layer.places
+                    assert np.array_equal(indices[at], layer.columns)
+            assert members.tolist() == sorted(touched)
+            targets = batch.targets()
+            assert layer.rows.tolist() == [*range(VERTICES)] if targets is None else [*targets]
 
     @pytest.mark.parametrize("density", [0.1, 0.5])
     def test_probabilities_are_those_of_batches(self, sampler: Sampler, density: float) -> None:

@@ -60,7 +60,9 @@ def test_figures_are_those_of_plain_numpy(graph, tmp_path):
     assert list(cell["rows"]) == ["rp", *RIVALS, OURS]
 
     sampler, population = parse_sampler(cell["sampler"]), Population(N)
-    batches = [sampler.batch(population, 0, k).members(np.arange(N)) for k in range(BATCHES)]
+    batches = [
+        np.isin(np.arange(N), sampler.batch(population, 0, k).vertices()) for k in range(BATCHES)
+    ]
     volume = {}
     for name in ("rp", *RIVALS):
         with np.load(tmp_path / "out.owners" / f"tiny.{name.replace(' ', '-')}.3.npz") as kept:

@@ -41,7 +41,8 @@ def counted(path: Path, size: int, seed: int = 0, ranks: int | None = None) -> d
     sampler = make_sampler("uniform", N, batch_size=size)
     found: dict[str, list] = {name: [] for name in FIGURES}
     for number in range(NUMBER):
-        members = sampler.batch(Population(N), seed, number).members(np.arange(N))
+        drawn = sampler.batch(Population(N), seed, number).vertices()
+        members = np.isin(np.arange(N), drawn)
         kept = members[arrays.row] & members[arrays.column]
         batch = figures.PlanArrays(
             arrays.row[kept], arrays.column[kept], arrays.value[kept], owner, p

@@ -13,6 +13,7 @@ from cases import long
 from plancc.cost.batches import batch_figures, difference, estimate, expected_volume, ratio
 from plancc.errors import InputError
 from plancc.sampling import FITTED, SHOWN, Inclusion, Population, make_sampler
+from plancc.testing.samplers import factors_of, members_of
 
 N = 48
 SAMPLERS = {
@@ -83,16 +84,15 @@ def test_figures(name, array, population, owners):
     """The nonzeros of a batch by its factors, as the runtime sees it, counted in sets."""
     sampler = make_sampler(name, N, **SAMPLERS[name])
     numbers = range(5, 25)
-    everyone = np.arange(N)
     found = batch_figures(sampler, population, owners, numbers, seed=11)
     volumes = []
     for at, number in enumerate(numbers):
         batch = sampler.batch(population, 11, number)
-        members = np.flatnonzero(batch.members(everyone))
+        members = members_of(batch, N)
         rows, columns = np.nonzero(array[np.ix_(members, members)])
         kept = []
         for block in range(batch.num_blocks):
-            inside = batch.factors(block, members, rows, columns) != 0
+            inside = factors_of(batch, block, members, rows, columns) != 0
             ends = members[rows[inside]], members[columns[inside]]
             kept.append(set(zip(*(each.tolist() for each in ends), strict=True)))
         assert len(kept) == sampler.num_blocks

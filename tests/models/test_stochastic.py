@@ -29,6 +29,7 @@ from plancc.models.stochastic import (
 )
 from plancc.models.weights import Balance, vertex_weights
 from plancc.sampling import FITTED, HELD_OUT
+from plancc.testing.samplers import factors_of, members_of
 
 N = 30
 TRAIN = np.arange(N) % 3 != 1
@@ -69,10 +70,10 @@ def net_counts(hypergraph) -> Counter:
 def blocks_of(source, array, number: int, seed: int, stream: int = FITTED):
     """Nonzeros (i, j) that every block of a batch keeps, by the factors that the runtime uses."""
     batch = source.sampler.batch(source.population, seed, number, stream)
-    members = np.flatnonzero(batch.members(np.arange(len(array))))
+    members = members_of(batch, len(array))
     rows, columns = np.nonzero(array[np.ix_(members, members)])
     for block in range(batch.num_blocks):
-        kept = batch.factors(block, members, rows, columns) != 0
+        kept = factors_of(batch, block, members, rows, columns) != 0
         ends = members[rows[kept]], members[columns[kept]]
         yield list(zip(*(each.tolist() for each in ends), strict=True))
 
@@ -83,7 +84,7 @@ def nets_by_hand(source, array, numbers, seed: int) -> tuple[Counter, int, set, 
     num_nets, vertices, nonzeros = 0, set(), set()
     for number in numbers:
         batch = source.sampler.batch(source.population, seed, number, FITTED)
-        vertices |= set(np.flatnonzero(batch.members(np.arange(len(array)))).tolist())
+        vertices |= set(members_of(batch, len(array)).tolist())
         for kept in blocks_of(source, array, number, seed):
             pins: dict[int, set[int]] = {}
             for i, j in kept:

@@ -95,6 +95,7 @@ def test_keep_is_a_mask(case, data):
     left = exchange.keep(sent, received)
     assert ones(left) == {one for one, stays in kept.items() if stays}
     assert left.send.volume == left.receive.volume == sent.sum()
+    assert ones(exchange.keep(np.flatnonzero(sent), np.flatnonzero(received))) == ones(left)
 
 
 @given(exchanges(), st.permutations(range(ROWS)), st.permutations(range(ROWS)))

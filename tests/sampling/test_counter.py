@@ -11,18 +11,15 @@ from scipy.stats import chi2
 
 from plancc.errors import InputError
 from plancc.sampling.counter import (
-    SPARSE,
-    among_first,
     at_place,
     below,
     bits,
     first_of,
     key_of,
-    marked,
     mix,
-    permuted,
     unit,
 )
+from plancc.sampling.kernels import ascending, distinct
 
 MOST = 2**64 - 1
 
@@ -45,32 +42,27 @@ def test_mix_is_splitmix64():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 16, 17, 100, 255, 256, 257, 1000, 4099])
-def test_orders_are_bijections_and_at_place_is_the_inverse(n):
-    key = key_of(5, n)
-    places = [permuted(x, n, key) for x in range(n)]
-    assert sorted(places) == list(range(n))
-    assert [at_place(place, n, key) for place in places] == list(range(n))
+def test_orders_are_bijections(n):
+    assert sorted(at_place(place, n, key_of(5, n)) for place in range(n)) == list(range(n))
 
 
-def test_large_orders_stay_in_range_and_are_inverted():
-    n = 2**31 - 1
-    key = key_of(0)
-    for x in (0, 1, n // 2, n - 1):
-        place = permuted(x, n, key)
-        assert 0 <= place < n
-        assert at_place(place, n, key) == x
+def test_large_orders_stay_in_range_and_do_not_repeat():
+    n, key = 2**31 - 1, key_of(0)
+    found = {int(at_place(place, n, key)) for place in (*range(2000), *range(n - 2000, n))}
+    assert len(found) == 4000
+    assert 0 <= min(found) < max(found) < n
 
 
 def test_all_orders_are_as_likely():
     counts = Counter(
-        tuple(permuted(x, 4, key) for x in range(4)) for key in map(key_of, range(6000))
+        tuple(at_place(x, 4, key) for x in range(4)) for key in map(key_of, range(6000))
     )
     assert_uniform(counts, 24)
 
 
-def test_all_places_of_a_vertex_are_as_likely():
+def test_all_vertices_of_a_place_are_as_likely():
     for x in (0, 36):
-        assert_uniform(Counter(permuted(x, 37, key_of(3, k)) for k in range(6000)), 37)
+        assert_uniform(Counter(at_place(x, 37, key_of(3, k)) for k in range(6000)), 37)
 
 
 def test_all_sets_are_as_likely():
@@ -83,29 +75,28 @@ def test_pairs_of_a_large_order_are_independent():
     """Also pairs of one row or column of the grid that the network works on, here of side 20."""
     numbers = np.array([*range(8), *range(20, 400, 60)])
     times, likely = 4000, 100 * 99 / (400 * 399)
-    found = np.array([among_first(numbers, 400, 100, key_of(k, 6)) for k in range(times)])
+    found = np.array([np.isin(numbers, first_of(400, 100, key_of(k, 6))) for k in range(times)])
     together = (found.T.astype(int) @ found)[np.triu_indices(len(numbers), 1)]
     assert abs(together - times * likely).max() < 5 * np.sqrt(times * likely * (1 - likely))
 
 
 @pytest.mark.parametrize(("n", "size"), [(1, 1), (9, 9), (1000, 1), (1000, 20), (1000, 999)])
-def test_first_of_and_among_first_agree(n, size):
+def test_first_of_are_those_of_the_first_places(n, size):
     key = key_of(8)
-    assert (size * SPARSE < n) == ((n, size) == (1000, 1))  # both ways of first_of are tried
     found = first_of(n, size, key)
     assert found.dtype == np.int32
-    assert found.tolist() == sorted(x for x in range(n) if permuted(x, n, key) < size)
-    numbers = np.random.default_rng(0).permutation(n)
-    inside = among_first(numbers, n, size, key)
-    assert set(numbers[inside].tolist()) == set(found.tolist())
-    # One by one, so that the numbers are fewer than those drawn: the other way of among_first.
-    few = [bool(among_first(numbers[k : k + 1], n, size, key)[0]) for k in range(n)]
-    assert few == inside.tolist()
+    assert found.tolist() == sorted(at_place(place, n, key) for place in range(size))
 
 
-def test_marked():
-    assert marked(np.array([4, 1, 4, 0], np.int32), 6).tolist() == [0, 1, 4]
-    assert marked(np.array([], np.int32), 6).tolist() == []
+@pytest.mark.parametrize("most", [0, 1, 2047, 2048, 2**22, 2**31 - 1])
+def test_ascending_and_distinct(most):
+    for size in (0, 1, 5000):
+        numbers = np.random.default_rng(size).integers(0, most, size, np.int32, endpoint=True)
+        kept = numbers.copy()
+        assert ascending(numbers).tolist() == sorted(numbers.tolist())
+        assert distinct(numbers).tolist() == sorted(set(numbers.tolist()))
+        assert np.array_equal(numbers, kept)
+        assert distinct(numbers).dtype == np.int32
 
 
 def test_keys_depend_on_every_number_and_on_their_order():

@@ -26,6 +26,7 @@ from plancc.search import effort as of_effort
 from plancc.search import expectation as of_expectation
 from plancc.search.expectation import expectation_of
 from plancc.search.presets import EXPECTED, Samples
+from plancc.testing.samplers import factors_of, members_of
 from plancc_datasets import load_dataset
 
 SEED, P, EPSILON = 1, 6, 0.05
@@ -182,10 +183,10 @@ def population_of(name: str) -> Population:
 
 def kept_by(name: str, batch):
     """Rows and columns of the nonzeros that each block of a batch keeps, by its factors."""
-    members = np.flatnonzero(batch.members(np.arange(len(dense(name)))))
+    members = members_of(batch, len(dense(name)))
     rows, columns = np.nonzero(dense(name)[np.ix_(members, members)])
     for block in range(batch.num_blocks):
-        kept = batch.factors(block, members, rows, columns) != 0
+        kept = factors_of(batch, block, members, rows, columns) != 0
         yield members[rows[kept]], members[columns[kept]]
 
 

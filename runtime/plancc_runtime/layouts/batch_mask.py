@@ -15,15 +15,18 @@ Must not know layers, losses or files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from plancc.kernel import njit
-from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets, places
+from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
-from plancc.sampling import Batch
+from plancc.sampling import Batch, BatchLayer
+from plancc.sampling.batch import Floats
+from plancc.sampling.kernels import ascending, distinct
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
@@ -41,8 +44,8 @@ class LocalBatch:
     parts : list of Part
         One per block, without vertex data. Their rows are those of `rows`, also where a block has
         no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
-    factors : list of float64[nonzeros]
-        One per block: what the values of its nonzeros were multiplied by.
+    factors : list of float64[nonzeros] or None
+        One per block: what the values of its nonzeros were multiplied by; None: 1.
     halos : list of int64[halo rows]
         One per block: the places of its halo rows among those of the slice.
     sents : list of int64[sent rows]
@@ -52,7 +55,7 @@ class LocalBatch:
     rows: Int64Array
     targets: BoolArray
     parts: list[Part]
-    factors: list[npt.NDArray[np.float64]]
+    factors: list[Floats | None]
     halos: list[Int64Array]
     sents: list[Int64Array]
 
@@ -60,9 +63,10 @@ class LocalBatch:
 class BatchMask:
     """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
 
-    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 12 for every vertex
-    that it knows, beside the slice. A batch costs a look at all of these vertices and all sent
-    rows, but only at the nonzeros and pins in the rows of its blocks.
+    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 20 for every vertex
+    that it knows, beside the slice; 4 more for nonzeros and pins once a batch is `listed`. A batch
+    costs a look at its vertices, its nonzeros if it is `listed`, else all in the rows of its
+    vertices, and the peers of the rank.
 
     Parameters
     ----------
@@ -93,28 +97,35 @@ class BatchMask:
         used_ptr = offsets(np.bincount(row, minlength=len(foreign)))
         self._ptr = np.concatenate([part.row_ptr, self._num_nonzeros + used_ptr[1:]])
         self._columns = np.concatenate([part.column, send.row[self._sent]])
+        self._place = np.argsort(self._vertices).astype(np.int32)
+        self._ascending = self._vertices[self._place]
+        # Kept from batch to batch: the number of every vertex of the batch, -1 for all between two
+        # batches; and of every halo row that a block has, which may be anything for others.
+        self._number = np.full(len(self._vertices), -1, np.int32)
+        self._slot = np.empty(part.num_halo, np.int32)
+        self._in_use = Lock()
+
+    @cached_property
+    def _by_vertex(self) -> Int32Array:
+        """The nonzeros of every row by ascending vertex: their places in the row."""
+        found: Int32Array = _by_vertex(self._ptr, self._columns, self._vertices)
+        return found
 
     def local(self, batch: Batch) -> LocalBatch:
         """This rank's share of `batch`; not collective."""
-        part = self._part
-        inside = batch.members(self._vertices)
-        members = self._vertices[inside]
-        number = np.cumsum(inside, dtype=np.int32) - np.int32(1)
-        places = np.flatnonzero(inside)
-        own = np.flatnonzero(inside[: part.num_rows])
-        parts, multiplied, halos, sents = [], [], [], []
-        for block in range(batch.num_blocks):
-            taken = places[batch.rows(block, members)]
-            candidates, rows, columns = _between(self._ptr, self._columns, taken, inside, number)
-            factors = batch.factors(block, members, rows, columns)
-            kept = np.flatnonzero(factors)
-            found = self._masked(own, number, candidates[kept], rows[kept], factors[kept])
-            parts.append(found[0])
-            halos.append(found[1])
-            sents.append(found[2])
-            multiplied.append(factors[kept][: len(parts[-1].column)])
-        targets = batch.targets(part.global_id[own])
-        return LocalBatch(own, targets, parts, multiplied, halos, sents)
+        members = self._places(batch.vertices())
+        own = members[: np.searchsorted(members, self._part.num_rows)]
+        with self._in_use:
+            self._number[members] = np.arange(len(members), dtype=np.int32)
+            try:
+                blocks = [self._block(batch, k, members, own) for k in range(batch.num_blocks)]
+                targets = np.zeros(len(own), np.bool_)
+                wanted = self._places(batch.targets())
+                targets[self._number[wanted[wanted < self._part.num_rows]]] = True
+            finally:
+                self._number[members] = -1
+        parts, factors, halos, sents = map(list, zip(*blocks, strict=True))
+        return LocalBatch(own, targets, parts, factors, halos, sents)
 
     @property
     def halo(self) -> Int32Array:
@@ -122,35 +133,41 @@ class BatchMask:
         first = self._part.num_rows
         return self._vertices[first : first + self._part.num_halo]
 
-    def _masked(
-        self,
-        own: Int64Array,
-        number: Int32Array,
-        kept: Int64Array,
-        rows: Int32Array,
-        factors: npt.NDArray[np.float64],
-    ) -> tuple[Part, Int64Array, Int64Array]:
-        """The slice with the rows `own`, the nonzeros `kept`, and the halo rows that they use.
+    def _places(self, vertices: Int32Array | None) -> Int64Array:
+        """Places of those that this rank knows, ascending."""
+        if vertices is None:
+            return np.arange(len(self._vertices))
+        at = _found(self._ascending, self._place, vertices)
+        found: Int64Array = ascending(at[at >= 0])
+        return found
 
-        Beside it the places of these halo rows, and of the sent ones, among those of the slice.
-        Nonzero ``kept[k]`` becomes one of row ``rows[k]``, multiplied by ``factors[k]``.
+    def _block(
+        self, batch: Batch, block: int, members: Int64Array, own: Int64Array
+    ) -> tuple[Part, Floats | None, Int64Array, Int64Array]:
+        """A block of the batch: the slice with the rows `own`, and the halo rows that they use.
+
+        Beside it what values were multiplied by, and the places of these halo rows, and of the sent
+        ones, among those of the slice.
         """
-        part = self._part
+        part, number = self._part, self._number
+        if batch.listed:
+            kept, rows, factors = self._listed(batch.block(block))
+        else:
+            kept, rows, columns = _between(self._ptr, self._columns, members, number)
+            factors = batch.factors(block, self._vertices[members], rows, columns)
+            if factors is not None:
+                left = np.flatnonzero(factors)
+                kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
         column = self._columns[nonzeros]
-
-        foreign = column >= part.num_rows
-        received = np.zeros(part.num_halo, dtype=np.bool_)
-        received[column[foreign] - part.num_rows] = True
-        slot = places(received)
-
-        sent = np.zeros(part.expand.send.volume, dtype=np.bool_)
-        sent[self._sent[pins]] = True
-
-        new_column = np.empty(len(column), dtype=np.int32)
-        new_column[~foreign] = number[column[~foreign]]
-        new_column[foreign] = len(own) + slot[column[foreign] - part.num_rows]
+        received = distinct(column[column >= part.num_rows]).astype(np.int64) - part.num_rows
+        sent = distinct(self._sent[pins]).astype(np.int64)
+        self._slot[received] = np.arange(len(received), dtype=np.int32)
+        value = part.value[nonzeros]
+        if factors is not None:
+            factors = factors[:local]
+            value = value * factors
         masked = Part(
             index=part.index,
             num_parts=part.num_parts,
@@ -158,15 +175,103 @@ class BatchMask:
             global_id=part.global_id[own],
             num_interior=0,
             row_ptr=offsets(np.bincount(rows[:local], minlength=len(own))),
-            column=new_column,
-            value=part.value[nonzeros] * factors[:local],
-            expand=part.expand.keep(sent, received).renumbered(number, slot),
+            column=_renumbered(column, part.num_rows, number, self._slot, len(own)),
+            value=value,
+            expand=part.expand.keep(sent, received).renumbered(number, self._slot),
         )
-        return masked, np.flatnonzero(received), np.flatnonzero(sent)
+        return masked, factors, received, sent
+
+    def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
+        """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.
+
+        Returns
+        -------
+        int64[m], int32[m], float64[m]
+            Where they are in `_columns`, the numbers of their rows, and their factors.
+        """
+        assert layer.places is not None
+        assert layer.factors is not None
+        at = _found(self._ascending, self._place, layer.rows)
+        found, rows = _positions(
+            at,
+            (layer.ptr, layer.columns, layer.places),
+            (self._ptr, self._columns, self._by_vertex, self._vertices),
+            self._part.num_rows,
+            self._number,
+        )
+        factors = layer.factors
+        if (found < 0).any():
+            known = np.flatnonzero(found >= 0)
+            found, rows, factors = found[known], rows[known], factors[known]
+        if (found[1:] < found[:-1]).any():
+            order = np.argsort(found)
+            found, rows, factors = found[order], rows[order], factors[order]
+        return found, rows, factors
 
 
 @njit(cache=True, nogil=True)
-def _between(ptr: Any, columns: Any, places: Any, inside: Any, number: Any) -> Any:
+def _by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
+    places = np.empty(len(columns), dtype=np.int32)
+    for i in range(len(ptr) - 1):
+        row = slice(ptr[i], ptr[i + 1])
+        places[row] = np.argsort(vertices[columns[row]])
+    return places
+
+
+@njit(cache=True, nogil=True)
+def _found(ascending: Any, place: Any, vertices: Any) -> Any:
+    """Place of each of `vertices`, which ascend too; -1 for those that are not there."""
+    found = np.empty(len(vertices), dtype=np.int64)
+    low, end = 0, len(ascending)
+    for k in range(len(vertices)):
+        v = vertices[k]
+        if low < end and ascending[low] < v:  # distinct: no further away than the numbers are
+            high = min(low + v - ascending[low], end - 1)
+            if ascending[high] <= v:
+                low = high
+            while low < high:
+                middle = (low + high) // 2
+                if ascending[middle] < v:
+                    low = middle + 1
+                else:
+                    high = middle
+        found[k] = place[low] if low < end and ascending[low] == v else -1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
+    """Where the nonzeros of a block are in a CSR, -1: nowhere; and the numbers of their rows."""
+    (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
+    found = np.empty(layer_ptr[-1], dtype=np.int64)
+    rows = np.empty(layer_ptr[-1], dtype=np.int32)
+    for k in range(len(at)):
+        i = at[k]
+        for a in range(layer_ptr[k], layer_ptr[k + 1]):
+            found[a] = -1
+            if i < 0:
+                continue
+            rows[a] = number[i]
+            low, high = ptr[i], ptr[i + 1]
+            if i < num_own:  # a whole row
+                low += layer_places[a]
+                found[a] = ptr[i] + by_vertex[low]
+                continue
+            while low < high:
+                middle = (low + high) // 2
+                if vertices[columns[ptr[i] + by_vertex[middle]]] < layer_columns[a]:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < ptr[i + 1]:
+                pin = ptr[i] + by_vertex[low]
+                if vertices[columns[pin]] == layer_columns[a]:
+                    found[a] = pin
+    return found, rows
+
+
+@njit(cache=True, nogil=True)
+def _between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     """The nonzeros in the rows `places` whose columns are inside too, in their order.
 
     Returns
@@ -183,12 +288,22 @@ def _between(ptr: Any, columns: Any, places: Any, inside: Any, number: Any) -> A
     size = 0
     for i in places:
         for a in range(ptr[i], ptr[i + 1]):
-            j = columns[a]
+            j = number[columns[a]]
             found[size] = a  # kept if inside, else overwritten: no branch to mispredict
             found_rows[size] = number[i]
-            found_columns[size] = number[j]
-            size += inside[j]
+            found_columns[size] = j
+            size += j >= 0
     return found[:size], found_rows[:size], found_columns[:size]
+
+
+@njit(cache=True, nogil=True)
+def _renumbered(column: Any, num_rows: int, number: Any, slot: Any, own: int) -> Any:
+    """Columns of the slice as those of a block: own rows by `number`, halo rows by `slot`."""
+    found = np.empty(len(column), dtype=np.int32)
+    for a in range(len(column)):
+        j = column[a]
+        found[a] = number[j] if j < num_rows else own + slot[j - num_rows]
+    return found
 
 
 def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
