@@ -90,8 +90,9 @@ class NeighbourBatch(Batch):
         self._seeds, self._fanouts, self._key = seeds, fanouts, key
 
     def vertices(self) -> Int32s:
-        ends = [each for block in self._blocks for each in (block.rows, block.columns)]
-        return distinct(np.concatenate(ends))
+        blocks = self._blocks  # the columns of a block are rows of the one before
+        found: Int32s = distinct(np.concatenate([blocks[0].columns, *(b.rows for b in blocks)]))
+        return found
 
     def targets(self) -> Int32s:
         return self._seeds
@@ -104,11 +105,10 @@ class NeighbourBatch(Batch):
         n = self.population.num_vertices
         indptr, indices = self.population.pattern
         blocks: list[BatchLayer] = []
-        rows = self._seeds
         for hop, fanout in enumerate(self._fanouts):
+            rows = distinct(blocks[-1].columns) if blocks else self._seeds
             key = np.uint64(bits(self._key, hop))
             blocks.append(BatchLayer(rows, *_sampled(indptr, indices, rows, min(fanout, n), key)))
-            rows = distinct(blocks[-1].columns)
         return blocks[::-1]
 
 

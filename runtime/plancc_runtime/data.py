@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -72,6 +73,13 @@ class LocalData:
         """Whether a vertex may be of several classes."""
         return self.labels.ndim == 2
 
+    @cached_property
+    def _training(self) -> npt.NDArray[np.bool_]:
+        """Which rows are for training."""
+        training = np.zeros(len(self.labels), dtype=np.bool_)
+        training[self.splits["train"].cpu().numpy()] = True
+        return training
+
     def of_batch(
         self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.bool_], transport: Transport
     ) -> LocalData:
@@ -86,9 +94,7 @@ class LocalData:
         targets : bool[m]
             Those whose output counts for the loss.
         """
-        training = np.zeros(len(self.labels), dtype=np.bool_)
-        training[self.splits["train"].cpu().numpy()] = True
-        chosen = np.flatnonzero(targets & training[rows])
+        chosen = np.flatnonzero(targets & self._training[rows])
         size = np.array([len(chosen)], np.int64)
         transport.allreduce_sum(size)
         device = self.labels.device

@@ -64,7 +64,8 @@ class BatchMask:
     """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
 
     It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 20 for every vertex
-    that it knows, beside the slice; 4 more for nonzeros and pins once a batch is `listed`. A batch
+    that it knows, beside the slice; 4 more for nonzeros and pins once a batch is `listed`, unless
+    rows ascend. A batch
     costs a look at its vertices, its nonzeros if it is `listed`, else all in the rows of its
     vertices, and the peers of the rank.
 
@@ -107,9 +108,12 @@ class BatchMask:
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """The nonzeros of every row by ascending vertex: their places in the row."""
-        found: Int32Array = _by_vertex(self._ptr, self._columns, self._vertices)
-        return found
+        """The nonzeros of every row by ascending vertex: their places in the row.
+
+        Empty where all rows are so already.
+        """
+        found, ascending = _by_vertex(self._ptr, self._columns, self._vertices)
+        return np.empty(0, np.int32) if ascending else found
 
     def local(self, batch: Batch) -> LocalBatch:
         """This rank's share of `batch`; not collective."""
@@ -160,10 +164,12 @@ class BatchMask:
                 kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
-        column = self._columns[nonzeros]
-        received = distinct(column[column >= part.num_rows]).astype(np.int64) - part.num_rows
+        received = distinct(_halo_rows(nonzeros, part.column, part.num_rows))
         sent = distinct(self._sent[pins]).astype(np.int64)
         self._slot[received] = np.arange(len(received), dtype=np.int32)
+        row_ptr, column = _masked(
+            (nonzeros, rows), part.column, part.num_rows, len(own), number, self._slot
+        )
         value = part.value[nonzeros]
         if factors is not None:
             factors = factors[:local]
@@ -174,8 +180,8 @@ class BatchMask:
             first_row=0,
             global_id=part.global_id[own],
             num_interior=0,
-            row_ptr=offsets(np.bincount(rows[:local], minlength=len(own))),
-            column=_renumbered(column, part.num_rows, number, self._slot, len(own)),
+            row_ptr=row_ptr,
+            column=column,
             value=value,
             expand=part.expand.keep(sent, received).renumbered(number, self._slot),
         )
@@ -192,7 +198,7 @@ class BatchMask:
         assert layer.places is not None
         assert layer.factors is not None
         at = _found(self._ascending, self._place, layer.rows)
-        found, rows = _positions(
+        found, rows, ascends = _positions(
             at,
             (layer.ptr, layer.columns, layer.places),
             (self._ptr, self._columns, self._by_vertex, self._vertices),
@@ -200,22 +206,24 @@ class BatchMask:
             self._number,
         )
         factors = layer.factors
-        if (found < 0).any():
-            known = np.flatnonzero(found >= 0)
-            found, rows, factors = found[known], rows[known], factors[known]
-        if (found[1:] < found[:-1]).any():
+        if not ascends:
             order = np.argsort(found)
+            order = order[np.searchsorted(found[order], 0) :]  # without those of other ranks
             found, rows, factors = found[order], rows[order], factors[order]
         return found, rows, factors
 
 
 @njit(cache=True, nogil=True)
 def _by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
+    """`BatchMask._by_vertex`, and whether all rows ascend."""
     places = np.empty(len(columns), dtype=np.int32)
+    ascending = True
     for i in range(len(ptr) - 1):
         row = slice(ptr[i], ptr[i + 1])
         places[row] = np.argsort(vertices[columns[row]])
-    return places
+        for k in range(ptr[i + 1] - ptr[i]):
+            ascending &= places[ptr[i] + k] == k
+    return places, ascending
 
 
 @njit(cache=True, nogil=True)
@@ -241,33 +249,38 @@ def _found(ascending: Any, place: Any, vertices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Where the nonzeros of a block are in a CSR, -1: nowhere; and the numbers of their rows."""
+    """Where the nonzeros of a block are in a CSR, and the numbers of their rows.
+
+    Besides, whether all are there and ascend; -1: it is nowhere.
+    """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
     found = np.empty(layer_ptr[-1], dtype=np.int64)
     rows = np.empty(layer_ptr[-1], dtype=np.int32)
+    in_order = len(by_vertex) == 0
+    ascends, last = True, -1
     for k in range(len(at)):
         i = at[k]
         for a in range(layer_ptr[k], layer_ptr[k + 1]):
-            found[a] = -1
-            if i < 0:
-                continue
-            rows[a] = number[i]
-            low, high = ptr[i], ptr[i + 1]
-            if i < num_own:  # a whole row
-                low += layer_places[a]
-                found[a] = ptr[i] + by_vertex[low]
-                continue
-            while low < high:
-                middle = (low + high) // 2
-                if vertices[columns[ptr[i] + by_vertex[middle]]] < layer_columns[a]:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low < ptr[i + 1]:
-                pin = ptr[i] + by_vertex[low]
-                if vertices[columns[pin]] == layer_columns[a]:
-                    found[a] = pin
-    return found, rows
+            found[a], rows[a] = -1, -1
+            if i >= 0:
+                rows[a] = number[i]
+                low, high = ptr[i], ptr[i + 1]
+                if i < num_own:  # a whole row
+                    low, high = low + layer_places[a], low
+                while low < high:
+                    middle = (low + high) // 2
+                    pin = middle if in_order else ptr[i] + by_vertex[middle]
+                    if vertices[columns[pin]] < layer_columns[a]:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < ptr[i + 1]:
+                    pin = low if in_order else ptr[i] + by_vertex[low]
+                    if i < num_own or vertices[columns[pin]] == layer_columns[a]:
+                        found[a] = pin
+            ascends &= found[a] > last
+            last = found[a]
+    return found, rows, ascends
 
 
 @njit(cache=True, nogil=True)
@@ -297,13 +310,32 @@ def _between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _renumbered(column: Any, num_rows: int, number: Any, slot: Any, own: int) -> Any:
-    """Columns of the slice as those of a block: own rows by `number`, halo rows by `slot`."""
-    found = np.empty(len(column), dtype=np.int32)
-    for a in range(len(column)):
-        j = column[a]
-        found[a] = number[j] if j < num_rows else own + slot[j - num_rows]
-    return found
+def _halo_rows(nonzeros: Any, column: Any, num_rows: int) -> Any:
+    """The halo row of every nonzero that has one."""
+    found = np.empty(len(nonzeros), dtype=np.int64)
+    size = 0
+    for a in nonzeros:
+        found[size] = column[a] - num_rows  # kept, or else overwritten
+        size += column[a] >= num_rows
+    return found[:size]
+
+
+@njit(cache=True, nogil=True)
+def _masked(kept: Any, column: Any, num_rows: int, num_own: int, number: Any, slot: Any) -> Any:
+    """The rows and columns of a block: own ones numbered by `number`, halo rows by `slot`.
+
+    `kept`: nonzeros of the slice, and the numbers of their rows, which ascend.
+    """
+    nonzeros, rows = kept
+    row_ptr = np.zeros(num_own + 1, dtype=np.int64)
+    found = np.empty(len(nonzeros), dtype=np.int32)
+    for k in range(len(nonzeros)):
+        j = column[nonzeros[k]]
+        found[k] = number[j] if j < num_rows else num_own + slot[j - num_rows]
+        row_ptr[rows[k] + 1] += 1
+    for i in range(num_own):
+        row_ptr[i + 1] += row_ptr[i]
+    return row_ptr, found
 
 
 def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:

@@ -16,10 +16,12 @@ an edge plan has folded rows: partial sums for outputs of other ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array
 from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import Part
@@ -247,13 +249,27 @@ class Block:
         """Without the diagonal if normalising added it; messages stay as they are."""
         if not self.self_loops:
             return self
-        edge = ~self._diagonal()
-        kept = np.concatenate([[0], np.cumsum(edge)])
+        row_ptr, edges = _edges(self.row_ptr, self.column, self.output_places())
         return replace(
             self,
-            row_ptr=kept[self.row_ptr],
-            column=self.column[edge],
-            value=self.value[edge],
-            factor=None if self.factor is None else self.factor[edge],
+            row_ptr=row_ptr,
+            column=self.column[edges],
+            value=self.value[edges],
+            factor=None if self.factor is None else self.factor[edges],
             self_loops=False,
         )
+
+
+@njit(cache=True, nogil=True)
+def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
+    """Nonzeros off the diagonal, of which row i has column ``diagonal[i]``: row_ptr, places."""
+    new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
+    found = np.empty(len(column), dtype=np.int64)
+    size = 0
+    for i in range(len(row_ptr) - 1):
+        loop = diagonal[i] if i < len(diagonal) else -1
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            found[size] = a  # kept, or else overwritten
+            size += column[a] != loop
+        new_ptr[i + 1] = size
+    return new_ptr, found[:size]

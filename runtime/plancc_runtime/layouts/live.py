@@ -91,27 +91,53 @@ def without_idle_rows(
     rows: list[Int64Array] = []
     left: list[Block] = []
     for block in reversed(blocks):
-        live[np.diff(block.row_ptr) > 0] = True
-        outputs = np.flatnonzero(live)
-        live[block.column[block.column < n]] = True
-        live[block.expand.send.row] = True
-        inputs = np.flatnonzero(live)
-        number = np.empty(block.num_columns, np.int32)
-        number[inputs] = np.arange(len(inputs))
-        number[n:] = np.arange(len(inputs), len(inputs) + block.num_halo)
-        row_ptr = np.concatenate([block.row_ptr[outputs], block.row_ptr[-1:]])
+        outputs = _add_rows(live, block.row_ptr)
+        inputs, number = _add_columns(live, block.column, block.expand.send.row, block.num_columns)
         left.append(
             replace(
                 block,
                 inputs=block.inputs[inputs],
                 outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
-                row_ptr=row_ptr,
+                row_ptr=np.append(block.row_ptr[outputs], block.row_ptr[-1]),
                 column=number[block.column],
                 expand=block.expand.renumbered(number),
             )
         )
         rows += [outputs, inputs]
     return left[::-1], rows[-1], rows[0]
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(live: Any, row_ptr: Any) -> Any:
+    """Mark the rows that have nonzeros, beside those marked; all that are: int64[m]."""
+    found = np.empty(len(live), dtype=np.int64)
+    size = 0
+    for i in range(len(live)):
+        live[i] |= row_ptr[i] < row_ptr[i + 1]
+        found[size] = i
+        size += live[i]
+    return found[:size]
+
+
+@njit(cache=True, nogil=True)
+def _add_columns(live: Any, column: Any, sent: Any, num_columns: int) -> Any:
+    """Mark own columns and sent rows; all that are marked, and new numbers of all columns."""
+    n = len(live)
+    for j in column:
+        if j < n:
+            live[j] = True
+    for j in sent:
+        live[j] = True
+    found = np.empty(n, dtype=np.int64)
+    number = np.empty(num_columns, dtype=np.int32)
+    size = 0
+    for i in range(n):
+        found[size] = i
+        number[i] = size
+        size += live[i]
+    for j in range(n, num_columns):
+        number[j] = size + j - n
+    return found[:size], number
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:

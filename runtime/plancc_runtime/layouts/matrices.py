@@ -8,6 +8,7 @@ messages are multiplied together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,15 +58,36 @@ class BlockPiece(NamedTuple):
         self.matrix.multiply(x, out, add=add, rows=self.rows)
 
 
+class TransposedPiece:
+    """The transpose of a whole block, laid out when it is first multiplied by.
+
+    A product with fixed features never is. Parameters are those of `transposed`.
+    """
+
+    messages, source, target = range(0), ALL, ALL
+
+    def __init__(self, *laid_out: Any) -> None:
+        self._matrix = cache(lambda: transposed(*laid_out))
+
+    def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
+        """out = A^T x, or out += A^T x."""
+        self._matrix().multiply(x, out, add=add)
+
+
 Blocks = dict[tuple[str, bool], list[Any]]
 """The pieces of every block, by its name, and (True) of its transpose: of `BlockPiece`, or of what
 brings one by a `start` of its own."""
 
 
 def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, SparseMatrix]:
-    """The matrix and its transpose, laid out: the same where it is symmetric."""
+    """The matrix and its transpose, laid out."""
     forward = resources.lay_out(matrix)
-    return forward, forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
+    return forward, transposed(matrix, forward, resources)
+
+
+def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) -> SparseMatrix:
+    """The transpose, laid out; `forward`, which the matrix is, where it is symmetric."""
+    return forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
@@ -114,6 +136,8 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
     row_ptr = block.expand.receive.row_ptr
     if block.fold is None:
         found = _own_block(matrix[:, :n] if block.num_halo else matrix, resources)
+        if not block.num_halo:
+            return found | {("halo", False): [], ("halo", True): []}
         return found | halo_blocks("halo", halo_part(block), row_ptr, resources)
     found = _own_block(matrix[:own, :n], resources)
     messages = range(block.expand.receive.num_messages)
@@ -126,8 +150,9 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 
 
 def _own_block(matrix: csr_matrix, resources: Resources) -> Blocks:
-    there, back = both_ways(matrix, resources)
-    return {("own", False): [BlockPiece(there)], ("own", True): [BlockPiece(back)]}
+    there = resources.lay_out(matrix)
+    back = TransposedPiece(matrix, there, resources)
+    return {("own", False): [BlockPiece(there)], ("own", True): [back]}
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
