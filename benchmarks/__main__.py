@@ -35,6 +35,7 @@ NAMES = (
     "edges",
     "libra",
     "minibatches",
+    "minibatch-steps",
     "kernels",
     "boundary",
     "bfloat16",
