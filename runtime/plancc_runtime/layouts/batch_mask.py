@@ -154,6 +154,7 @@ class BatchMask:
         ones, among those of the slice.
         """
         part, number = self._part, self._number
+        factors: Floats | None
         if batch.listed:
             kept, rows, factors = self._listed(batch.block(block))
         else:
