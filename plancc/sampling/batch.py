@@ -106,8 +106,8 @@ class Batch(ABC):
         """All that take part in any block, as row or as column, ascending: int32[m]; None: all."""
 
     def targets(self) -> Int32s | None:
-        """Those whose output counts for the loss; likewise."""
-        return self.vertices()
+        """Those whose output counts for the loss, likewise; None: all that take part."""
+        return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
         """Factors of nonzeros of the matrix: 0 where the batch leaves them out.

@@ -176,7 +176,7 @@ class SamplerTests:
                     assert np.array_equal(indices[at], layer.columns)
             assert members.tolist() == sorted(touched)
             targets = batch.targets()
-            assert layer.rows.tolist() == [*range(VERTICES)] if targets is None else [*targets]
+            assert layer.rows.tolist() == (members if targets is None else targets).tolist()
 
     @pytest.mark.parametrize("density", [0.1, 0.5])
     def test_probabilities_are_those_of_batches(self, sampler: Sampler, density: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import tracemalloc
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -29,8 +30,10 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
+from plancc.plan.population import population_of
 from plancc.sampling import Population, make_sampler
 from plancc_cli.run import command, main
+from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.results import TrainResult
@@ -667,3 +670,24 @@ def test_batches_that_cannot_be(plans, tmp_path):
     edges = plancc_runtime.open(tmp_path / "edges.h5", SingleTransport())
     with pytest.raises(InputError, match="mini-batches need a row plan, not one of layout edge"):
         next(edges.batches())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("neighbour", {"fanouts": (2, 1)}), ("uniform", {}), ("walk", {"walk_length": 2})],
+)
+def test_a_batch_makes_no_array_over_all_vertices(name, options):
+    n = 200_000
+    vertex = np.arange(n)
+    rows, columns = np.tile(vertex, 2), np.concatenate([(vertex + 1) % n, (vertex - 1) % n])
+    ring = worlds.graph_of(csr_matrix((np.ones(2 * n), (rows, columns)), (n, n)))
+    plan = lower(ring, Owners(np.zeros(n, np.int32)), 1, normalization="none", self_loops=False)
+    mask, population = BatchMask(plan.part(0), SingleTransport()), population_of(plan)
+    sampler = make_sampler(name, n, batch_size=9, **options)
+    mask.local(sampler.batch(population, 0, 0))  # what is kept from batch to batch
+    tracemalloc.start()
+    local = mask.local(sampler.batch(population, 0, 1))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(local.rows) >= 3
+    assert peak < n / 2  # bytes: no mask of all vertices

@@ -111,7 +111,7 @@ def test_a_batch_agrees_with_itself_and_with_the_pattern(name, sampler):
             touched |= set(block.rows.tolist()) | {j for _, j in kept}
             of_rows.append(set(block.rows.tolist()))
         members = set(inside.tolist())
-        targets = set(range(n)) if batch.targets() is None else set(batch.targets().tolist())
+        targets = members if batch.targets() is None else set(batch.targets().tolist())
         assert members == touched
         assert targets == of_rows[-1]
         if isinstance(sampler, NeighbourSampler):

@@ -63,11 +63,10 @@ class LocalBatch:
 class BatchMask:
     """Masks a rank's slice, its send and receive lists included, to mini-batches. Collective.
 
-    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 20 for every vertex
+    It holds 4 bytes for every nonzero of the rank, 8 for every boundary pin and 24 for every vertex
     that it knows, beside the slice; 4 more for nonzeros and pins once a batch is `listed`, unless
-    rows ascend. A batch
-    costs a look at its vertices, its nonzeros if it is `listed`, else all in the rows of its
-    vertices, and the peers of the rank.
+    rows ascend. A batch costs a look at its vertices, at the peers of the rank, and at its
+    nonzeros if it is `listed`, else at all in the rows of its vertices.
 
     Parameters
     ----------
@@ -123,9 +122,11 @@ class BatchMask:
             self._number[members] = np.arange(len(members), dtype=np.int32)
             try:
                 blocks = [self._block(batch, k, members, own) for k in range(batch.num_blocks)]
-                targets = np.zeros(len(own), np.bool_)
-                wanted = self._places(batch.targets())
-                targets[self._number[wanted[wanted < self._part.num_rows]]] = True
+                wanted = batch.targets()
+                targets = np.full(len(own), wanted is None)
+                if wanted is not None:
+                    at = self._places(wanted)
+                    targets[self._number[at[at < self._part.num_rows]]] = True
             finally:
                 self._number[members] = -1
         parts, factors, halos, sents = map(list, zip(*blocks, strict=True))
