@@ -54,11 +54,11 @@ def run(inputs: Inputs) -> Report:
     except BackendUnavailable as error:
         dgl = None
         report.notes.append(f"DGL is left out: {error}")
-    rounds = 1 if inputs.quick else 5
+    rounds, threads = (1, 1) if inputs.quick else (5, CORES)
     steps = {}
     for name, graph in graphs.items():
         plan = _plan(graph, inputs.folder, "minibatch-steps")
-        found = measure({"plancc": _ours(ROOT, plan)} | _theirs(dgl, plan), rounds, CORES)
+        found = measure({"plancc": _ours(ROOT, plan)} | _theirs(dgl, plan), rounds, threads)
         add_figures(report, name, found)
         steps[name] = found["plancc"]["step"]
     small, *_, large = (f"R-MAT {scale}" for scale in scales)
