@@ -22,10 +22,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.inputs import BIN, ROOT, SHARED, Inputs
 from benchmarks.report import Report
+from plancc import jit
 
 GRAPH = "Cora"
 TARGETS = {"compile": (3.0, 1.2), "inspect": (0.8, 0.8), "run on 4 ranks": (3.5, 2.5)}
@@ -98,7 +100,8 @@ def _commands(
             report.add(f"{where}: {which} {name}", wall, target, unit="s")
             report.add(f"{where}: {which} {name}, CPU", cpu, unit="s")
     compiled = len(_kernels(kernels) - known)
-    report.add(f"{where}: kernels compiled", compiled, None if compiles else 0, "=")
+    name = f"{where}: kernels compiled; a child may compile the product"
+    report.add(name, compiled, None if compiles else 1)
 
 
 def _light(report: Report, plan: str, kernels: Path) -> None:
@@ -112,19 +115,21 @@ def _light(report: Report, plan: str, kernels: Path) -> None:
 
 
 def _portable_over_own(report: Report, plan: str, own: Path, portable: Path) -> None:
-    """CPU seconds of a search and of a product, in turn."""
+    """CPU seconds of a search and of a product, in turn.
+
+    numba is told the level, so that no child compiles the product for the processor meanwhile.
+    """
+    level = {"NUMBA_CPU_NAME": jit.levels(jit.processor())[0], "NUMBA_CPU_FEATURES": ""}
     search: dict[Path, list[float]] = {own: [], portable: []}
     product: dict[Path, list[float]] = {own: [], portable: []}
     refined = str(portable / "refined.h5")
     for _ in range(5):
-        for kernels in (own, portable):
+        for kernels, told in ((own, {}), (portable, level)):
             words = ["plancc", "refine", plan, "--effort", "balanced", "-o", refined]
-            search[kernels].append(_spent(words, kernels)[1])
-            environment = os.environ | {"NUMBA_CACHE_DIR": str(kernels)}
-            said = subprocess.check_output(
-                [sys.executable, "-c", PRODUCT], env=environment, text=True
-            )
-            product[kernels].append(float(said))
+            search[kernels].append(_spent(words, kernels, told)[1])
+            told = os.environ | {"NUMBA_CACHE_DIR": str(kernels)} | told
+            words = [sys.executable, "-c", PRODUCT]
+            product[kernels].append(float(subprocess.check_output(words, env=told, text=True)))
     report.add_ratio("search, portable over own", search[portable], search[own], 1.10)
     report.add_ratio("product, portable over own", product[portable], product[own], 1.15)
 
@@ -155,12 +160,14 @@ def _kernels(folder: Path) -> set[Path]:
     return set(folder.glob("*.kernel"))
 
 
-def _spent(words: list[str], kernels: Path) -> tuple[float, float]:
+def _spent(
+    words: list[str], kernels: Path, told: Mapping[str, str] | None = None
+) -> tuple[float, float]:
     """Seconds of a command on the wall and of processors, with its kernels in a folder."""
     begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [str(BIN / words[0]), *words[1:]],
-        env=os.environ | {"NUMBA_CACHE_DIR": str(kernels)},
+        env=os.environ | {"NUMBA_CACHE_DIR": str(kernels)} | dict(told or {}),
         capture_output=True,
         text=True,
     )
