@@ -104,7 +104,7 @@ wheels: $(STAMP)
 	  PLANCC_KERNELS=$$folder/kernels $$folder/bin/python -m hatchling build -t wheel -d $$folder/dist && \
 	  $$folder/bin/pip install --quiet --no-deps --force-reinstall $$folder/dist/*.whl && \
 	  PATH="$$folder/bin:$$PATH" sh docs/demo.sh && \
-	  { [ -n "$(LEVEL)" ] || ! ls $$folder/var/cache/plancc/*.kernel; } && \
+	  { [ -n "$(LEVEL)" ] || [ -z "$$(find $$folder/var -name '*.kernel')" ]; } && \
 	  mv $$folder/dist/*.whl build/wheels || exit 1; \
 	done
 
