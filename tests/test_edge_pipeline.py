@@ -14,7 +14,7 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.models import MODELS, make_model
 from plancc.options import SearchOptions
-from plancc.owners import choice
+from plancc.owners import find
 from plancc.owners.task import Task
 from plancc.plan.matrix import matrix_of
 from plancc.predict.machine_files import find_machine
@@ -174,9 +174,9 @@ def test_wrong_options(options, words):
 def test_auto_shares_a_budget_among_the_searched():
     """What is left of it, after what the candidates before have taken."""
     task = Task("auto", make_model("auto", {}), PARTS, SearchOptions(budget=6.0))
-    assert choice._task(task, "hp", "time", 0.0, 3).options.budget == 2.0
-    assert choice._task(task, "hp", "time", 5.0, 1).options.budget == 1.0
-    assert choice._task(task, "libra", "time", 0.0, 3).options.budget is None
+    assert find._task(task, "hp", "time", 0.0, 3).options.budget == 2.0
+    assert find._task(task, "hp", "time", 5.0, 1).options.budget == 1.0
+    assert find._task(task, "libra", "time", 0.0, 3).options.budget is None
 
 
 def test_auto_leaves_out_what_the_budget_is_too_short_for():
