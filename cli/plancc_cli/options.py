@@ -196,7 +196,10 @@ def _parse_named(
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
-        found[name.replace("-", "_")] = value
+        name = name.replace("-", "_")
+        if name in found:
+            raise InputError(f"{parameter.opts[0]} '{text}': {name} is given twice")
+        found[name] = value
     return found or None
 
 

@@ -37,7 +37,7 @@ from plancc_cli.progress import (
 from plancc_cli.ranks import RankJob, check_threads_of
 from plancc_cli.render_profile import print_profile
 from plancc_cli.render_run import EpochTable
-from plancc_cli.run_options import SECTIONS, run_option
+from plancc_cli.run_options import SECTIONS, refuse_twice, run_option
 from plancc_cli.stopping import StopSignals
 from plancc_cli.tables import console, count_of, line_width, say
 from plancc_cli.words import in_flags, predictions_line, usage_words
@@ -89,6 +89,7 @@ def command(
 ) -> None:
     """Train a graph neural network from the communication plan PLAN."""
 
+    refuse_twice(settings)
     level = verbosity_level()  # threads do not know the context
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.generated import option_of, sections_of
+from plancc_cli.generated import flag_of, option_of, sections_of
 from plancc_cli.stopping import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
-from plancc_runtime.options import FULL, PASSES, TrainOptions
+from plancc_runtime.options import FULL, OF_MODELS, PASSES, TrainOptions
 
 
 def _parse_passes(context: click.Context, parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -96,3 +98,16 @@ def run_option(name: str, **settings: Any) -> click.Option:
     field = FIELDS[name]
     known: dict[str, Any] = {"default": field.default, **READERS.get(name, {}), **settings}
     return option_of(field, **known)
+
+
+def refuse_twice(given: Mapping[str, Any]) -> None:
+    """InputError if --model-option and a flag give an option of the model other values."""
+    source = click.get_current_context().get_parameter_source
+    for name, other in (given["model_options"] or {}).items():
+        if name not in OF_MODELS or source(name) in (None, ParameterSource.DEFAULT):
+            continue
+        own = given[name]
+        if str(own) != other:
+            truth = {True: f"--{name}", False: f"--no-{name}"}
+            flag = truth[own] if isinstance(own, bool) else f"{flag_of(name)} {own}"
+            raise InputError(f"{flag} and --model-option {name}={other}: give one of them")

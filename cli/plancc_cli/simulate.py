@@ -12,9 +12,9 @@ from plancc.plan.convolutions import CONVOLUTIONS
 from plancc.predict.machine_files import DEFAULT_MACHINE
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, PASSES
 from plancc_cli import options
-from plancc_cli.generated import with_options
+from plancc_cli.generated import flag_of, with_options
 from plancc_cli.progress import verbosity
-from plancc_cli.run_options import run_option
+from plancc_cli.run_options import refuse_twice, run_option
 from plancc_cli.sweep import refuse, run_sweep, sweep_options
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
@@ -101,11 +101,11 @@ def command(
         for name in OF_ONE_PLAN:
             value = given.pop(name)
             if value is not None and value is not False:  # 0 was given too
-                option = "--" + name.replace("_", "-")
-                raise InputError(f"{option} is for one plan: drop it, or --sweep")
+                raise InputError(f"{flag_of(name)} is for one plan: drop it, or --sweep")
         run_sweep(plan, asked(default_predictor(dims, machine)), given)
         return
     refuse(given)
+    refuse_twice(given)
     if plan is None:
         raise InputError("nothing to predict: give a plan, or a graph and --sweep")
     if is_graph(plan):
@@ -178,10 +178,6 @@ def _convolution(given: dict[str, Any]) -> Convolution:
     has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
     more = given["model_options"] or {}
     for option, value in asked.items():
-        if more.get(option, str(value)) != str(value):
-            raise InputError(
-                f"--{option} {value} and --model-option {option}={more[option]}: give one of them"
-            )
         if option not in has.get(model, [option]):
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")

@@ -15,6 +15,7 @@ import click
 
 from plancc.errors import InputError
 from plancc_cli import options
+from plancc_cli.generated import flag_of
 from plancc_cli.plot import FORMATS, check_plot, plot_sweep
 from plancc_cli.progress import progress
 
@@ -84,9 +85,7 @@ def refuse(given: dict[str, Any]) -> None:
     """InputError if an option of sweeps is given without ``--sweep``."""
     for name in SWEEP_OPTIONS:
         if given[name] not in (None, False, ()):
-            raise InputError(
-                f"--{name.replace('_', '-')} is for --sweep: give --sweep p=16..4096 too"
-            )
+            raise InputError(f"{flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:

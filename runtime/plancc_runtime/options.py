@@ -29,6 +29,8 @@ MOST = 2**31 - 1
 """Largest size of an array or a list."""
 MODEL_OPTIONS = ("heads", "attention_dropout", "aggregator")
 """Options that some models have."""
+OF_MODELS = ("parametrization", "bias", *MODEL_OPTIONS)
+"""Options of a model that have a field; `model_options` may hold them too."""
 OWN_MOMENTUM = ("adam", "adamw")
 """Optimisers whose momentum is no option."""
 WATCHFUL = ("plateau",)
@@ -457,7 +459,7 @@ class TrainOptions:
 
     def _check_model_options(self) -> None:
         extra = self.model_options or {}
-        for name in extra.keys() & {"parametrization", "bias", *MODEL_OPTIONS}:
+        for name in extra.keys() & {*OF_MODELS}:
             own, other = getattr(self, name), extra[name]
             if own not in (getattr(TrainOptions, name), other) and str(own) != str(other):
                 raise InputError(

@@ -175,11 +175,12 @@ def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
         (("--heads", 2), "--heads 2: give --model gat too"),
         (
             ("--model", "gat", "--heads", 2, "--model-option", "heads=4"),
-            "heads=4: give one of them",
+            "--heads 2 and --model-option heads=4: give one of them",
         ),
         (("--model", "gat", "--aggregator", "max"), "--aggregator max: give --model sage too"),
         (("--model", "gat", "--heads", 3, "--dims", "5,8,4"), "must divide the width 8"),
         (("--sweep", "p=2", "--model", "gat"), "is for one plan"),
+        (("--sweep", "p=2", "--model-option", "x=1"), "--model-option is for one plan"),
     ):
         assert said in fails(tmp_path, "simulate", plan, *words)
 

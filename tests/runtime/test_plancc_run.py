@@ -223,6 +223,22 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
             ["--model", "gat", "--heads", 2, "--model-option", "heads=4"],
             "--heads 2 and --model-option heads=4: give one of them",
         ),
+        (
+            ["--model", "gat", "--heads", 1, "--model-option", "heads=4"],  # 1 is the default
+            "--heads 1 and --model-option heads=4: give one of them",
+        ),
+        (
+            ["--no-bias", "--model-option", "bias=True"],
+            "error: --no-bias and --model-option bias=True: give one of them",
+        ),
+        (
+            ["--model-option", "heads=4", "--model-option", "heads=8"],
+            "--model-option 'heads=8': heads is given twice",
+        ),
+        (
+            ["--sampler-option", "a=4", "--sampler-option", "a=4"],
+            "--sampler-option 'a=4': a is given twice",
+        ),
         (["--init", "/no/such/file.npz"], "file.npz"),
         (["--features", "6"], "width 7"),
         (["--classes", "2"], "5 classes"),
