@@ -13,7 +13,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -33,9 +33,9 @@ from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
-from plancc.owners.task import Observer
+from plancc.owners.task import Observer, Task
 from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.options import AUTO
+from plancc.partitioners.options import AUTO, parse_budget
 from plancc.pipeline import compile
 from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
@@ -83,6 +83,8 @@ class Contender:
     def parse(cls, text: str) -> Contender:
         """[LABEL=]NAME[:OPTION=VALUE...]; an option without a value is switched on.
 
+        A value may have colons, as balance=nnz:0.05; a word behind one is no option and has no "=".
+
         NAME is a model, or a partitioner, which stands for its own answer to the model that it
         solves: hp for one of hypergraphs, gp for one of graphs.
 
@@ -105,16 +107,20 @@ class Contender:
                 f"{', '.join([*MODELS, *PARTITIONERS])}"
             )
         options: dict[str, Any] = {}
-        for word in words:
-            option, _, value = word.partition("=")
-            fields = MODELS[model].option_fields()
-            check_choice(f"option of '{name}'", option, [*fields, *OF_SEARCH])
+        known = MODELS[model].option_fields() | OF_SEARCH
+        for option, value in _split(words, known):
+            check_choice(f"option of '{name}'", option, known)
+            if option == "partitioner" and model != name:
+                raise InputError(f"`{option}` {value}: {name} is a partitioner itself; drop one")
+            if option in search or option in options:
+                raise InputError(f"`{option}` is given twice")
+            if not value and kind_of(known[option]) != "bool":
+                raise InputError(f"`{option}`: give a value, as {option}=VALUE")
             if option in OF_SEARCH:
                 search[option] = _of_search(option, value)
             else:
-                options[option] = _of_model(fields[option], value) if value else True
-        _check_preset(search)
-        make_model(model, options)
+                options[option] = _of_model(known[option], value) if value else True
+        _check(model, options, search)
         return cls(label, model, options, search)
 
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,21 +155,41 @@ class Contender:
         return replace(self, options=options)
 
 
+def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
+    """Names and values of options; a word that is neither belongs to the value before it."""
+    found: list[tuple[str, str]] = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals or word in known or not (found and found[-1][1]):
+            found.append((name, value))
+        else:
+            name, value = found[-1]
+            found[-1] = name, f"{value}:{word}"
+    return found
+
+
 def _of_search(option: str, text: str) -> Any:
-    """The value of an option of the search, checked as far as it can be without a graph."""
+    """The value of an option of the search."""
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
-    value = parsed(OF_SEARCH[option], text)
+    value = parse_budget(text) if option == "budget" else parsed(OF_SEARCH[option], text)
     SearchOptions(**{option: value})
     return value
 
 
-def _check_preset(search: Mapping[str, Any]) -> None:
-    """InputError for a preset that the partitioner does not have."""
-    partitioner = search.get("partitioner", AUTO)
-    if "preset" in search and partitioner != AUTO:
-        check_choice("preset", search["preset"], PARTITIONERS[partitioner].presets)
+def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
+    """InputError for options that the model refuses, as far as no graph and no option that all
+    contenders share is needed to tell."""
+    chosen = make_model(model, options)
+    if isinstance(chosen, ProcessGridModel):
+        model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
+    own = {name: search[name] for name in ("partitioner", "objective", "preset") if name in search}
+    Task(model, chosen, 2, SearchOptions(**own))
+    if "preset" in own:
+        named = own.get("partitioner", AUTO)
+        able = PARTITIONERS.loaded().values() if named == AUTO else [PARTITIONERS[named]]
+        check_choice("preset", own["preset"], dict.fromkeys(p for a in able for p in a.presets))
 
 
 def _of_model(declared: Field[Any], text: str) -> Any:
@@ -174,6 +200,15 @@ def _of_model(declared: Field[Any], text: str) -> Any:
     return parsed(declared, text)
 
 
+def _parse(parameter: str, text: str) -> Contender:
+    """The contender; an error begins with it, and names options as a contender has them."""
+    try:
+        return Contender.parse(text)
+    except InputError as error:
+        words = str(error).replace("`", "")
+        raise InputError(f"`{parameter}` '{text.strip()}': {words}") from None
+
+
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     """Contenders with commas between them; the baseline is added where it is not one of them.
 
@@ -182,7 +217,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     InputError
         There are none, or two have the same label.
     """
-    found = [Contender.parse(word) for word in text.split(",") if word.strip()]
+    found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
     for each in found:
@@ -192,7 +227,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     if baseline is not None and baseline not in labels:
         if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):
             check_choice("baseline", baseline, labels)
-        found.append(Contender.parse(baseline))
+        found.append(_parse("baseline", baseline))
     return found
 
 

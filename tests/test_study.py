@@ -142,6 +142,12 @@ def test_contenders() -> None:
     assert Contender.parse("metis").search == {"partitioner": "metis"}
     assert Contender.parse("metis").model == "gp"
     assert Contender.parse("mtkahypar").model == "hp"
+    assert Contender.parse("hp:budget=10m:balance=nnz:0.05:effort=best").search == {
+        "budget": 600.0,
+        "balance": "nnz:0.05",
+        "effort": "best",
+    }
+    assert Contender.parse("metis:budget=2").search["budget"] == 2  # if all have an objective
     grid = Contender.parse("cagnet-1.5d:replication=4")
     assert (grid.label, grid.options) == ("cagnet-1.5d:replication=4", {"replication": 4})
     common = {"effort": "best", "objective": "time", "balance": "nnz"}
@@ -159,12 +165,25 @@ def test_contenders() -> None:
         ("nothing", "unknown model or partitioner 'nothing'"),
         ("hp:efort=fast", r"unknown option of 'hp' 'efort'.*effort"),
         ("metis:preset=zz", "unknown preset 'zz'"),
-        ("cagnet-1.5d:replication=a", "`replication` 'a': a value of type int"),
+        ("cagnet-1.5d:replication=a", "replication 'a': a value of type int"),
         ("x=file:part={graph}.part.{q}", "is neither"),
         ("hp:partitioner=nothing", "unknown partitioner 'nothing'"),
-        ("hp:epsilon=abc", "`epsilon` 'abc': a value of type float"),
+        ("hp:epsilon=abc", "epsilon 'abc': a value of type float"),
         ("hp:effort=much", "unknown effort 'much'"),
         ("hp:balance=much", "much"),
+        ("hp:budget=ten", "budget 'ten': give a number of seconds"),
+        (
+            "rp,hp:effort=fast:effort=best",
+            "`models` 'hp:effort=fast:effort=best': effort is given tw",
+        ),
+        ("metis:partitioner=kaminpar", "partitioner kaminpar: metis is a partitioner itself"),
+        ("hp:effort", "effort: give a value, as effort=VALUE"),
+        ("hp:effort=fast:zz", "unknown effort 'fast:zz'"),
+        ("cagnet-1.5d:replication", "replication: give a value"),
+        ("hp:objective=foo", "unknown objective 'foo'"),
+        ("rp:objective=volume", "model 'rp' has no option objective"),
+        ("cagnet-1d:blocks=hp:objective=cut", "objective 'cut' is model gp's"),
+        ("hp:preset=foo", "unknown preset 'foo'"),
     ],
 )
 def test_wrong_contenders(text: str, words: str) -> None:
@@ -175,6 +194,8 @@ def test_wrong_contenders(text: str, words: str) -> None:
 def test_wrong_baseline() -> None:
     with pytest.raises(InputError, match=r"unknown baseline 'mien'.*mine"):
         parse_contenders("rp,mine=hp", "mien")
+    with pytest.raises(InputError, match="`baseline` 'hp:effort=x': unknown effort 'x'"):
+        parse_contenders("rp", "hp:effort=x")
 
 
 def test_wrong_files(graphs: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from plancc.files import open_file
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
 from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.options import AUTO, MOST_SECONDS
+from plancc.partitioners.options import AUTO, parse_budget
 from plancc.registry import check_choice
 from plancc.threads import MOST_THREADS
 from plancc_cli.generated import Declared, fields_of, option_of, refuse_taken, with_options
@@ -33,7 +33,6 @@ THREADS = click.IntRange(1, MOST_THREADS)
 HDF5 = b"\x89HDF\r\n\x1a\n"
 NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions, besides those of graphs, of files that are no plans."""
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 FORM = "plancc.form"
 """Key of the context's `meta`."""
@@ -113,17 +112,6 @@ def _parse_keys(
             raise InputError(f"--key '{word}': {what} is given twice")
         keys[what] = name
     return keys or None
-
-
-def _parse_seconds(text: str) -> float:
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
-    seconds = float(found[1]) * UNITS[found[2]] if found else 0
-    if not 0 < seconds <= MOST_SECONDS:
-        raise InputError(
-            f"--budget '{text}': give a number of seconds above 0 and up to {MOST_SECONDS}, such "
-            "as 90, 30s or 5m"
-        )
-    return seconds
 
 
 def _parse_capacities(text: str) -> tuple[float, ...]:
@@ -418,7 +406,7 @@ def read_by(parse: Callable[[str], Any]) -> Any:
 
 READERS: dict[str, dict[str, Any]] = {
     "effort": {"type": NameIn("effort", EFFORTS)},
-    "budget": {"callback": read_by(_parse_seconds)},
+    "budget": {"callback": read_by(parse_budget)},
     "dims": {"callback": read_by(_parse_dims)},
     "machine": {"type": click.Path(), "callback": read_by(_read_machine)},
     "capacities": {"callback": read_by(_parse_capacities)},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import partial
 
+from plancc.errors import InputError
 from plancc.fields import check_options, described, option
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.partitioners import PARTITIONERS
@@ -15,6 +17,7 @@ from plancc.threads import MOST_THREADS
 AUTO = "auto"
 MOST_SECONDS = 2_000_000
 """What the system can wait for in one call."""
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 of_search = partial(option, section="Search")
 of_balance = partial(option, section="Balance")
 
@@ -84,3 +87,15 @@ class PartitionOptions:
         check_options(self)
         if self.capacities is not None:
             object.__setattr__(self, "capacities", check_capacities(self.capacities))
+
+
+def parse_budget(text: str) -> float:
+    """Seconds from a text such as 90, 30s, 5m or 2h; InputError for another one."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)([smh]?)", text.strip(), re.ASCII)
+    seconds = float(found[1]) * UNITS[found[2]] if found else 0
+    if not 0 < seconds <= MOST_SECONDS:
+        raise InputError(
+            f"`budget` '{text}': give a number of seconds above 0 and up to {MOST_SECONDS}, such "
+            "as 90, 30s or 5m"
+        )
+    return seconds
