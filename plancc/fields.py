@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
 from inspect import Parameter, cleandoc, signature
 from numbers import Real
+from os import PathLike
 from textwrap import fill
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,20 @@ from plancc.text import shown
 
 Class = TypeVar("Class", bound=type)
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class ValueKind(NamedTuple):
+    """A type of options: what is needed in words, how a value is checked, how a text is read.
+
+    `check` returns the value in the type; TypeError or OverflowError for another one.
+    """
+
+    needed: str
+    check: Callable[[Any], Any]
+    parse: Callable[[str], Any] = str
+
+
+ANY = ValueKind("", lambda value: value)
 
 
 def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
@@ -42,6 +57,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
         ``section``: title of the section of its help;
         ``choices``: values; ``noun``: what an error calls one of them;
         ``at_least``, ``above``, ``at_most``, ``below``: bounds of a number;
+        ``kind``: a `ValueKind`, where the type is none of `KINDS`;
         ``internal``: True for a field that users do not set.
     """
     return field(default=default, metadata={"help": help, **metadata})
@@ -91,20 +107,29 @@ def help_of(each: Field[Any]) -> str:
 
 def parsed(each: Field[Any], text: str) -> Any:
     """The value of an option from a text; InputError for what is none."""
-    parse, _ = KINDS.get(kind_of(each), KINDS["str"])
+    kind = KINDS.get(kind_of(each), ANY)
     try:
-        return parse(text)
+        return kind.parse(text)
     except (ValueError, KeyError):
-        kind = kind_of(each)
-        raise InputError(f"`{each.name}` '{text}': a value of type {kind} is needed") from None
+        raise InputError(f"`{each.name}` '{text}': {kind.needed}") from None
 
 
 def checked(each: Field[Any], value: Any) -> Any:
     """The value of an option in its type; InputError for another type, or one out of range."""
-    said, (_, check) = each.metadata, KINDS.get(kind_of(each), KINDS["str"])
-    given, value = value, check(each.name, value)
-    if "choices" in said and value not in said["choices"]:
-        check_choice(said.get("noun", each.name.replace("_", " ")), value, said["choices"])
+    said, words = each.metadata, kind_of(each)
+    kind = said.get("kind") or KINDS.get(words) or OTHERS.get(words, ANY)
+    choices, noun = said.get("choices"), said.get("noun", each.name.replace("_", " "))
+    given = value
+    try:
+        value = kind.check(value)
+    except TypeError:
+        if choices:
+            check_choice(noun, shown(value), choices)
+        raise InputError(f"`{each.name}` {value!r}: {kind.needed}") from None
+    except OverflowError:
+        raise InputError(f"`{each.name}` {shown(value)}: the number is too large") from None
+    if choices and value not in choices:
+        check_choice(noun, value, choices)
     for name, holds in BOUNDS.items():
         if name in said and not holds(value, bound := said[name]):
             words = f"{bound:g}" if isinstance(bound, float) else str(bound)
@@ -175,30 +200,41 @@ def entries(options: Iterable[Field[Any]]) -> list[str]:
     return lines
 
 
-def _whole(option: str, value: Any) -> int:
+def instance(needed: str, *types: Any) -> ValueKind:
+    """The kind of option whose values are of some types."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, types):
+            raise TypeError
+        return value
+
+    return ValueKind(needed, check)
+
+
+def _several(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def checked(values: Any) -> tuple[Any, ...]:
+        if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
+            raise TypeError
+        return tuple(map(check, values))
+
+    return checked
+
+
+def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"`{option}` {value!r}: a whole number is needed")
+        raise TypeError
     return int(value)
 
 
-def _several(option: str, values: Any) -> tuple[int, ...]:
-    if not isinstance(values, tuple | list | np.ndarray):
-        raise InputError(f"`{option}` {values!r}: whole numbers are needed")
-    return tuple(_whole(option, value) for value in values)
-
-
-def _number(option: str, value: Any) -> float:
+def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"`{option}` {value!r}: a number is needed")
-    try:
-        return float(value)
-    except OverflowError:
-        raise InputError(f"`{option}` {shown(value)}: the number is too large") from None
+        raise TypeError
+    return float(value)
 
 
-def _truth(option: str, value: Any) -> bool:
+def _truth(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise InputError(f"`{option}` {value!r}: True or False is needed")
+        raise TypeError
     return bool(value)
 
 
@@ -213,12 +249,29 @@ BOUNDS: dict[str, Callable[[float, float], bool]] = {
     "below": operator.lt,
 }
 """Bounds that an option may have; NaN is within none."""
-KINDS: dict[str, tuple[Callable[[str], Any], Callable[[str, Any], Any]]] = {
-    "int": (int, _whole),
-    "float": (float, _number),
-    "bool": ({"True": True, "False": False}.__getitem__, _truth),
-    "tuple[int, ...]": (lambda text: tuple(map(int, text.split(","))), _several),
-    "str | int": (_number_or_word, lambda option, value: value),
-    "str": (str, lambda option, value: value),
+TEXT = instance("a text is needed", str)
+KINDS = {
+    "int": ValueKind("a whole number is needed", _whole, int),
+    "float": ValueKind("a number is needed", _number, float),
+    "bool": ValueKind(
+        "True or False is needed", _truth, {"True": True, "False": False}.__getitem__
+    ),
+    "tuple[int, ...]": ValueKind(
+        "whole numbers are needed", _several(_whole), lambda text: tuple(map(int, text.split(",")))
+    ),
+    "str | int": ANY._replace(parse=_number_or_word),
+    "str": TEXT,
 }
-"""Types of options: how a text is read, and how a value is checked."""
+"""Types of options that a text can stand for."""
+MAPPING = instance("a mapping of names to values is needed", Mapping)
+NAMES = ValueKind("several names are needed, as a tuple or list", _several(TEXT.check))
+OTHERS = {
+    "Path": instance("a path is needed", str, PathLike),
+    "Mapping[str, Any]": MAPPING,
+    "Mapping[str, str]": MAPPING,
+    "Sequence[int]": KINDS["tuple[int, ...]"],
+    "Sequence[str]": NAMES,
+    "tuple[str, ...]": NAMES,
+    "tuple[float, ...]": ValueKind("several numbers are needed", _several(_number)),
+}
+"""Other types that are checked."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
-from plancc.fields import check_options, described, like, option
+from plancc.fields import check_options, described, instance, like, option
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.capacities import check_capacities
 from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
 from plancc.partitioners.options import AUTO, PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
+from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from plancc.graph.graph import Graph
     from plancc.passes.deadline import Stop
     from plancc.plan.grid import Grid
-    from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
 
 EFFORTS = ("fast", "balanced", "best")
@@ -94,17 +95,20 @@ class SearchOptions(PartitionOptions):
         otherwise=DEFAULT_MACHINE,
         more="A value, a name or a file.",
         metavar="NAME|FILE.toml",
+        kind=instance("a machine is needed, its name or its file", Machine, str, PathLike),
     )
     topology: Topology | str | None = of_search(
         None,
         "nodes x ranks, as 4x8: few rows between nodes, each once to a node",
         more="One rank for every part. The nodes of the machine have as many ranks then.",
         metavar="NODESxRANKS",
+        kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
     stop: Stop | None = option(
         None,
         "asked often, by any thread: once it says yes, a search ends with the best owners so far",
         section="",
+        kind=instance("a function is needed", Callable),
     )
     grid: Grid | None = option(None, internal=True)
     lean: bool = option(False, internal=True)
@@ -112,11 +116,10 @@ class SearchOptions(PartitionOptions):
     on_disk: bool = option(False, internal=True)
 
     def __post_init__(self) -> None:
-        for name in ("dims", "capacities"):
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, tuple(value))
         super().__post_init__()
-        if isinstance(self.machine, str):
+        if self.dims is not None:
+            object.__setattr__(self, "dims", tuple(self.dims))
+        if isinstance(self.machine, str | PathLike):
             object.__setattr__(self, "machine", find_machine(self.machine))
         if self.capacities is not None:
             self._give_speed(self.capacities)
@@ -300,7 +303,7 @@ class RefineOptions:
         help="threads for sweeps of large graphs and minimum cuts; the plan does not depend on it",
     )
     dims: Sequence[int] | None = like(SearchOptions, "dims", otherwise="the plan's")
-    machine: Machine | None = like(SearchOptions, "machine", otherwise="the plan's")
+    machine: Machine | str | None = like(SearchOptions, "machine", otherwise="the plan's")
     balance: str | None = like(PlanOptions, "balance", otherwise="the plan's, or nnz")
     epsilon: float | None = like(
         SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
@@ -315,6 +318,8 @@ class RefineOptions:
             check_capacities(self.capacities)
         if self.dims is not None:
             check_dims(self.dims)
+        if isinstance(self.machine, str | PathLike):
+            object.__setattr__(self, "machine", find_machine(self.machine))
         check_choice("objective", self.objective, OBJECTIVES)
         if self.max_extra_volume is not None and self.objective == "volume":
             raise InputError(

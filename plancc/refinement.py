@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccWarning
-from plancc.fields import taking
+from plancc.fields import divided, options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.capacities import Capacities, check_capacities
@@ -43,6 +43,7 @@ from plancc.plan.routing import with_routes
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
+from plancc.registry import check_choice
 from plancc.report.epochs import Basis
 from plancc.report.provenance import recorded_topology
 from plancc.search.record import Judge, Record
@@ -103,7 +104,11 @@ def refine(
     PlanccWarning
         A balance that is missed.
     """
+    for name in divided(options, RefineOptions)[1]:
+        known = [each.name for each in options_of(RefineOptions)]
+        check_choice("option of refine", name, [*known, "part", "observer", "report"])
     asked = RefineOptions(objective, **options)
+    assert not isinstance(asked.machine, str)  # it is found
     with observer("load"):
         plan = _loaded(plan, part)
         recorded = plan.provenance

@@ -173,7 +173,7 @@ def _of_search(option: str, text: str) -> Any:
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
-    value = parse_budget(text) if option == "budget" else parsed(OF_SEARCH[option], text)
+    value: Any = parse_budget(text) if option == "budget" else parsed(OF_SEARCH[option], text)
     SearchOptions(**{option: value})
     return value
 

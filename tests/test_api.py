@@ -101,6 +101,25 @@ def test_a_number_of_parts_is_an_integer(folder, parts):
         plancc.compile("graph.mtx", model="rp", num_parts=parts)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"dims": 5}, "`dims` 5: whole numbers are needed"),
+        ({"dims": "5,3"}, "`dims` '5,3': whole numbers are needed"),
+        ({"capacities": 3}, "`capacities` 3: a list of numbers above 0 is needed"),
+        ({"machine": 5}, "`machine` 5: a machine is needed, its name or its file"),
+        ({"topology": 5}, "`topology` 5: nodes x ranks are needed, as '4x8'"),
+        ({"keys": 5}, "`keys` 5: a mapping of names to values is needed"),
+        ({"stop": 5}, "`stop` 5: a function is needed"),
+        ({"balance": 5}, "`balance` 5: a text is needed"),
+        ({"effort": 5}, "unknown effort '5': choose from fast"),
+    ],
+)
+def test_options_of_another_type(folder, given, words):
+    with pytest.raises(plancc.InputError, match=words):
+        plancc.compile("graph.mtx", num_parts=2, **given)
+
+
 def test_a_plan_that_is_open_elsewhere_in_the_process(folder):
     import h5py
 

@@ -32,8 +32,11 @@ def check_capacities(
     InputError
         No numbers, another number of them than `num_parts`, one that is not finite and above 0.
     """
-    if isinstance(capacities, str) or np.ndim(capacities) != 1 or len(capacities) == 0:
-        raise InputError("`capacities`: a list of numbers above 0 is needed, one for every part")
+    shape = np.array(capacities, dtype=object).shape  # lists of several lengths have one too
+    if isinstance(capacities, str) or len(shape) != 1 or shape[0] == 0:
+        raise InputError(
+            f"`capacities` {capacities!r}: a list of numbers above 0 is needed, one for every part"
+        )
     for k, value in enumerate(capacities, 1):
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not (number and math.isfinite(value) and value > 0):

@@ -258,8 +258,8 @@ def test_options_of_one_name_and_several_types(told: dict[str, str]) -> None:
     assert hubs["model_threshold"] == "3"
     assert "edges" in edges["sampler"]
     assert "keep=0.5" in edges["sampler"]
-    assert "--threshold '0.3': a value of type int is needed" in told["no int"]
-    assert "--threshold 'x': a value of type float is needed" in told["no float"]
+    assert "--threshold '0.3': a whole number is needed" in told["no int"]
+    assert "--threshold 'x': a number is needed" in told["no float"]
 
 
 def test_no_option_of_plancc_has_the_name_of_another() -> None:

@@ -27,9 +27,10 @@ from plancc.plan import metrics
     ("given", "words"),
     [
         ([], "a list of numbers above 0 is needed"),
-        (3, "a list of numbers above 0 is needed"),
+        (3, "`capacities` 3: a list of numbers above 0 is needed"),
         ("1,2", "a list of numbers above 0 is needed"),
         ([[1, 2]], "a list of numbers above 0 is needed"),
+        ([[1], [1, 2]], "number 1 is [1]: it must be finite and above 0"),
         ([1, 0], "number 2 is 0: it must be finite and above 0"),
         ([-1.5, 2], "number 1 is -1.5"),
         ([1, float("nan")], "number 2 is nan"),
@@ -42,7 +43,7 @@ from plancc.plan import metrics
 def test_wrong_capacities(given, words):
     with pytest.raises(InputError) as error:
         check_capacities(given, 3 if given == [1, 2, 3, 4] else None)
-    assert str(error.value).startswith("`capacities`: ")
+    assert str(error.value).startswith("`capacities`")
     assert words in str(error.value)
 
 
