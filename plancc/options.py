@@ -309,7 +309,10 @@ class RefineOptions:
         SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
     )
     capacities: Sequence[float] | None = like(
-        SearchOptions, "capacities", otherwise="the machine's"
+        SearchOptions,
+        "capacities",
+        otherwise="the machine's",
+        more="By every balance; as a machine with these speeds.",
     )
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 import plancc
 from plancc.fields import check_options, described, divided, like, option, options_of, taking
 from plancc.options import PlanOptions, RefineOptions, SearchOptions
+from plancc.predict.machine_files import find_machine
 from plancc_cli.generated import option_of
 from plancc_runtime.options import TrainOptions
 
@@ -125,3 +126,12 @@ def test_the_library_shows_its_options(function, declared):
         assert parameters[each.name].default == each.default
         assert f"\n{each.name} : " in text
         assert each.metadata["help"], each.name
+
+
+def test_what_refine_says_of_machines_and_their_speeds():
+    text = inspect.getdoc(plancc.refine) or ""
+    speeds = text.split("\ncapacities : ")[1].split("\n\n")[0]
+    assert "Default: the machine's." in speeds
+    assert "None:" not in speeds  # once
+    assert "\nmachine : Machine | str | None\n" in text
+    assert RefineOptions(machine="simple") == RefineOptions(machine=find_machine("simple"))
