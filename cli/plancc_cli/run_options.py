@@ -107,7 +107,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
         if name not in OF_MODELS or source(name) in (None, ParameterSource.DEFAULT):
             continue
         own = given[name]
-        if str(own) != other:
+        if str(own).lower() != other.lower():  # bias=true
             truth = {True: f"--{name}", False: f"--no-{name}"}
             flag = truth[own] if isinstance(own, bool) else f"{flag_of(name)} {own}"
             raise InputError(f"{flag} and --model-option {name}={other}: give one of them")

@@ -461,7 +461,8 @@ class TrainOptions:
         extra = self.model_options or {}
         for name in extra.keys() & {*OF_MODELS}:
             own, other = getattr(self, name), extra[name]
-            if own not in (getattr(TrainOptions, name), other) and str(own) != str(other):
+            unlike = own not in (getattr(TrainOptions, name), other)
+            if unlike and str(own).lower() != str(other).lower():
                 raise InputError(
                     f"`{name}` {own} and `model_options` {name}={other}: give one of them"
                 )

@@ -228,8 +228,8 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
             "--heads 1 and --model-option heads=4: give one of them",
         ),
         (
-            ["--no-bias", "--model-option", "bias=True"],
-            "error: --no-bias and --model-option bias=True: give one of them",
+            ["--no-bias", "--model-option", "bias=true"],
+            "error: --no-bias and --model-option bias=true: give one of them",
         ),
         (
             ["--model-option", "heads=4", "--model-option", "heads=8"],
@@ -246,6 +246,11 @@ def test_two_ranks_refuse_in_one_sentence(first, second, code, words, damaged, r
 )
 def test_wrong_options(case, arguments, words):
     fails(alone(case[0] / "plan.h5", *arguments), 2, words)
+
+
+def test_an_option_of_a_model_may_be_said_twice_alike(case):
+    given = ("--bias", "--model-option", "bias=true", "--epochs", 1)
+    assert alone(case[0] / "plan.h5", *given).returncode == 0
 
 
 @pytest.mark.parametrize("option", ["--json", "--save"])
