@@ -17,8 +17,11 @@ class Kernels(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the files and the tag."""
         folder = os.environ.get("PLANCC_KERNELS")
-        if folder and self.target_name == "wheel":
-            for kernel in Path(folder).glob("*.kernel"):
+        if folder is not None and self.target_name == "wheel":
+            kernels = sorted(Path(folder).glob("*.kernel"))
+            if not kernels:
+                raise ValueError(f"PLANCC_KERNELS: no kernel is in the folder {folder}")
+            for kernel in kernels:
                 build_data["force_include"][str(kernel)] = f"plancc/portable/{kernel.name}"
             said = distribution("numba").read_text("WHEEL") or ""
             build_data["tag"] = said.partition("Tag: ")[2].split()[0]

@@ -48,6 +48,14 @@ def test_a_wheel_with_kernels_is_for_one_python(tmp_path: Path) -> None:
     assert "Root-Is-Purelib: false" in metadata(wheel, "WHEEL")
 
 
+@pytest.mark.parametrize("folder", ["missing", ""])
+def test_a_folder_without_kernels_makes_no_wheel(folder: str, tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        build(tmp_path / "dist", PLANCC_KERNELS=str(tmp_path / folder))
+    said = failed.value.stderr.decode()
+    assert f"PLANCC_KERNELS: no kernel is in the folder {tmp_path / folder}" in said
+
+
 def metadata(wheel: zipfile.ZipFile, name: str) -> str:
     (path,) = (path for path in wheel.namelist() if path.endswith(f".dist-info/{name}"))
     return wheel.read(path).decode()
