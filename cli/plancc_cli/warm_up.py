@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import click
 
 from plancc.errors import OutputError, PlanccError
+from plancc.files import scratch_folder
+from plancc.processes import SENTENCE, tell
 from plancc.text import message
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 
@@ -86,22 +87,33 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     from plancc import jit
 
     environment = {jit.PORTABLE: "0"}
-    if portable:
-        environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **_for_level(level)}
-    elif level:
+    if portable is not None:
+        levels = _for_level(level)
+        if not portable or not jit.is_writable(Path(portable)):
+            raise click.UsageError(f"--portable '{portable}': give a folder that can be written")
+        environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **levels}
+        folder = Path(portable)
+    elif level is not None:
         raise click.UsageError("--level goes with --portable")
-    folders = [Path(portable)] if portable else jit.candidates()
-    if not any(map(jit.is_writable, folders)):
-        tried = ", ".join(map(str, folders))
+    elif not any(map(jit.is_writable, jit.candidates())):
+        tried = ", ".join(map(str, jit.candidates()))
         raise OutputError(
             f"no folder for kernels can be written ({tried}); set NUMBA_CACHE_DIR to one"
         )
-    folder, begin = Path(portable) if portable else jit.folder(), time.monotonic()
-    before = _kernels(folder)
-    with tempfile.TemporaryDirectory(prefix="plancc-warm-up-") as work:
+    else:
+        folder = jit.folder()
+    before, begin = _kernels(folder), time.monotonic()
+
+    def say_interrupted() -> None:
+        compiled = f"{len(_kernels(folder) - before):,} kernels compiled in {folder}"
+        tell(SENTENCE, f"interrupted; {compiled}: run it again for the others")
+
+    say_interrupted()
+    with scratch_folder() as work:
         for name, text in EDGES.items():
             Path(work, name).write_text(text)
-        for line, seconds in _all_stages(FIRST if first else STAGES, work, environment):
+        stages = _all_stages(FIRST if first else STAGES, str(work), environment, say_interrupted)
+        for line, seconds in stages:
             if verbosity_level() > QUIET:
                 click.echo(f"{seconds:6.1f} s  {line}")
     compiled = len(_kernels(folder) - before)
@@ -115,9 +127,9 @@ def _for_level(level: str | None) -> dict[str, str]:
     from plancc import jit
 
     names = jit.levels(jit.processor())
-    if not names or (level or names[0]) not in names:
+    if not names or (level is not None and level not in names):
         has = " and ".join(names) or f"none of {', '.join(jit.LEVELS)}"
-        raise click.UsageError(f"--level {level or ''}: this processor has {has}")
+        raise click.UsageError(f"--level '{level or ''}': this processor has {has}")
     return {"NUMBA_CPU_NAME": level or names[0], "NUMBA_CPU_FEATURES": ""}
 
 
@@ -126,9 +138,15 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _all_stages(
-    stages: tuple[tuple[str, ...], ...], work: str, environment: dict[str, str]
+    stages: tuple[tuple[str, ...], ...],
+    work: str,
+    environment: dict[str, str],
+    on_failure: Callable[[], None],
 ) -> Iterator[tuple[str, float]]:
-    """The command lines and their seconds, as they end; as many at once as there are cores."""
+    """The command lines and their seconds, as they end; as many at once as there are cores.
+
+    `on_failure` is called before the commands that still run are waited for.
+    """
     from plancc.graph.chunks import usable_cores
 
     with ThreadPoolExecutor(usable_cores()) as pool:
@@ -140,6 +158,7 @@ def _all_stages(
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
             except BaseException:
+                on_failure()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 

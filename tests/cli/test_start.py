@@ -110,13 +110,34 @@ def test_after_warm_up_the_same_command_compiles_nothing(
     ("words", "sentence"),
     [
         (["--level", "x86-64-v3"], "--level goes with --portable"),
-        (["--portable", "kernels", "--level", "i386"], "--level i386: this processor has "),
+        (["--level", ""], "--level goes with --portable"),
+        (["--portable", "kernels", "--level", ""], "--level '': this processor has "),
+        (["--portable", ""], "--portable '': give a folder that can be written"),
+        (["--portable", __file__], f"--portable '{__file__}': give a folder that can be written"),
+        (["--portable", "kernels", "--level", "i386"], "--level 'i386': this processor has "),
     ],
 )
 def test_levels_that_warm_up_refuses(words: list[str], sentence: str) -> None:
     done = plancc("warm-up", *words)
     assert done.code == 2
     assert sentence in done.error
+
+
+def test_an_interrupted_warm_up_says_what_is_compiled(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from plancc_cli import main, warm_up\n"
+        "def do(*_):\n"
+        "    Path('kept/one.kernel').touch(); print('begun', flush=True); time.sleep(60)\n"
+        "import time; warm_up._do = do; main.main()"
+    )
+    words = [sys.executable, "-c", code, "warm-up", "--portable", "kept"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, **pipes)
+    assert process.stdout.readline() == "begun\n"
+    process.terminate()
+    said = "interrupted; 1 kernels compiled in kept: run it again for the others\n"
+    assert process.communicate(timeout=60)[1] == f"plancc: error: {said}"
+    assert process.returncode == 1
 
 
 def test_warm_up_says_what_cannot_be_written(
