@@ -64,8 +64,8 @@ class Container:
         try:
             if not has_checksums(path):
                 raise self.error(
-                    f"not a plan of format {MAJOR}.{OLDEST} or newer: it is in a container of HDF5 "
-                    "without checksums; compile the graph again"
+                    f"not a plan, or one before format {MAJOR}.{OLDEST} (an HDF5 file without "
+                    "checksums): if it is one, compile the graph again"
                 )
             self.size = os.path.getsize(path)
             self.file = _open(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from os import PathLike
@@ -61,6 +62,8 @@ PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
 TRIES = 10
 """How often a plan is opened that is replaced while it is."""
+VERSION = re.compile(r"(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})")
+"""Attribute "format_version"."""
 MAX_GRID_TEXT = 64
 """Longest attribute "grid": enough for sizes of ten digits."""
 MAX_TOPOLOGY_TEXT = 60_000
@@ -544,14 +547,15 @@ class PlanFile:
         if attributes.get("format") != FORMAT:
             raise self._error(f"not a plan: its attribute 'format' is not '{FORMAT}'")
         version = attributes.get("format_version", "")
-        try:
-            major, self.minor = (int(part) for part in str(version).split("."))
-        except ValueError:
-            raise self._error(f"format version '{shown(version)}' is not MAJOR.MINOR") from None
+        numbers = VERSION.fullmatch(str(version))
+        if numbers is None:
+            raise self._error(f"format version '{shown(version)}' is not MAJOR.MINOR")
+        major, self.minor = map(int, numbers.groups())
         if major != MAJOR or self.minor < OLDEST:
+            advice = "use a newer plancc" if major > MAJOR else "compile the graph again"
             raise self._error(
                 f"format version {version}; this plancc reads {MAJOR}.x from {MAJOR}.{OLDEST} on: "
-                "compile the plan again"
+                f"{advice}"
             )
         values: dict[str, Any] = {}
         for name, kind in HEADER_TYPES.items():

@@ -197,7 +197,20 @@ HEADER = {
     "normalization": ["columns", 3, b"\xff\xfe", None],
     "layout": ["edge", 1, [b"row", b"row"], None],
     "format": ["another-plan", 1, [b"plancc-plan"] * 2, h5py.Empty("S4"), None],
-    "format_version": ["2.0", "1.4", "0.9", "1", "1.0.0", "one.two", 1.0, [1, 0], None],
+    "format_version": [
+        "2.0",
+        "1.4",
+        "0.9",
+        "1",
+        "1.05",
+        "01.5",
+        " 1.5",
+        "1.0.0",
+        "one.two",
+        1.0,
+        [1, 0],
+        None,
+    ],
     "content_sha256": ["f" * 64, 7],
 }
 """Values that an attribute of the header may not have; None: it is not there."""
@@ -216,7 +229,10 @@ def test_header_attribute(path, plan_bytes, name):
         if value is None:
             words = "version" if name == "format_version" else f"'{name}'"
         elif value in ("2.0", "1.4"):
-            words = f"format version {value}; this plancc reads 1.x from 1.5 on: compile"
+            advice = "use a newer plancc" if value == "2.0" else "compile the graph again"
+            words = f"format version {value}; this plancc reads 1.x from 1.5 on: {advice}"
+        elif value in ("1.05", "01.5", " 1.5"):
+            words = f"format version '{value.strip()}' is not MAJOR.MINOR"
         refused(path, words)
 
 
@@ -319,7 +335,7 @@ def test_a_container_without_checksums_is_not_opened(before, tmp_path):
     with path.open("r+b") as stream:
         stream.seek(at + 8)
         stream.write(bytes(8))
-    refused(path, "not a plan of format 1.5 or newer: it is in a container of HDF5 without")
+    refused(path, "not a plan, or one before format 1.5 (an HDF5 file without checksums)")
 
 
 def test_checksum(path):
