@@ -134,7 +134,7 @@ COMMANDS = {
     "compile ok.mtx -p 2 -o x.h5 --help trining": "unknown topic of help 'trining'",
     "inspect ok.mtx": "ok.mtx: not a plan but a graph: compile it first",
     "inspect text.h5": "text.h5: not a plan: it is no HDF5 file",
-    "inspect other.h5": "other.h5: not a plan, or one before format 1.5|if it is one, compile the graph",
+    "inspect other.h5": "other.h5: not a plan, or one before format 1.5|compile the graph again",
     "inspect cut.h5": "cut.h5: the plan is cut off: 3,000 of",
     "inspect no.h5": "no.h5: no such file",
     "inspect ok.h5 --dims 3": "--dims '3'|at least two widths|602,128,41",
