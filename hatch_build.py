@@ -18,7 +18,7 @@ class Kernels(BuildHookInterface):
         """Add the files and the tag."""
         folder = os.environ.get("PLANCC_KERNELS")
         if folder is not None and self.target_name == "wheel":
-            kernels = sorted(Path(folder).glob("*.kernel"))
+            kernels = sorted(Path(folder).glob("[!.]*.kernel"))
             if not kernels:
                 raise ValueError(f"PLANCC_KERNELS: no kernel is in the folder {folder}")
             for kernel in kernels:

@@ -172,7 +172,7 @@ def _home() -> str:
     return f"{zlib.crc32(name.encode()) & 0xFFFFFF:06x}"
 
 
-def _temporary(target: str, is_folder: bool = False) -> str:
+def temporary_name(target: str, is_folder: bool = False) -> str:
     """A new name beside `target`; it says who writes: machine, process, and something random."""
     parent, name = os.path.split(target)
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -359,7 +359,7 @@ def atomic_write(
     check_target(shown)
     remove_leftovers(target)
     # created by os.open, so that the user's umask decides the mode
-    temporary = _temporary(target)
+    temporary = temporary_name(target)
     tell(BEGUN, temporary)
     try:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -387,7 +387,7 @@ def atomic_write(
 
 def _keep(path: str, name: str | os.PathLike[str]) -> None:
     """Give a file, if it is there, a second name; the file that had that name goes."""
-    extra = _temporary(path)
+    extra = temporary_name(path)
     tell(BEGUN, extra)
     try:
         os.link(path, extra)
@@ -444,7 +444,7 @@ def discard_folder(folder: str | os.PathLike[str], of: str | os.PathLike[str]) -
     Who holds it reads on by its handle. The next writer of `of` removes what is left then, or after
     a kill (`remove_leftovers`).
     """
-    away = _temporary(os.path.realpath(of), is_folder=True)
+    away = temporary_name(os.path.realpath(of), is_folder=True)
     with contextlib.suppress(FileNotFoundError):
         os.replace(folder, away)
         _remove_unless_held(away)
@@ -486,7 +486,7 @@ def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> I
     of_all = os.path.realpath(shown)
     target = check_folder_target(os.path.join(os.path.dirname(of_all), name) if name else shown)
     remove_leftovers(of_all, is_folder=True)
-    temporary = _temporary(of_all, is_folder=True)
+    temporary = temporary_name(of_all, is_folder=True)
     tell(BEGUN, temporary)
     try:
         os.mkdir(temporary)

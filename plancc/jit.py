@@ -2,7 +2,7 @@
 
 They are kept in the first of these folders that can be written:
 
-1. ``NUMBA_CACHE_DIR``, if it is set: then no other counts;
+1. ``NUMBA_CACHE_DIR``, if it is set: then 2 and 3 do not count;
 2. ``var/cache/plancc`` of the environment (`sys.prefix`);
 3. ``plancc`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``);
 4. a folder of this user among the temporary files, of which a warning tells when it is made.
@@ -12,6 +12,10 @@ A kernel fits if these are the same: the contents of its source and of the sourc
 it calls, the constants that it reads, the fields of the named tuples that its module knows; the
 processor, the versions of Python and numba, and numba's `SETTINGS`. Places and times of files do
 not count. numba's own cache compares less (numba#10821), and unpickles before it compares.
+
+A kernel is code: its file counts only if it is this user's, root's, or of the owner of the
+environment, and if not everybody can write to it or to its folder. What plancc makes can be written
+by its maker alone. A kernel whose source is no file (a notebook, a zip) is not kept.
 
 Where the processor's own kernel is missing, the one for its level of the architecture does: the
 same bits, at nearly the same speed. `plancc warm-up --portable` compiles these, and wheels have
@@ -28,6 +32,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import glob
 import importlib
 import os
@@ -38,7 +43,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -51,7 +55,8 @@ import numpy as np
 
 from plancc.clock import BEGIN, compilation
 from plancc.errors import InputError, PlanccWarning
-from plancc.processes import die_with_parent, search_path
+from plancc.files import remove_leftovers, temporary_name
+from plancc.processes import BEGUN, GONE, die_with_parent, search_path, tell
 from plancc.text import shown
 
 try:
@@ -67,11 +72,6 @@ except ValueError as error:
         f"the environment variable NUMBA_NUM_THREADS is "
         f"'{shown(os.environ.get('NUMBA_NUM_THREADS', ''))}': give a number from 1 on, or none"
     ) from error
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: every process compiles
-    fcntl = None  # type: ignore[assignment]
 
 TESTED = ("0.68.",)
 """How versions of numba begin whose inner parts `plancc.jit_compiler` knows; with others kernels
@@ -107,7 +107,8 @@ def dispatcher(function: Any, options: dict[str, Any]) -> Any:
     else:
         made = numba.njit(**options)(function)
     if cached:
-        made._cache = KernelCache(function, is_portable="fastmath" not in options)
+        with contextlib.suppress(OSError):  # its source is no file
+            made._cache = KernelCache(function, is_portable="fastmath" not in options)
     return made
 
 
@@ -120,9 +121,10 @@ def cfunc(signature: str) -> Any:
 
     def decorate(function: Any) -> Any:
         made: Any = CFunc(function, sigutils.normalize_signature(signature), locals={}, options={})
-        made._cache = KernelCache(function)
+        with contextlib.suppress(OSError):  # its source is no file
+            made._cache = KernelCache(function)
         made.compile()
-        if made._cache.is_of_level:
+        if getattr(made._cache, "is_of_level", False):
             _compile_in_child(made._cache.name, function, signature)
         return made
 
@@ -188,7 +190,8 @@ def folder() -> Path:
         tried = " and ".join(map(str, lasting))
         warnings.warn(
             f"compiled kernels are kept in {place} until the system removes it, since "
-            f"{tried} cannot be written; set NUMBA_CACHE_DIR to a folder that lasts",
+            f"{tried} cannot be written, or can be by everybody; set NUMBA_CACHE_DIR to "
+            f"{'another' if numba.config.CACHE_DIR else 'a'} folder",
             PlanccWarning,
             stacklevel=2,
         )
@@ -196,13 +199,21 @@ def folder() -> Path:
 
 
 def is_writable(place: Path) -> bool:
-    """Whether files can be made in a folder, which is made if it is missing."""
+    """Whether this process can write to a folder, and not everybody; it is made if missing."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        for each in reversed([place, *place.parents]):
+            if not each.exists():
+                each.mkdir(0o755, exist_ok=True)
         with tempfile.TemporaryFile(dir=place):
-            return True
+            return not _is_everybodys(place)
     except OSError:
         return False
+
+
+@cache
+def _is_everybodys(place: Path) -> bool:
+    """Whether every user can write to a folder."""
+    return bool(place.stat().st_mode & stat.S_IWOTH)
 
 
 def _temporary() -> tuple[Path, bool]:
@@ -210,7 +221,7 @@ def _temporary() -> tuple[Path, bool]:
 
     What is in it is executed: the well-known name only counts if it is this user's.
     """
-    user = os.getuid() if hasattr(os, "getuid") else 0
+    user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
     with contextlib.suppress(OSError):
         try:
@@ -264,6 +275,17 @@ def levels(processor: Processor) -> list[str]:
     ]
 
 
+def _trusted(path: Path) -> bytes:
+    """The content of a file; PermissionError if somebody else may have written it."""
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        owners = {0, os.geteuid(), os.stat(sys.prefix).st_uid}
+        others_can = found.st_mode & stat.S_IWOTH or _is_everybodys(path.parent)
+        if others_can or found.st_uid not in owners:
+            raise PermissionError(path)
+        return file.read()
+
+
 class KernelCache:
     """Compiled versions of one kernel, in all folders; one file each.
 
@@ -311,7 +333,7 @@ class KernelCache:
             name, key = self._named(sig, processor)
             for place in dict.fromkeys([folder(), *candidates(), SHIPPED]):
                 with contextlib.suppress(OSError):
-                    content = Path(place, name).read_bytes()
+                    content = _trusted(Path(place, name))
                     if content[:_DIGEST] == sha256(key + content[_DIGEST:]).digest():
                         self.is_of_level = processor is not own
                         return pickle.loads(content[_DIGEST:])
@@ -329,13 +351,17 @@ class KernelCache:
     def _save(self, name: str, key: bytes, data: Any) -> None:
         payload = dumps(_CompiledVersion(*data)._replace(type_annotation="")._reduce())
         place = Path(folder(), name)
-        partial = place.with_name(f".{uuid.uuid4().hex}")
+        remove_leftovers(place)
+        partial = temporary_name(str(place))
+        tell(BEGUN, partial)
         try:
-            partial.write_bytes(sha256(key + payload).digest() + payload)
-            partial.replace(place)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+            handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            with open(handle, "wb") as file:
+                file.write(sha256(key + payload).digest() + payload)
+            os.replace(partial, place)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+            tell(GONE, partial)
         versions = place.parent.glob(glob.escape(name.rpartition("-")[0]) + "-*")
         for old in sorted(versions, key=lambda each: -each.stat().st_mtime)[VERSIONS:]:
             old.unlink(missing_ok=True)
@@ -422,7 +448,7 @@ class _Lock(event.Listener):
     def take(self, owner: KernelCache) -> bool:
         """Wait until this process may compile a kernel; False: it holds a lock already, or none
         can be had. What a kernel calls is compiled under the kernel's own lock."""
-        if self._owner is not None or fcntl is None:
+        if self._owner is not None:
             return False
         try:
             path = folder() / f"{owner.name}.lock"

@@ -423,6 +423,61 @@ def test_kernels_are_not_taken_from_a_folder_that_others_can_write(nowhere: Path
     assert another.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("what", ["file", "folder", "owner"])
+def test_kernels_that_others_may_have_written_are_not_used(what, place, called, monkeypatch):
+    """The next process compiles; what it makes is its own, whatever the umask says."""
+    kept = place / "deep" / "kept"
+    before = os.umask(0)
+    try:
+        assert called(kept) == [42, 1]
+    finally:
+        os.umask(before)
+    (kernel,) = kept.glob("*.kernel")
+    modes = [path.stat().st_mode & 0o777 for path in (kept.parent, kept, kernel)]
+    assert modes == [0o755, 0o755, 0o644]
+    assert called(kept) == [42, 0]
+    if what == "owner":
+        if os.geteuid():
+            pytest.skip("only root can give a file away")
+        os.chown(kernel, 4343, -1)
+    else:
+        (kernel if what == "file" else kept).chmod(0o777)
+        jit._is_everybodys.cache_clear()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlanccWarning)
+        assert called(kept) == [42, 1]
+        assert called(kept) == [42, 0]
+
+
+def test_what_a_killed_writer_leaves_is_removed_by_the_next(place, called) -> None:
+    kept = place / "kept"
+    kill = "import os; os.replace = lambda *_: os.kill(os.getpid(), 9)"
+    words = [sys.executable, "-c", kill + PROGRAM, str(kept)]
+    done = subprocess.run(words, cwd=place, input="", text=True, timeout=240)
+    assert done.returncode == -9
+    (left,) = kept.glob("*.tmp.kernel")
+    assert left.name.startswith(".kernels.twice-")
+    assert called(kept) == [42, 1]
+    assert not any(kept.glob(".*"))
+
+
+def test_a_kernel_whose_source_is_no_file_is_compiled_and_not_kept(place: Path) -> None:
+    """As a script from standard input has it."""
+    call = "import math\nfrom plancc import jit\ndef half(x): return x / 2\n"
+    call += "print(twice(21), jit.cfunc('float64(float64)')(half).ctypes(3))"
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=MODULE + "\n" + call,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(place / "kept")},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.stdout, done.stderr) == ("42 1.5\n", "")
+    assert not any(place.glob("kept/*.kernel"))
+
+
 def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", "")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
@@ -435,6 +490,13 @@ def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert folder_and_warnings() == (tmp_path / "user/plancc", [])
     monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "mine"))
     assert folder_and_warnings() == (tmp_path / "mine", [])
+    monkeypatch.setattr(jit.numba.config, "CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    _, [sentence] = folder_and_warnings()
+    assert (
+        "/file cannot be written, or can be by everybody; set NUMBA_CACHE_DIR to another"
+        in sentence
+    )
 
 
 def test_a_kernel_that_does_not_compile_gives_its_lock_back(place, called, monkeypatch) -> None:

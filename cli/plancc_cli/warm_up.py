@@ -90,7 +90,9 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
     if portable is not None:
         levels = _for_level(level)
         if not portable or not jit.is_writable(Path(portable)):
-            raise click.UsageError(f"--portable '{portable}': give a folder that can be written")
+            raise click.UsageError(
+                f"--portable '{portable}': give a folder that can be written, not by everybody"
+            )
         environment |= {"NUMBA_CACHE_DIR": os.path.abspath(portable), **levels}
         folder = Path(portable)
     elif level is not None:
@@ -134,7 +136,7 @@ def _for_level(level: str | None) -> dict[str, str]:
 
 
 def _kernels(folder: Path) -> set[Path]:
-    return set(folder.glob("*.kernel"))
+    return set(folder.glob("[!.]*.kernel"))
 
 
 def _all_stages(

@@ -400,7 +400,7 @@ def test_leftovers_of_killed_runs_go_and_nothing_else(plans, tmp_path):
         ".last.0123456789ab.tmp.npz",
         ".other.0123456789ab.tmp.safetensors",
         "last.0123456789ab.tmp.safetensors",
-        os.path.basename(files._temporary(str(tmp_path / "last.safetensors"))),  # we live
+        os.path.basename(files.temporary_name(str(tmp_path / "last.safetensors"))),  # we live
     ]
     for name in (*gone, *stay):
         (tmp_path / name).write_bytes(b"x")
