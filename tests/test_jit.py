@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import importlib
 import math
 import os
@@ -14,14 +15,20 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType, NoneType
 from typing import Any
 
+import numpy as np
 import pytest
 from numba.core import event
 from numba.core.errors import TypingError
 
 from plancc import jit
 from plancc.errors import PlanccWarning
+from plancc.kernel import LazyKernel
+from plancc_runtime.kernels import attention, numba_spmm
+
+ROOT = Path(__file__).parents[1]
 
 MODULE = """
 from plancc.kernel import njit
@@ -344,6 +351,59 @@ def twice(x):
         value, compiled = called(kept)
         assert value == wanted
         assert compiled
+
+
+def globals_of(code: CodeType) -> Iterator[str]:
+    """The global names that a function and those within it load."""
+    for each in dis.get_instructions(code):
+        if each.opname == "LOAD_GLOBAL":
+            yield each.argval
+        elif isinstance(each.argval, CodeType):
+            yield from globals_of(each.argval)
+
+
+def unseen(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
+    """What a compiled function depends on, and its stamp does not: closures, values that are
+    neither functions, types nor constants, what it takes from modules of the product."""
+    seen.add(function)
+    where = f"{function.__module__}.{function.__qualname__}"
+    if function.__closure__:
+        yield f"{where}: {function.__code__.co_freevars}"
+    for name in globals_of(function.__code__):
+        value = function.__globals__.get(name)
+        called = getattr(value, "__wrapped__", value)
+        if isinstance(called, FunctionType):
+            if called not in seen and not called.__module__.startswith("numba."):
+                yield from unseen(called, seen)
+        elif isinstance(value, ModuleType):
+            if value.__name__.split(".")[0] not in {"numpy", "math", "numba", "llvmlite"}:
+                yield f"{where}: {name}"
+        elif type(value).__module__.startswith("llvmlite."):  # types of intrinsics
+            pass
+        elif not isinstance(value, type | NoneType) and not all(
+            map(jit._is_constant, value if isinstance(value, tuple) else [value])
+        ):
+            yield f"{where}: {name}"
+
+
+def test_the_product_has_no_kernel_that_depends_on_what_its_stamp_does_not_see() -> None:
+    kernels = {numba_spmm._product32, numba_spmm._product64, attention._call32, attention._call64}
+    for folder in (ROOT, ROOT / "runtime"):
+        for path in folder.glob("plancc*/**/*.py"):
+            if "njit" in path.read_text() and path.parent != ROOT / "plancc":
+                name = ".".join(path.relative_to(folder).with_suffix("").parts)
+                found = vars(importlib.import_module(name)).values()
+                kernels |= {each.__wrapped__ for each in found if isinstance(each, LazyKernel)}
+    seen: set[FunctionType] = set()
+    assert [each for kernel in kernels for each in unseen(kernel, seen)] == []
+    assert len(kernels) > 100
+
+
+@pytest.mark.parametrize("body", ["TABLE[0]", "jit.VERSIONS", "within", "TIMES + np.int64(1)"])
+def test_what_the_stamp_does_not_see(body: str) -> None:
+    values = {"TABLE": np.zeros(1), "jit": jit, "np": np, "TIMES": 2, "made": []}
+    exec(f"def outer(within):\n    def f(): return {body}\n    made.append(f)\nouter(1)", values)
+    assert bool(list(unseen(values["made"][0], set()))) == ("TIMES" not in body)
 
 
 def test_a_kept_kernel_is_loaded_without_the_compiler(place: Path) -> None:
