@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -111,10 +112,13 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         tell(SENTENCE, f"interrupted; {compiled}: run it again for the others")
 
     say_interrupted()
-    with scratch_folder() as work:
+    wanted = FIRST if first else STAGES
+    with (
+        scratch_folder() as work,
+        closing(_all_stages(wanted, str(work), environment, say_interrupted)) as stages,
+    ):
         for name, text in EDGES.items():
             Path(work, name).write_text(text)
-        stages = _all_stages(FIRST if first else STAGES, str(work), environment, say_interrupted)
         for line, seconds in stages:
             if verbosity_level() > QUIET:
                 click.echo(f"{seconds:6.1f} s  {line}")
@@ -144,7 +148,7 @@ def _all_stages(
     work: str,
     environment: dict[str, str],
     on_failure: Callable[[], None],
-) -> Iterator[tuple[str, float]]:
+) -> Generator[tuple[str, float], None, None]:
     """The command lines and their seconds, as they end; as many at once as there are cores.
 
     `on_failure` is called before the commands that still run are waited for.
@@ -155,8 +159,10 @@ def _all_stages(
         for lines in stages:
             if _lacks_runtime():
                 lines = tuple(line for line in lines if not line.startswith(RUN))
-            waiting = {pool.submit(_do, _words(line), work, environment): line for line in lines}
             try:
+                waiting = {
+                    pool.submit(_do, _words(each), work, environment): each for each in lines
+                }
                 for done in as_completed(waiting):
                     yield waiting[done], done.result()
             except BaseException:

@@ -127,8 +127,8 @@ def test_an_interrupted_warm_up_says_what_is_compiled(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from plancc_cli import main, warm_up\n"
         "def do(*_):\n"
-        "    Path('kept/one.kernel').touch(); print('begun', flush=True); time.sleep(60)\n"
-        "import time; warm_up._do = do; main.main()"
+        "    Path('kept/one.kernel').touch(); os.write(1, b'begun\\n'); time.sleep(60)\n"
+        "import os, time; warm_up._do = do; main.main()"
     )
     words = [sys.executable, "-c", code, "warm-up", "--portable", "kept"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
