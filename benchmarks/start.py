@@ -159,7 +159,7 @@ def _new(folder: Path) -> Path:
 
 
 def _kernels(folder: Path) -> set[Path]:
-    return set(folder.glob("*.kernel"))
+    return set(folder.glob("[!.]*.kernel"))
 
 
 def _spent(

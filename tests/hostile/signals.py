@@ -165,7 +165,7 @@ class Signals(Attack):
 
         wait(lambda: answers(process.pid), START)
         if moment == KERNEL:
-            wait(lambda: any(folder.glob("kernels/*.kernel")), START)
+            wait(lambda: any(folder.glob("kernels/[!.]*.kernel")), START)
         else:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(float(moment))

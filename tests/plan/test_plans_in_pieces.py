@@ -140,7 +140,7 @@ WRONG = {
     "swapped": (swapped, "says that it is piece"),
     "of another plan": (of_another_plan, "a piece of another plan"),
     "no piece": (change("1.h5", format="plancc-plan"), "not a piece of a plan"),
-    "an older container": (older_container, "container of HDF5 without checksums"),
+    "an older container": (older_container, "an HDF5 file without checksums"),
     "damaged": (damaged, "the digest of part 1 does not match"),
     "folder above": (change("", pieces="../x"), "names no folder"),
     "absolute folder": (change("", pieces="/tmp"), "names no folder"),
