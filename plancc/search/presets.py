@@ -55,12 +55,39 @@ class OfKind:
 
 LATE = (PRICES[1:],)
 ANY = (PRICES[1:], PRICES[2:], ())
+EVEN = OfKind(
+    cuts=True, others=3, cycles=(1, 1), scouts=3, scout_cycles=1, member_cycles=2, child_prices=ANY
+)
 OF_KIND = {
-    "hubs": OfKind(False, 1, (1, 2), 4, 1, 1, LATE),
-    "wide": OfKind(False, 0, (3, 0), 4, 1, 1, LATE),
-    "even": OfKind(True, 3, (1, 1), 3, 1, 2, ANY),
-    "dense": OfKind(True, 3, (1, 1), 3, 1, 2, ANY),
-    "thin": OfKind(True, 1, (0, 0), 3, 0, 1, ANY),
+    "hubs": OfKind(
+        cuts=False,
+        others=1,
+        cycles=(1, 2),
+        scouts=4,
+        scout_cycles=1,
+        member_cycles=1,
+        child_prices=LATE,
+    ),
+    "wide": OfKind(
+        cuts=False,
+        others=0,
+        cycles=(3, 0),
+        scouts=4,
+        scout_cycles=1,
+        member_cycles=1,
+        child_prices=LATE,
+    ),
+    "even": EVEN,
+    "dense": EVEN,
+    "thin": OfKind(
+        cuts=True,
+        others=1,
+        cycles=(0, 0),
+        scouts=3,
+        scout_cycles=0,
+        member_cycles=1,
+        child_prices=ANY,
+    ),
 }
 
 
