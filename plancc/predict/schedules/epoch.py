@@ -180,6 +180,7 @@ def moving(step: Step, moved: Moved) -> Iterator[tuple[str, Work]]:
     """What a step of a program moves, with what is packed or added for messages."""
     works = moved.get(step.name, ()) if step.moves else ()
     for work in works[::-1] if isinstance(step, ScatterAdd) else works:
+        # Nothing moves within one rank. A run counts the words of a sum of one rank all the same.
         if is_of_one(work) and not isinstance(step, AllReduce):
             continue
         if step.reverse and isinstance(work, Transfer):
