@@ -16,6 +16,9 @@ from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal, distinct
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
+MARKS_FROM = 64
+"""Least fan-out for which the places of a row are marked: fewer are soon inserted."""
+
 
 @dataclass(frozen=True)
 class NeighbourSampler(SizedSampler):
@@ -138,16 +141,11 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
                 size += 1
         else:
             scale = degree / fanout
-            if itself < nonzeros:
-                places[size] = itself
-                size += 1
-            row_key = bits(key, i)
-            for m in range(fanout):
-                last = degree - fanout + m
-                place = below(bits(row_key, m), last + 1)
-                if not _inserted(places, first, size, place + (place >= itself)):
-                    _inserted(places, first, size, last + (last >= itself))
-                size += 1
+            size += fanout + (itself < nonzeros)
+            if fanout < MARKS_FROM or fanout * fanout < nonzeros:
+                _by_insertion(places[first:size], nonzeros, itself, bits(key, i))
+            else:
+                _by_marks(places[first:size], nonzeros, itself, bits(key, i))
         for a in range(first, size):
             columns[a] = indices[start + places[a]]
             factors[a] = 1.0 if places[a] == itself else scale
@@ -156,12 +154,46 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 
 @njit(cache=True, nogil=True)
-def _inserted(ascending: Any, first: int, end: int, x: Any) -> bool:
-    """Insert x among ``ascending[first:end]``, with room behind; False where it is there."""
+def _by_insertion(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
+    """Fill `found` with the diagonal, if there is one, and a subset of the other places.
+
+    Takes the square of the fan-out.
+    """
+    size = 0
+    if itself < nonzeros:
+        found[0], size = itself, 1
+    for last in range(nonzeros - len(found), nonzeros - size):  # of the places but the diagonal
+        place = below(bits(key, last - nonzeros + len(found)), last + 1)
+        if not _inserted(found, size, place + (place >= itself)):
+            _inserted(found, size, last + (last >= itself))
+        size += 1
+
+
+@njit(cache=True, nogil=True)
+def _by_marks(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
+    """The same as `_by_insertion`; takes the length of the row."""
+    taken = np.zeros(nonzeros, dtype=np.uint8)
+    if itself < nonzeros:
+        taken[itself] = 1
+    first = nonzeros - len(found)
+    for last in range(first, nonzeros - (itself < nonzeros)):
+        place = below(bits(key, last - first), last + 1)
+        place += place >= itself
+        taken[last + (last >= itself) if taken[place] else place] = 1
+    size = 0
+    for place in range(nonzeros):
+        if taken[place]:
+            found[size] = place
+            size += 1
+
+
+@njit(cache=True, nogil=True)
+def _inserted(ascending: Any, end: int, x: Any) -> bool:
+    """Insert x among ``ascending[:end]``, with room behind; False where it is there."""
     a = end
-    while a > first and ascending[a - 1] > x:
+    while a > 0 and ascending[a - 1] > x:
         a -= 1
-    if a > first and ascending[a - 1] == x:
+    if a > 0 and ascending[a - 1] == x:
         return False
     for b in range(end, a, -1):
         ascending[b] = ascending[b - 1]

@@ -29,7 +29,7 @@ from plancc.sampling import (
 )
 from plancc.sampling.cluster import ClusterSampler
 from plancc.sampling.edges import EdgeSampler
-from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.neighbour import NeighbourSampler, _by_insertion, _by_marks
 from plancc.sampling.train import TrainSampler
 from plancc.sampling.uniform import UniformSampler, reach_of_sets
 from plancc.sampling.walk import WalkSampler
@@ -294,6 +294,31 @@ def test_neighbours_are_drawn_without_replacement_and_anew_in_every_block():
         seen[tuple(tuple(sorted(j for i, j in each if i == 0 != j)) for each in kept)] += 1
     sets = [*itertools.combinations([1, 2, 3, 5, 6], 2)]
     assert_distributed(seen, dict.fromkeys(itertools.product(sets, sets), 1 / 100))
+
+
+@pytest.mark.parametrize("itself", [0, 57, 199, 200], ids="diagonal at {}".format)
+@pytest.mark.parametrize("fanout", [1, 2, 100, 198])
+def test_large_fanouts_draw_the_same_neighbours(itself, fanout):
+    """Whether places of a row, of 200 nonzeros, are inserted in a list or marked."""
+    for key in np.arange(20, dtype=np.uint64):
+        found = np.full((2, fanout + (itself < 200)), -1, np.int32)
+        _by_insertion(found[0], 200, itself, key)
+        _by_marks(found[1], 200, itself, key)
+        assert found[0].tolist() == found[1].tolist()
+        assert (np.diff(found[0], prepend=-1, append=200) > 0).all()
+        assert (itself in found[0]) == (itself < 200)
+
+
+@pytest.mark.timeout(60)
+def test_a_large_fanout_on_a_hub_takes_the_time_of_its_row():
+    """Insertion alone would move 250 billion places."""
+    n = 2_000_000
+    indptr = np.array([0] + [n] * n)
+    sampler = NeighbourSampler(1, (1_000_000,))
+    population = Population(n, indptr, np.arange(n, dtype=np.int32), np.arange(n) == 0)
+    block = sampler.batch(population, 0, 0).block(0)
+    assert len(block.columns) == 1_000_001
+    assert (np.diff(block.columns) > 0).all()
 
 
 def test_rows_draw_their_neighbours_independently():
