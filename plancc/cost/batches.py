@@ -20,7 +20,7 @@ from plancc.models.nets import column_nets
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.metrics import imbalance
 from plancc.plan.receive_sets import grouped
-from plancc.sampling import SHOWN, Inclusion, Population, Sampler
+from plancc.sampling import SHOWN, Inclusion, Population, Sampler, draw
 from plancc.threads import check_threads
 
 CONFIDENCE = 0.95
@@ -109,7 +109,7 @@ def batch_figures(
         talked = np.zeros(most_parts, dtype=np.int64)
         ticket = 0  # what stamps of this batch, block, owner vector and part are: higher than any
         for place in places:
-            batch = sampler.batch(population, seed, numbers[place], stream)
+            batch = draw(sampler, population, seed, numbers[place], stream)
             blocks = [batch.block(number) for number in range(batch.num_blocks)]
             ticket += 1
             vertices = 0

@@ -30,7 +30,15 @@ from plancc.graph.vertexdata import VertexData
 from plancc.models.base import Model
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
-from plancc.sampling import FITTED, Inclusion, Population, Sampler, make_sampler, sampler_options
+from plancc.sampling import (
+    FITTED,
+    Inclusion,
+    Population,
+    Sampler,
+    draw,
+    make_sampler,
+    sampler_options,
+)
 
 if TYPE_CHECKING:
     from plancc.models.nets import NetUnion
@@ -258,7 +266,7 @@ class BatchSource:
         return float(np.mean([self._num_columns(seed, k) for k in range(4)]))
 
     def _num_columns(self, seed: int, number: int) -> int:
-        batch = self.sampler.batch(self.population, seed, number, FITTED)
+        batch = draw(self.sampler, self.population, seed, number, FITTED)
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
@@ -303,7 +311,7 @@ class BatchSource:
             return np.bincount(rows, inclusion.share * each, minlength=n).astype(np.float64)
         total = np.zeros(n)
         for number in range(num_batches):
-            batch = self.sampler.batch(self.population, seed, number, FITTED)
+            batch = draw(self.sampler, self.population, seed, number, FITTED)
             for k in range(batch.num_blocks):
                 block = batch.block(k)
                 total[block.rows] += np.diff(block.ptr)
@@ -341,7 +349,7 @@ class GrowingSample:
                 union.merged()
                 if union.num_pins > FULL * most:
                     break
-            batch = self._source.sampler.batch(population, self._seed, self._number, self._stream)
+            batch = draw(self._source.sampler, population, self._seed, self._number, self._stream)
             for k in range(batch.num_blocks):
                 union.add(batch.block(k))
             self._number += 1

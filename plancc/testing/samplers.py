@@ -23,6 +23,7 @@ from plancc.sampling import (
     Batch,
     Population,
     Sampler,
+    draw,
     make_sampler,
     parse_sampler,
 )
@@ -135,7 +136,7 @@ class SamplerTests:
         population = population_of(pattern_of(0.3))
 
         def drawn(sampler: Sampler, *which: int) -> tuple[Any, ...]:
-            batch = sampler.batch(population, *which)
+            batch = draw(sampler, population, *which)
             return tuple(frozenset(kept_by(batch, k)) for k in range(batch.num_blocks))
 
         which = list(product((0, 1, 7), range(3), (SHOWN, FITTED, HELD_OUT)))
@@ -154,7 +155,7 @@ class SamplerTests:
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):
             population = population_of(pattern)
-            batch = sampler.batch(population, 4, number)
+            batch = draw(sampler, population, 4, number)
             assert batch.num_blocks == sampler.num_blocks
             members = members_of(batch, VERTICES)
             assert members.dtype == np.int32
@@ -198,7 +199,7 @@ class SamplerTests:
             expected += inclusion.share * float(reach[users].sum())
         volumes = np.zeros(BATCHES)
         for number in range(BATCHES):
-            batch = sampler.batch(population, 1, number)
+            batch = draw(sampler, population, 1, number)
             for k in range(batch.num_blocks):
                 ends = kept_by(batch, k)
                 volumes[number] += len({(j, owner[i]) for i, j in ends if owner[i] != owner[j]})

@@ -15,7 +15,7 @@ from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import chosen_sampler
+from plancc.sampling import chosen_sampler, draw
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
@@ -76,7 +76,7 @@ def drawn_batches(
         chosen.check(population)
     mask = BatchMask(part, transport)
     for number in range(epochs * chosen.batches_per_epoch(population)):
-        local = mask.local(chosen.batch(population, seed, number))
+        local = mask.local(draw(chosen, population, seed, number))
         graphs = [
             LocalGraph(
                 replace(Block.of_part(each, header.self_loops, factor), halo=mask.halo[halo]),

@@ -31,7 +31,10 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
-from plancc.sampling import Population, make_sampler
+from plancc.sampling import SAMPLERS as REGISTERED
+from plancc.sampling import SHOWN, Population, make_sampler
+from plancc.sampling.batch import VertexBatch
+from plancc.sampling.uniform import UniformSampler
 from plancc_cli.run import command, main
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
@@ -691,3 +694,44 @@ def test_a_batch_makes_no_array_over_all_vertices(name, options):
     tracemalloc.stop()
     assert len(local.rows) >= 3
     assert peak < n / 2  # bytes: no mask of all vertices
+
+
+class WrongBatch(VertexBatch):
+    def __init__(self, population, numbers, short):
+        super().__init__(population)
+        self._numbers, self._short = numbers, short
+
+    def vertices(self):
+        return np.array(self._numbers, np.int32)
+
+    def factors(self, block, vertices, rows, columns):
+        return np.ones(len(rows) - self._short)
+
+
+class DescendingSampler(UniformSampler):
+    name = "descending"
+
+    def batch(self, population, seed, number, stream=SHOWN):
+        return WrongBatch(population, [5, 3, 1] if number else [1, 3, 5], short=0)
+
+
+class ShortSampler(UniformSampler):
+    name = "short"
+
+    def batch(self, population, seed, number, stream=SHOWN):
+        return WrongBatch(population, [*range(N)], short=number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (DescendingSampler, r"batch 1: `vertices` must be .*int32\[3\] \[5 3 1\]"),
+        (ShortSampler, r"batch 1: `factors` must be float64\[\d+\]"),
+    ],
+)
+def test_a_third_partys_sampler_that_answers_wrongly_is_named(plans, monkeypatch, kind, words):
+    """In any batch; the first one here is right."""
+    monkeypatch.setitem(REGISTERED._targets, kind.name, f"{__name__}:{kind.__name__}")
+    options = TrainOptions(sampler=kind.name, batch_size=5, epochs=1, steps=3, threads=1)
+    with pytest.raises(InputError, match=rf"sampler '{kind.name}', {words}"):
+        run_ranks(PARTS, lambda transport: train(plans["directed"], options, transport))

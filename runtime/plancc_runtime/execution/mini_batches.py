@@ -29,7 +29,7 @@ from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Batch, Population, Sampler, chosen_sampler, read_option
+from plancc.sampling import Batch, Population, Sampler, chosen_sampler, draw, read_option
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
@@ -86,7 +86,7 @@ class Drawn:
             with PlanFile(plan) as file:
                 population = read_population(file, sampler)
         sampler.check(population)
-        sampler.batch(population, seed, 0)  # what it refuses, it refuses here
+        draw(sampler, population, seed, 0)  # what it refuses, it refuses here
         return replace(self, population=population)
 
 
@@ -261,7 +261,7 @@ class MiniBatches(FullBatch):
 
     def _drawn_batch(self, number: int) -> Batch:
         drawn = self._drawn
-        return drawn.sampler.batch(drawn.population, self._options.seed, number)
+        return draw(drawn.sampler, drawn.population, self._options.seed, number)
 
     def _share(self, number: int) -> BatchShare:
         """This rank's share of a batch; the next one's is begun. Not collective."""
