@@ -7,20 +7,23 @@ pieces are those of its target. Rows that are scattered leave piece by piece as 
 makes them; what arrives of other ranks is added at the end. So what stands between is multiplied
 while rows travel. Pieces that are broadcast, or summed at their owners, are never all here: a
 product takes or makes them in turn, while the next one travels. A step of a whole group waits for
-all before it. Sums are made in the order of the steps and of the peers, not of arrival: the same
-inputs on the same number of ranks give the same bits.
+all before it. A program that needs another order is refused. Sums are made in the order of the
+steps and of the peers, not of arrival: the same inputs on the same number of ranks give the same
+bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from typing import Any
 
 from torch import Tensor
 
+from plancc.errors import InputError
 from plancc.plan.products import (
     Broadcast,
     Gather,
@@ -60,12 +63,70 @@ class Action:
     leaves: ScatterAdd | Reduce | None = None
 
 
-def actions_of(program: Sequence[Step], overlap: bool) -> Iterator[Action]:
-    """What a rank does for a program, by the rule of the module; without `overlap` one by one."""
-    by_pieces = Multiply, Gather, ScatterAdd, Broadcast, Reduce
-    for here, steps in groupby(program, lambda step: isinstance(step, by_pieces)):
-        alike = [*steps]
+def actions_of(
+    program: Sequence[Step], overlap: bool, idle: Container[str] = ()
+) -> Iterator[Action]:
+    """What a rank does for a program, by the rule of the module; without `overlap` one by one.
+
+    `idle`: names of steps that are left out, as are those where nothing moves.
+    """
+    for here, steps in groupby(program, _is_by_pieces):
+        alike = [step for step in steps if step.moves and step.name not in idle]
         yield from _by_pieces(alike, overlap) if here else (Action("share", s) for s in alike)
+
+
+@cache
+def checked(program: Program) -> Program:
+    """The program, which the rule of the module runs as it stands.
+
+    Raises
+    ------
+    InputError
+        For a step that would run before what it needs, or has no product.
+    """
+    for here, steps in groupby(program, _is_by_pieces):
+        alike = [*steps]
+        for k, step in enumerate(alike if here else ()):
+            fault = _fault(step, alike[:k], alike[k + 1 :])
+            if fault:
+                what = f"{type(step).__name__} '{step.name}' from '{step.source}'"
+                raise InputError(f"program: {what} to '{step.target}': {fault}")
+    return program
+
+
+def _is_by_pieces(step: Step) -> bool:
+    return isinstance(step, Multiply | Gather | ScatterAdd | Broadcast | Reduce)
+
+
+def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
+    """Why the rule does not run a step between others by pieces; "" where it does."""
+    comes, leaves = isinstance(step, Gather | Broadcast), isinstance(step, ScatterAdd | Reduce)
+    left = [each for each in before if isinstance(each, ScatterAdd | Reduce)]
+    source, target = f"'{step.source}'", f"'{step.target}'"
+    makers = [s for s in before if isinstance(s, Multiply) and s.target == step.source]
+    takers = [s for s in after if isinstance(s, Multiply) and s.source == step.target]
+    two = "; make two programs of it"
+    if step.source in {each.target for each in left}:
+        return f"{source} is whole after the last product only{two}"
+    if comes and step.source in {each.target for each in before}:
+        return f"its messages start before {source} is made{two}"
+    if comes and step.target in {s.source for s in before} | {s.target for s in (*before, *after)}:
+        return f"{target} is read before it, or made by another step too{two}"
+    if step.source in {s.source for s in left} and leaves:
+        return f"{source} leaves by another step too{two}"
+    if step.target in {each.source for each in left}:
+        return f"{target} has left for other ranks before{two}"
+    if leaves and not makers:
+        return f"no product before it makes {source}"
+    if isinstance(step, ScatterAdd) and not any(
+        isinstance(s, Multiply) and s.target == step.target for s in (*before, *after)
+    ):
+        return f"no product makes {target}, to which it adds"
+    if isinstance(step, Broadcast) and [s.transposed for s in takers] != [False]:
+        return f"one product that is not transposed must take the pieces of {target}"
+    if isinstance(step, Reduce) and [s.transposed for s in makers] != [True]:
+        return f"one transposed product must make the pieces of {source}"
+    return ""
 
 
 def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
@@ -107,6 +168,8 @@ class Executor:
     Parameters
     ----------
     program : Program
+        InputError if its steps need another order than that of the module's rule; of its adjoint
+        likewise, when it first runs.
     blocks : Blocks
     movers : mapping of str to RowMover
         By the names of the steps.
@@ -123,7 +186,7 @@ class Executor:
         resources: Resources,
         shared: Mapping[str, SharedRows] | None = None,
     ) -> None:
-        self._program, self._blocks = program, blocks
+        self._program, self._blocks = checked(program), blocks
         self._movers, self._shared = movers, shared or {}
         self._clock, self._overlap = resources.clock, resources.overlap
         self._actions: dict[tuple[bool, bool], list[Action]] = {}
@@ -180,9 +243,8 @@ class Executor:
             steps = without_messages(self._program) if at_hand else self._program
             idle = {name for name, mover in self._movers.items() if mover.idle}
             idle |= {name for name, rows in self._shared.items() if rows.idle}
-            steps = adjoint(steps) if back else steps
-            steps = tuple(s for s in steps if s.moves and s.name not in idle)
-            self._actions[back, at_hand] = list(actions_of(steps, self._overlap))
+            steps = checked(adjoint(steps)) if back else steps
+            self._actions[back, at_hand] = list(actions_of(steps, self._overlap, idle))
         return self._actions[back, at_hand]
 
     def _multiply(
