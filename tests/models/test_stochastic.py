@@ -490,7 +490,7 @@ REFUSED = [  # the rest is in tests/sampling/test_samplers.py
         for value in (2.5, NAN, "7", True)
     ),
     ("neighbour", {"fanouts": "3,2"}, "`fanouts` '3,2'"),
-    ("neighbour", {"fanouts": [2.5]}, "`fanouts` 2.5: a whole number"),
+    ("neighbour", {"fanouts": [2.5]}, "`fanouts` [2.5]: whole numbers"),
     ("edges", {"keep": "x"}, "`keep` 'x': a number"),
     ("walk", {"walk_length": 10**30}, "at most 1000000"),
 ]

@@ -119,7 +119,7 @@ def test_what_is_done(options, searches, objective, handed_on):
         ({"budget": 3, "partitioner": "metis"}, "^`budget` is for `effort`, .* metis$"),
         ({"model": "rp", "partitioner": "metis"}, "^`partitioner` metis: model 'rp' needs no part"),
         ({"model": "rcm", "preset": "kway"}, "^`preset` kway: model 'rcm' needs no partitioner$"),
-        ({"topology": (2, 3)}, r"topology '\(2, 3\)'"),
+        ({"topology": (2, 3)}, r"`topology` \(2, 3\)"),
         ({"model": "gp", "effort": "fast", "objective": "cut"}, "drop `objective` cut"),
         (
             {"model": "rcm", "effort": "fast"},
