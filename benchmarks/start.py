@@ -40,7 +40,7 @@ from plancc_runtime.kernels.spmm import prepare
 torch.set_num_threads(1)
 graph = load_dataset("rmat", scale=14, edge_factor=16, seed=1).graph
 matrix = prepare(to_scipy(graph).tocsr(), torch.float32, kernel="numba")
-x, out, seconds = torch.randn(len(graph.row_ptr) - 1, 64), torch.empty(matrix.shape[0], 64), []
+x, out, seconds = torch.randn(graph.num_vertices, 64), torch.empty(graph.num_vertices, 64), []
 for _ in range(50):
     begin = time.thread_time()
     matrix.multiply(x, out)
