@@ -13,7 +13,7 @@ from plancc.errors import InputError
 from plancc.fields import check_options, described, instance, like, option
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
-from plancc.models.capacities import check_capacities
+from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
 from plancc.partitioners.options import AUTO, PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
@@ -38,7 +38,7 @@ BATCHES = "Mini-batches (model stochastic-hp)"
 """Section of the help."""
 EFFORT = "balanced"
 """Effort of a search unless told otherwise."""
-EPSILON = 0.01
+EPSILON = PartitionOptions.epsilon
 """Allowed imbalance of a plan that says nothing of it."""
 
 
@@ -284,8 +284,8 @@ class RefineOptions:
     )
     cycles: int | None = of_search(
         None,
-        "most V-cycles",
-        more="None: as many as the pass for the objective makes by default.",
+        "largest number of V-cycles",
+        more="None: the default of the pass for the objective.",
         at_least=0,
     )
     max_extra_volume: float | None = of_search(
@@ -308,7 +308,7 @@ class RefineOptions:
     epsilon: float | None = like(
         SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
     )
-    capacities: Sequence[float] | None = like(
+    capacities: Capacities = like(
         SearchOptions,
         "capacities",
         otherwise="the machine's",
@@ -318,7 +318,7 @@ class RefineOptions:
     def __post_init__(self) -> None:
         check_options(self)
         if self.capacities is not None:
-            check_capacities(self.capacities)
+            object.__setattr__(self, "capacities", check_capacities(self.capacities))
         if self.dims is not None:
             check_dims(self.dims)
         if isinstance(self.machine, str | PathLike):

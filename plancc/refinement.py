@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccWarning
-from plancc.fields import divided, options_of, taking
+from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.loads import Loads
@@ -81,7 +80,7 @@ def refine(
     observer : callable
         Called with the name of each stage; returns a context manager around it.
     report : callable
-        Called with what was given and with what it became, each a `plancc.search.Trial`.
+        Called with the given owners and with the refined ones, each a `plancc.search.Trial`.
     **options
 
     Returns
@@ -104,8 +103,8 @@ def refine(
     PlanccWarning
         A balance that is missed.
     """
-    for name in divided(options, RefineOptions)[1]:
-        known = [each.name for each in options_of(RefineOptions)]
+    known = [each.name for each in options_of(RefineOptions)]
+    for name in options:
         check_choice("option of refine", name, [*known, "part", "observer", "report"])
     asked = RefineOptions(objective, **options)
     assert not isinstance(asked.machine, str)  # it is found
@@ -194,10 +193,6 @@ def refine(
     )
 
 
-def _checked(capacities: Sequence[float] | None) -> Capacities:
-    return None if capacities is None else check_capacities(capacities)
-
-
 def _search_options(
     plan: Plan, objective: str, asked: RefineOptions, predictor: Predictor
 ) -> SearchOptions:
@@ -207,7 +202,7 @@ def _search_options(
         seed=asked.seed,
         dims=tuple(predictor.dims),
         machine=predictor.machine,
-        capacities=_checked(asked.capacities),
+        capacities=asked.capacities,
         grid=plan.header.grid,
     )
     grid = plan.header.grid
