@@ -15,7 +15,7 @@ import click
 from plancc.clock import announcing
 from plancc.errors import InputError, PlanccError
 from plancc.text import printable
-from plancc_cli import options
+from plancc.threads import MOST_THREADS
 from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ DISTURBED = 0.25
 @click.option(
     "--ranks",
     type=click.IntRange(min=1),
-    help="Ranks that work at once, as threads of this process.  [default: as many as cores]",
+    help="Ranks that work at once, as threads of this process.  [default: the number of cores]",
 )
 @click.option(
     "--threads",
-    type=options.THREADS,
+    type=click.IntRange(1, MOST_THREADS),
     help="Threads per rank.  [default: this machine's cores, shared by its ranks]",
 )
 @click.option("--quick", is_flag=True, help="Fewer sizes and shorter samples.")

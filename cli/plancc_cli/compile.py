@@ -50,7 +50,7 @@ COMMON = (
 SAMPLING = {"sampler", *options.sampler_fields()}
 """Options of `options.sampling`."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
-"""Options of a compilation that other flags stand for, or none."""
+"""Options of a compilation without a flag of the same name and meaning."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
 
 
@@ -174,8 +174,7 @@ def command(
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
-    of_search, _ = divided(settings, SearchOptions)
-    search = SearchOptions(**of_search)
+    search = SearchOptions(**divided(settings, SearchOptions)[0])
     chosen: dict[str, Any] = {}
     settings["balance"] = balance_of(settings["balance"], settings["weights"])
     if settings["model"] is None:

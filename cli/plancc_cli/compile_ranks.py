@@ -33,7 +33,7 @@ SEARCH = (
 )
 """Options of the search that several ranks take."""
 PLAN = ("balance", "normalize", "value_dtype", "keys", "memory")
-"""Options of what a plan holds that they take by the same name."""
+"""Fields of `PlanOptions` that they take by the same name."""
 TAKEN = {
     *("graph", "output", "parts", "model", "no_self_loops", "data", "no_data", "split_name"),
     *("allow_large", "format", "compress", "part", "timeout", "as_json", "as_csv"),

@@ -15,21 +15,20 @@ from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.files import open_file
 from plancc.graph.formats import FORMATS, READING, ReadOptions, split_names
+from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO, parse_budget
+from plancc.predict.machine_files import find_machine
 from plancc.registry import check_choice
-from plancc.threads import MOST_THREADS
 from plancc_cli.generated import Declared, fields_of, option_of, refuse_taken, with_options
 
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
-    from plancc.predict.machine import Machine
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MAX_WIDTH = 2**31 - 1
-THREADS = click.IntRange(1, MOST_THREADS)
 HDF5 = b"\x89HDF\r\n\x1a\n"
 NO_PLANS = (".json", ".npy", ".toml", ".html")
 """Extensions, besides those of graphs, of files that are no plans."""
@@ -82,20 +81,8 @@ OUTPUT = ("as_json", "as_csv", "quiet", "verbose")
 """Parameters of `as_data` and `plancc_cli.progress.verbosity`, for the sections of a help."""
 COMMANDS_OWN = (
     *("no_data", "split_name", "graph", "model", "num_parts", "command", "observer", "report"),
-    *(
-        "help",
-        "json",
-        "as_json",
-        "csv",
-        "as_csv",
-        "quiet",
-        "verbose",
-        "output",
-        "parts",
-        "no_self_loops",
-    ),
-    "compress",
-    *("plan", "plans", "per_part", "ranks", "boundary_sampling"),
+    *("help", "json", "as_json", "csv", "as_csv", "quiet", "verbose", "output", "parts"),
+    *("no_self_loops", "compress", "plan", "plans", "per_part", "ranks", "boundary_sampling"),
 )
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
 
@@ -115,8 +102,6 @@ def _parse_keys(
 
 
 def _parse_capacities(text: str) -> tuple[float, ...]:
-    from plancc.models.capacities import check_capacities, read_capacities
-
     try:
         numbers = [float(word) for word in text.split(",")]
     except ValueError:
@@ -208,7 +193,6 @@ def refuse_swapped(kind: str, name: str) -> None:
     """InputError if a partitioner is given for a model, or a model for a partitioner."""
     from plancc.models import MODELS
     from plancc.models.problem import Hypergraph
-    from plancc.partitioners import PARTITIONERS
 
     if kind == "model" and name.lower() in PARTITIONERS:
         name = name.lower()
@@ -280,22 +264,6 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
         who = "" if len(fields) > 2 else ", ".join(fields)
         own.append(option_of(first, *others, who=who))
     return with_options([chosen, *own])
-
-
-fresh_batches = together(
-    click.option(
-        "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**31 - 1),
-        metavar="INTEGER",
-        help="Random seed of the batches.  [default: 0]",
-    ),
-    click.option("--threads", type=THREADS, help="Threads that count batches.  [default: 1]"),
-    lambda function: sampling("the plan's own, or uniform")(function),
-)
-"""``--batches``, and what says which ones; see `of_batches`."""
 
 
 def batch_names() -> tuple[str, ...]:
@@ -380,12 +348,6 @@ def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
     return rates
 
 
-def _read_machine(path: str) -> Machine:
-    from plancc.predict.machine_files import find_machine
-
-    return find_machine(path)
-
-
 def _parse_dims(text: str) -> list[int]:
     try:
         dims = [int(word) for word in text.split(",")]
@@ -408,7 +370,7 @@ READERS: dict[str, dict[str, Any]] = {
     "effort": {"type": NameIn("effort", EFFORTS)},
     "budget": {"callback": read_by(parse_budget)},
     "dims": {"callback": read_by(_parse_dims)},
-    "machine": {"type": click.Path(), "callback": read_by(_read_machine)},
+    "machine": {"type": click.Path(), "callback": read_by(find_machine)},
     "capacities": {"callback": read_by(_parse_capacities)},
     "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
     "memory": {"type": MEMORY},
@@ -421,17 +383,26 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 
 
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
-    """The option of a search, or of what a plan holds, with the default of its field."""
-
+    """The option of a field, with the field's default, or other settings."""
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)
 
 
 def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
     """One option of `SearchOptions` or `PlanOptions`, perhaps with a help of its own."""
-
     return with_options([field_option(FIELDS[name], **({"help": help} if help else {}) | settings)])
 
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
 """The options that say how a graph is read."""
+
+
+fresh_batches = together(
+    click.option(
+        "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."
+    ),
+    searching("seed", "Random seed of the batches.  [default: 0]", default=None),
+    searching("threads", "Threads that count batches.  [default: 1]", default=None),
+    lambda function: sampling("the plan's own, or uniform")(function),
+)
+"""``--batches``, and what says which ones; see `of_batches`."""

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from plancc.errors import InputError
 from plancc.sampling import SAMPLERS
 from plancc_cli import options
-from plancc_cli.generated import flag_of, option_of, sections_of
+from plancc_cli.generated import flag_of, sections_of
 from plancc_cli.stopping import SIGNALS
 from plancc_runtime import launch
 from plancc_runtime.nn import MODELS
@@ -84,7 +84,7 @@ OF_RUN = {
         ["--json", "json_path"], type=click.Path(), help="Write all results as JSON."
     ),
 }
-"""Options of the job, which no field of `TrainOptions` is."""
+"""Options of the job, beside the fields of `TrainOptions`."""
 SECTIONS = sections_of(FIELDS.values())
 JOB, RESULTS = ("ranks", "transport_name", "timeout"), ("signals", "f1", "save", "json_path")
 SECTIONS["Execution"] = (*JOB, *SECTIONS["Execution"])
@@ -95,9 +95,7 @@ def run_option(name: str, **settings: Any) -> click.Option:
     """The option of a parameter, with the default of `TrainOptions`, or other settings."""
     if name in OF_RUN:
         return OF_RUN[name]
-    field = FIELDS[name]
-    known: dict[str, Any] = {"default": field.default, **READERS.get(name, {}), **settings}
-    return option_of(field, **known)
+    return options.field_option(FIELDS[name], **READERS.get(name, {}) | settings)
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:

@@ -176,12 +176,11 @@ def _convolution(given: dict[str, Any]) -> Convolution:
     model = given["model"] or "gcn"
     asked = {name: given[name] for name in CONVOLUTION[2:] if given[name] is not None}
     has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
-    more = given["model_options"] or {}
     for option, value in asked.items():
         if option not in has.get(model, [option]):
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
-    return options.convolution_of(model, asked | more)
+    return options.convolution_of(model, asked | (given["model_options"] or {}))
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEPT = "plancc-study.jsonl"
 """Where rows are kept, unless told otherwise."""
 OF_ONE = ("seed", "partitioner", "preset", "capacities", "topology", "stop")
-"""Options of the search that no study has for all plans."""
+"""Options of the search that a study does not set for all plans."""
 OF_SEARCH = [each.name for each in options_of(SearchOptions) if each.name not in OF_ONE]
 OF_ALL = (*OF_SEARCH, "balance", "normalize")
 """Parameters that are keywords of `plancc.compile`."""
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "threads": {"default": 1},
     "balance": {"otherwise": f"{DEFAULT_BALANCE}, for partitioners too"},
 }
-"""Settings of these options; rows are kept by epsilon and threads."""
+"""Settings of some options; kept rows name epsilon and threads."""
 
 
 def _seeds(context: click.Context, parameter: click.Parameter, text: str) -> list[int]:

@@ -32,8 +32,8 @@ CELL_WIDTH = 10
 """Width of a column with a number of ranks, its margins included."""
 OF_GRAPHS = (*options.READING, "normalize", "no_self_loops")
 """Parameters that say how a graph file is read."""
-OF_SEARCH = {"effort": "fast", "epsilon": "0.01", "seed": "1", "threads": "1"}
-"""Options of the search, and their defaults in words."""
+OF_SEARCH = ("effort", "epsilon", "seed", "threads")
+"""Options of the search."""
 OF_NUMBERS = ("vertices", "nonzeros", "boundary")
 """Parameters that stand for a graph."""
 
@@ -65,7 +65,8 @@ sweep_options = options.together(
         help="With --vertices: halo rows per own row of P parts, as 16:0.5,256:1.2, or plan files "
         "to measure them on; P:F:N with the N parts that a part receives from.",
     ),
-    *(options.searching(name, default=None, otherwise=OF_SEARCH[name]) for name in OF_SEARCH),
+    options.searching("effort", default=None, otherwise="fast"),
+    *(options.searching(name, default=None) for name in OF_SEARCH[1:]),
     options.searching(
         "balance",
         "Row weights to balance in row plans: nnz, rows, weights, work.  [default: that of plancc "
