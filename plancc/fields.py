@@ -7,6 +7,7 @@ built-in ones. The type of an option is one of `KINDS`, or one of them ``| None`
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +52,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     help : str
         A noun phrase without a full stop; other options in backticks.
     **metadata
-        ``more``: sentences that the docstring of the library has besides;
+        ``more``: further sentences for the docstring;
         ``otherwise``: the default in words, where `default` is None;
         ``metavar``: placeholder of the value on the command line;
         ``section``: title of the section of its help;
@@ -106,7 +107,7 @@ def help_of(each: Field[Any]) -> str:
 
 
 def parsed(each: Field[Any], text: str) -> Any:
-    """The value of an option from a text; InputError for what is none."""
+    """The value of an option from a text; InputError for a text that has none."""
     kind = KINDS.get(kind_of(each), ANY)
     try:
         return kind.parse(text)
@@ -132,8 +133,9 @@ def checked(each: Field[Any], value: Any) -> Any:
         check_choice(noun, value, choices)
     for name, holds in BOUNDS.items():
         if name in said and not holds(value, bound := said[name]):
-            words = f"{bound:g}" if isinstance(bound, float) else str(bound)
-            raise InputError(f"`{each.name}` {given}: must be {name.replace('_', ' ')} {words}")
+            limit = f"{bound:g}" if isinstance(bound, float) else str(bound)
+            limit = "finite" if bound == math.inf else f"{name.replace('_', ' ')} {limit}"
+            raise InputError(f"`{each.name}` {given}: must be {limit}")
     return value
 
 
@@ -156,7 +158,7 @@ def described(declared: Class) -> Class:
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
     """A decorator of a function whose ``**options`` are options of dataclasses.
 
-    Its signature and its docstring show them; `rest` is the name of the keywords that are none.
+    Its signature and its docstring show them; `rest` names its other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 
@@ -180,7 +182,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
 
 
 def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
-    """The options of each dataclass among those given, and what none of them has."""
+    """Divide the given options by the dataclasses that declare them; the rest comes last."""
     rest, found = dict(given), []
     for each in declared:
         found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})

@@ -87,7 +87,7 @@ def test_a_function_shows_the_options_that_it_takes():
         ({"pieces": 2.0}, "`pieces` 2.0: a whole number is needed"),
         ({"width": 0}, "`width` 0: must be above 0"),
         ({"width": math.nan}, "`width` nan: must be above 0"),
-        ({"width": math.inf}, "`width` inf: must be below inf"),
+        ({"width": math.inf}, "`width` inf: must be finite"),
         (
             {"shape": "rond"},
             r"unknown shape 'rond' \(did you mean round\?\): choose from round, sq",
