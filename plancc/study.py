@@ -46,7 +46,7 @@ from plancc.text import shown
 from plancc.version import __version__
 
 ALIKE = ("seed", "threads", "time_limit", "dims")
-"""Options of the search that all contenders share, beside values that no text stands for."""
+"""Options of the search that all contenders share."""
 OF_SEARCH = {
     each.name: each
     for each in options_of(SearchOptions)
@@ -83,7 +83,7 @@ class Contender:
     def parse(cls, text: str) -> Contender:
         """[LABEL=]NAME[:OPTION=VALUE...]; an option without a value is switched on.
 
-        A value may have colons, as balance=nnz:0.05; a word behind one is no option and has no "=".
+        A value may have colons, as balance=nnz:0.05, if no option and no "=" follows one.
 
         NAME is a model, or a partitioner, which stands for its own answer to the model that it
         solves: hp for one of hypergraphs, gp for one of graphs.
@@ -179,8 +179,7 @@ def _of_search(option: str, text: str) -> Any:
 
 
 def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """InputError for options that the model refuses, as far as no graph and no option that all
-    contenders share is needed to tell."""
+    """Refuse options that the model cannot have, whatever the graph and the shared options."""
     chosen = make_model(model, options)
     if isinstance(chosen, ProcessGridModel):
         model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)

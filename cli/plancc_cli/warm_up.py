@@ -32,8 +32,8 @@ FIRST: tuple[tuple[str, ...], ...] = (
         "verify rows.h5 --against graph.mtx",
     ),
 )
-"""Command lines; those of a stage at the same time, after those of the stages before. Their
-kernels are those of the first commands on meshes and on graphs with hubs."""
+"""Command lines for the kernels of the first commands, on meshes and on graphs with hubs; a stage
+begins when the one before has ended."""
 STAGES: tuple[tuple[str, ...], ...] = (
     *FIRST,
     (
@@ -77,13 +77,13 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
 @verbosity
 def command(portable: str | None, level: str | None, first: bool) -> None:
-    """Compile all kernels ahead: what a first command would spend a minute on.
+    """Compile all kernels ahead; otherwise the first command spends a minute on them.
 
     For the recipe of an image, and once per kind of processor on a cluster. Commands that a user
     would type are run on a small graph. Kernels of rarer options compile at their first use.
 
-    Portable kernels, those that wheels come with, are used where the processor's own are missing:
-    put them into a folder of kernels (`plancc doctor` names it).
+    Portable kernels, as in wheels, are used where the processor's own are missing: put them into a
+    folder of kernels (`plancc doctor` names it).
     """
     from plancc import jit
 

@@ -107,7 +107,7 @@ class TrainOptions:
     model_options: Mapping[str, Any] | None = of_model(
         None,
         "another option of the model; may be repeated",
-        more="A mapping of names to values, or to text for values that are none.",
+        more="A mapping of names to values, or to their texts.",
         metavar="NAME=VALUE",
     )
     dropout: float = of_model(0.0, "dropout of every layer's input", **rate)
