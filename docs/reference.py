@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from mkdocs.structure.files import File
 
 from plancc.fields import entries, options_of
+from plancc.graph.formats import ReadOptions
 from plancc.options import PlanOptions, RefineOptions, SearchOptions
 from plancc_cli.group import LISTINGS, SECTIONS, command
 from plancc_cli.run_command import command as run_command
@@ -16,9 +17,10 @@ from plancc_runtime.options import TrainOptions
 OPTIONS = {
     "plancc.pipeline.compile": (SearchOptions, PlanOptions),
     "plancc.refinement.refine": (RefineOptions,),
+    "plancc.graph.formats.read_graph": (ReadOptions,),
     "plancc_runtime.options.TrainOptions": (TrainOptions,),
 }
-"""Functions and classes whose options stand beside their docstring, which is made at run time."""
+"""Options that docstrings get at run time, where mkdocs does not see them."""
 
 
 def _printed(program: Any, name: str, *words: str) -> str:
