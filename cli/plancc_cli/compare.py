@@ -32,15 +32,7 @@ if TYPE_CHECKING:
     },
 )
 @click.argument("plans", type=click.Path(), nargs=-1, required=True)
-@options.searching(
-    "dims",
-    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
-    "[default: the plans', if all agree]",
-)
-@options.searching(
-    "machine",
-    "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]",
-)
+@options.epoch_of_plans
 @click.option(
     "--baseline",
     metavar="PLAN",

@@ -19,7 +19,8 @@ from plancc.models.capacities import check_capacities, read_capacities
 from plancc.options import EFFORTS, PlanOptions, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO, parse_budget
-from plancc.predict.machine_files import find_machine
+from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 from plancc_cli.generated import Declared, fields_of, option_of, refuse_taken, with_options
 
@@ -395,8 +396,31 @@ def searching(name: str, help: str | None = None, **settings: Any) -> Decorator:
 
 reading = with_options([field_option(each) for each in options_of(ReadOptions)])
 """The options that say how a graph is read."""
-
-
+epoch_of_plans = together(
+    searching(
+        "dims",
+        "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a "
+        "GCN.  [default: the plans', if all agree]",
+    ),
+    searching(
+        "machine",
+        "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]",
+    ),
+)
+"""The epoch that commands predict for several plans."""
+predicted_epoch = together(
+    searching(
+        "dims",
+        "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of "
+        f"its features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
+    ),
+    searching(
+        "machine",
+        "A machine that comes with plancc, or a file of yours.  [default: the one that the plan "
+        f"was compiled for, or {DEFAULT_MACHINE}]",
+    ),
+)
+"""The epoch that a command predicts for a plan."""
 fresh_batches = together(
     click.option(
         "--batches", type=int, metavar="NUMBER", help="Add figures of this many fresh mini-batches."

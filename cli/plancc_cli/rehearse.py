@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError, PlanccError
-from plancc.predict.machine_files import DEFAULT_MACHINE
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, PASSES
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
@@ -75,18 +74,9 @@ def _options() -> Iterator[click.Option]:
     },
 )
 @click.argument("plan", type=click.Path())
-@options.searching(
-    "machine",
-    "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
-    f"compiled for, or {DEFAULT_MACHINE}]",
-)
+@options.predicted_epoch
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
-@options.searching(
-    "dims",
-    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
-    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
-)
 @click.option(
     "--trace",
     type=click.Path(),

@@ -33,15 +33,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Trace written by --trace (plancc-run, rehearse); repeat once per plan, in order.",
 )
-@options.searching(
-    "dims",
-    "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
-    "[default: the plans', if all agree]",
-)
-@options.searching(
-    "machine",
-    "Machine, for the epoch's time (see plancc machines).  [default: the plans', if all agree]",
-)
+@options.epoch_of_plans
 @verbosity
 def command(
     plans: tuple[str, ...],

@@ -9,8 +9,7 @@ import click
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import CONVOLUTIONS
-from plancc.predict.machine_files import DEFAULT_MACHINE
-from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, PASSES
+from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
 from plancc_cli.generated import flag_of, with_options
 from plancc_cli.progress import verbosity
@@ -36,16 +35,7 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
 
 @click.command()
 @click.argument("plan", metavar="PLAN|GRAPH", required=False, type=click.Path())
-@options.searching(
-    "dims",
-    "Widths d0,d1,...,dL of the layers.  [default: those that the plan was compiled for, or of its "
-    f"features and labels, or {','.join(map(str, DEFAULT_DIMS))}]",
-)
-@options.searching(
-    "machine",
-    "A machine that comes with plancc, or a file of yours.  [default: the one that the plan was "
-    f"compiled for, or {DEFAULT_MACHINE}]",
-)
+@options.predicted_epoch
 @click.option(
     "--passes",
     metavar="NAME,...",
