@@ -77,7 +77,7 @@ TRAINING = "--ranks 4 --threads 1 --epochs 2"
 @click.option("--first", is_flag=True, help="Only for compile, inspect, verify and a run of gcn.")
 @verbosity
 def command(portable: str | None, level: str | None, first: bool) -> None:
-    """Compile all kernels ahead; otherwise the first command spends a minute on them.
+    """Compile kernels ahead; without them a first command waits for half a minute.
 
     For the recipe of an image, and once per kind of processor on a cluster. Commands that a user
     would type are run on a small graph. Kernels of rarer options compile at their first use.
