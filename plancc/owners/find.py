@@ -94,7 +94,9 @@ def find_owners(
 
     Raises
     ------
-    InputError, BackendUnavailable, BackendError
+    InputError, BackendUnavailable
+    BackendError
+        Of model ``auto``: every candidate failed.
     """
     find = {"row": find_row_owners, "edge": find_edge_owners, "any": choose}[task.model.layout]
     found = find(matrix, task, balance, observer, report)
@@ -110,26 +112,11 @@ def choose(
     observer: Observer,
     report: Report | None = None,
 ) -> Ownership:
-    """The owners of the candidate that is best by the objective.
+    """The owners of the candidate of an `AutoModel` that is best by the objective.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    task : Task
-        With an `AutoModel`. Its objective decides, "time" if there is none; models that are
-        searched share a budget.
-    balance : Balance
-        Of row plans: nonzeros, or nonzeros and rows. Edge plans share nonzeros.
-    observer, report
-        See `find_owners`.
-
-    Raises
-    ------
-    InputError
-        No or unknown candidates.
-    BackendError
-        Every candidate failed.
+    Parameters and errors are those of `find_owners`. The objective is "time" if none is named.
+    Searches share the budget. The balance is that of row plans, nonzeros, or nonzeros and rows;
+    edge plans share nonzeros.
     """
     assert isinstance(task.model, AutoModel)
     names, options = task.model.names(), task.options
@@ -278,8 +265,7 @@ def _unfits(
 def _task(task: Task, name: str, goal: str, spent: float, num_searched: int) -> Task:
     """How a candidate's owners are found: searched for by the objective that decides.
 
-    Those that are still searched for, `num_searched`, share what is left of the budget after
-    `spent` seconds.
+    `num_searched` searches share what is left of the budget after `spent` seconds.
     """
     model: Model = make_model(name, {})
     given = task.options
