@@ -6,6 +6,7 @@ above the limit, then by its objective. Knows hypergraphs with sources, no plan 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -95,7 +96,6 @@ class _Run:
         self, options: RefineVolume, owner: Owner, problem: Hypergraph, context: Context
     ) -> None:
         from plancc.passes.kernels.nets import nets_of
-        from plancc.passes.kernels.state import state_of
 
         goal, self.context = options._goal(problem, context), context
         self.nets = nets_of(problem, sized=goal.reach is not None)
@@ -104,8 +104,15 @@ class _Run:
         self.sweeps = Sweeps(limits, rng, deadline, goal, threads, options.numbers)
         self.evaluations, self.least = 0, 0
         self.other: Owner | None = None
-        self.state = state_of(self.nets, owner, context.num_parts)
-        self.owner, self.best = owner, options._merit(self)
+        self.owner = owner
+        self.back()
+        self.best = options._merit(self)
+
+    def back(self) -> None:
+        """Return to the best owners so far."""
+        from plancc.passes.kernels.state import state_of
+
+        self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
         """Merit of the state, whose objective has this value."""
@@ -183,9 +190,7 @@ class RefineVolume:
 
     def _refine(self, run: _Run) -> int:
         """Make the rounds and keep the best owners; returns the number of V-cycles."""
-        from plancc.passes.kernels.state import state_of
-
-        nets, sweeps, num_parts = run.nets, run.sweeps, run.sweeps.limits.num_parts
+        nets, sweeps = run.nets, run.sweeps
 
         def settle(cuts: bool = True) -> None:
             run.evaluations += sweeps.settle(nets, run.state)
@@ -194,7 +199,7 @@ class RefineVolume:
             if reached < run.best:
                 run.keep(reached)
             elif tried_cuts and reached.value > (1 + self.numbers.max_drift) * run.best.value:
-                run.state = state_of(nets, run.owner, num_parts)
+                run.back()
 
         def reached_least() -> bool:
             return reaches(run.best.volume, run.best.overload, run.least)
@@ -218,7 +223,7 @@ class RefineVolume:
             settle()
             if run.best == before and self._ends_in_vain:
                 break
-        run.state = state_of(nets, run.owner, num_parts)
+        run.back()
         if self.polishes and not reached_least() and sweeps.polish(nets, run.state) > 0:
             reached = self._merit(run)
             if reached < run.best:
@@ -255,7 +260,7 @@ class RefineExpected(RefineVolume):
 
 
 @dataclass(frozen=True)
-class _RefineTraffic(RefineVolume):
+class _RefineTraffic(RefineVolume, ABC):
     """Rounds of V-cycles with prices on traffic.
 
     A round that has less of the objective, but too much volume, is where the next one starts, at
@@ -272,13 +277,13 @@ class _RefineTraffic(RefineVolume):
 
     schedule: ClassVar[TrafficRounds]
 
+    @abstractmethod
     def _value(self, run: _Run, flow: PairTraffic) -> float:
         """Value of the objective in the state of the run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
         """Prices of traffic."""
-        raise NotImplementedError
 
     def _held(self, value: float) -> Tariff | None:
         """Prices at which sweeps lower the volume, and keep the objective at `value` or below."""
@@ -354,7 +359,7 @@ class _Rounds:
         if how.shavings == 0:
             return
         run, share, vain = self.run, how.shaved, 0
-        self._back()
+        run.back()
         for _ in range(how.shavings):
             value = run.best.value
             reached = self._hold(min(int((1 - share) * value), value - 1), how.holds)
@@ -373,17 +378,10 @@ class _Rounds:
         run = self.run
         if self.options._held(run.best.value) is None:
             return
-        self._back()
+        run.back()
         reached = self._hold(run.best.value, self.options.schedule.last_holds)
         if reached < run.best and reached.volume <= self.allowed:
             run.keep(reached)
-
-    def _back(self) -> None:
-        """Return to the best owners so far."""
-        from plancc.passes.kernels.state import state_of
-
-        run = self.run
-        run.state = state_of(run.nets, run.owner, self.sweeps.limits.num_parts)
 
     def _tariff(self, price: float, flow: PairTraffic) -> Tariff:
         return self.options._tariff(self.strength * price, self.run, flow)
