@@ -53,7 +53,7 @@ from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
 from plancc.passes.vector_owners import VectorOwners
 from plancc.search.effort import rows_inside
-from plancc.search.job import Job
+from plancc.search.job import RefiningJob
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
 from plancc.search.record import Member, SearchResult, Trial
 
@@ -107,7 +107,7 @@ def search_edges(
 
 
 @dataclass(kw_only=True)
-class EdgeJob(Job):
+class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros."""
 
     numbers: ClassVar[ForObjective] = OF_NONZEROS
@@ -117,9 +117,8 @@ class EdgeJob(Job):
     def how(self) -> EdgeEffort:
         return EDGE_EFFORTS[self.effort]
 
-    def movable(self, seed: int) -> Context:
-        """What passes keep to that move nonzeros."""
-        return replace(self.context(seed), movable=self.allowed)
+    def context(self, seed: int = 1) -> Context:
+        return replace(super().context(seed), movable=self.allowed)
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -194,7 +193,7 @@ class EdgeJob(Job):
         begin, matrix, options = wall_seconds(), self.matrix, self.options
         made = LibraModel().build(matrix, self.num_parts, balance="nnz", seed=options.seed)
         owners = Owners(made.rows, made.of_nonzeros(matrix))
-        owners = VectorOwners().refine(owners, matrix, self.movable(options.seed))
+        owners = VectorOwners().refine(owners, matrix, self.context(options.seed))
         return self.note("libra", begin, self.filled(owners))
 
     def from_rows(self, seed: int) -> Member:
@@ -251,7 +250,7 @@ class EdgeJob(Job):
         """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
-        context = replace(self.movable(seed), deadline=deadline)
+        context = replace(self.context(seed), deadline=deadline)
         owner, best = start.owner, start
         for k in range(self.how.splits):
             begin = wall_seconds()
@@ -274,14 +273,11 @@ class EdgeJob(Job):
     ) -> Member:
         """Move single nonzeros and owners of rows."""
         begin = wall_seconds()
-        if rounds is None and objective == "volume":
-            rounds = self.how.rounds
-        pass_ = RefineEdges(objective)
-        if rounds is not None:
-            pass_ = replace(pass_, rounds=rounds)
-        better = pass_.refine(owners, self.matrix, self.movable(seed)).owners
+        if rounds is None:
+            rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
+        better = RefineEdges(objective, rounds).refine(owners, self.matrix, self.context(seed))
         what = "nonzeros" if objective == "volume" else f"nonzeros for {objective}"
-        return self.note(f"{what}, seed {seed}", begin, better)
+        return self.note(f"{what}, seed {seed}", begin, better.owners)
 
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
         return self.refine(owners, self.objective, seed)

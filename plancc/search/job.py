@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -134,9 +135,20 @@ class Job:
             self.alone = True
             return [future.result() for future in futures]
 
+    def result(self, loads: Loads) -> SearchResult:
+        """The best owners, with all warnings; `loads`: what they share."""
+        found = self.record.result([*dict.fromkeys(self.warnings)])
+        owned = found.owners.rows if found.owners.nonzeros is None else found.owners.nonzeros
+        notes = balance_notes(owned, loads, self.num_parts, f"effort {self.effort}")
+        return replace(found, warnings=[*found.warnings, *notes])
+
+
+class RefiningJob(Job, ABC):
+    """A search whose best owners are refined for another objective than the volume."""
+
+    @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
         """What the objective asks for, from these owners on; noted."""
-        raise NotImplementedError
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
@@ -160,10 +172,3 @@ class Job:
             self.refine_objective(turns, first=made)
             made += len(turns)
             vain = vain + 1 if self.record.found().merit == before.merit else 0
-
-    def result(self, loads: Loads) -> SearchResult:
-        """The best owners, with all warnings; `loads`: what they share."""
-        found = self.record.result([*dict.fromkeys(self.warnings)])
-        owned = found.owners.rows if found.owners.nonzeros is None else found.owners.nonzeros
-        notes = balance_notes(owned, loads, self.num_parts, f"effort {self.effort}")
-        return replace(found, warnings=[*found.warnings, *notes])

@@ -32,7 +32,7 @@ from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.footprint import metis
-from plancc.search.job import Job
+from plancc.search.job import RefiningJob
 from plancc.search.presets import OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
 from plancc.search.record import Member
 from plancc.search.starts import Beginning, beginnings, has_hubs, is_uneven, kind_of, tightest
@@ -48,7 +48,7 @@ Refiner = Callable[[Sweeps, "Nets", "State"], Any]
 
 
 @dataclass(kw_only=True)
-class RowJob(Job):
+class RowJob(RefiningJob):
     """A search for owners of rows.
 
     Attributes
@@ -506,7 +506,7 @@ class RowJob(Job):
         begin, problem = wall_seconds(), self.hypergraph
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
-        else:  # of a sample, of which the last percent says little of other batches
+        else:  # the last percent of a sample says little of other batches
             problem = self.expectation.problem
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
         better = pass_.refine(owners.rows, problem, self.context(seed), other)
