@@ -112,7 +112,7 @@ def _add_scores(
 ) -> int:
     """Add the links of v to the scores of the labels they lead to, which `seen` lists.
 
-    `at`: the place of v in `links`; `v`: -1 where `but`, a label that is left out, is its own;
+    `at`: the place of v in `links`; links to v itself and to label `but` are left out (-1: none);
     `num`: labels listed before. Returns the number of labels.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):

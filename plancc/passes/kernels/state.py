@@ -116,11 +116,10 @@ def boundary(nets: Any, state: Any) -> Any:
 @njit(cache=True, nogil=True)
 def is_alone(v: int, nets: Any, state: Any) -> bool:
     """Whether v's part has no other weight."""
-    here = state.owner[v]
-    for c in range(nets.weight.shape[1]):  # noqa: SIM110 - numba knows no all(...)
-        if state.sums[here, c] != nets.weight[v, c]:
-            return False
-    return True
+    here, alone = state.owner[v], True
+    for c in range(nets.weight.shape[1]):
+        alone = alone and state.sums[here, c] == nets.weight[v, c]
+    return alone
 
 
 @njit(cache=True, nogil=True)
