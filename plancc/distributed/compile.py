@@ -152,11 +152,9 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name, value in (
-            *(("budget", options.budget), ("topology", options.topology)),
-            *(("weights", self.plan.weights), ("clusters", self.plan.clusters)),
-        ):
-            if value is not None:
+        for name in ("budget", "topology", "weights", "clusters"):
+            given = options if hasattr(options, name) else self.plan
+            if getattr(given, name) is not None:
                 raise InputError(f"`{name}` is for a compile by one process")
         if set(wanted.names) - {"nnz", "rows", "work"}:
             raise InputError(

@@ -198,12 +198,9 @@ class _Search:
         from plancc.passes.kernels.edge_moves import Prices
         from plancc.passes.kernels.edges import volume
 
-        mean = max(len(self.pattern.row) / self.num_parts, 1.0)
-        unit = (
-            max(volume(self.state), 1)
-            / max(len(self.pattern.row), 1)
-            / (Annealing.overweight * mean)
-        )
+        number = len(self.pattern.row)
+        mean = max(number / self.num_parts, 1.0)
+        unit = max(volume(self.state), 1) / max(number, 1) / (Annealing.overweight * mean)
         tariff = self._tariff(strength) if strength > 0 else {}
         none: dict[str, Any] = dict.fromkeys(Prices._fields, 0.0)
         none |= {"row": 1.0, "fees": np.zeros(1)}

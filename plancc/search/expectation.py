@@ -115,10 +115,8 @@ def _recipe(
     model: StochasticModel, source: BatchSource, num_parts: int, seed: int
 ) -> dict[str, Any]:
     """What the paper's bound asks for, for the provenance."""
-    nets, per_batch = (
-        hoeffding_nets(num_parts, model.theta, model.delta),
-        source.nets_per_batch(seed),
-    )
+    nets = hoeffding_nets(num_parts, model.theta, model.delta)
+    per_batch = source.nets_per_batch(seed)
     return {
         "sampler": str(source.sampler),
         "theta": float(model.theta),

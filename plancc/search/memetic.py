@@ -222,12 +222,9 @@ def _grown(
         rest = slower + rest
     else:
         rest = rest[: len(quick)] + slower + rest[len(quick) :]
-    timed = share < np.inf
-    size = (
-        EVOLUTION.size - len(founders) - len(first)
-        if timed
-        else max(EVOLUTION.least_size, len(starts))
-    )
+    size = max(EVOLUTION.least_size, len(starts))
+    if share < np.inf:
+        size = EVOLUTION.size - len(founders) - len(first)
     found += _grow(job, rest[: max(size, 0)], begin + share, first_seconds)
     return [member for member in found if member is not None]
 
@@ -247,16 +244,12 @@ def _grow(
 
     def grow(start: _Start, seed: int) -> Member | None:
         late = wall_seconds() > until or job.deadline.passed()
-        if late or not _in_time(job, start.slowness * first_seconds):
+        left = EVOLUTION.start_share * job.deadline.seconds_left()
+        if late or start.slowness * first_seconds >= left:
             return None
         return _member(job, start, seed)
 
     return list(job.side_by_side(grow, tasks))
-
-
-def _in_time(job: RowJob, seconds: float) -> bool:
-    """Whether what takes that long, about, is worth being begun."""
-    return seconds < EVOLUTION.start_share * job.deadline.seconds_left()
 
 
 def _member(job: RowJob, start: _Start, seed: int) -> Member | None:

@@ -83,11 +83,8 @@ class RowScheduler(Scheduler):
                 "this layer gathers rows of neighbours: it is predicted for plans of layout row "
                 f"only; {self._tables.name} is of layout edge"
             )
-        direction, columns, nonzeros = (
-            step.direction,
-            step.columns,
-            self.tables_of(layer).nonzeros,
-        )
+        direction, columns = step.direction, step.columns
+        nonzeros = self.tables_of(layer).nonzeros
         works: list[Work] = []
         match step:
             case GatherNeighbours():
