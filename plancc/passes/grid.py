@@ -328,7 +328,7 @@ def place_parts(
         In 0..rows*columns-1, no part empty.
     """
     part = np.arange(shape[0] * shape[1], dtype=np.int32)
-    groups = part // np.int32(shape[1]), part % np.int32(shape[1])
+    groups = np.divmod(part, np.int32(shape[1]))
     level = finest.coarser(owner)
     board = Board(level, groups, shape, limits, rng, least_size=0, numbers=PART_SWEEPS)
     board.anneal(deadline)

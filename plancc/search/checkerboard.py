@@ -161,8 +161,7 @@ class GridJob(Job):
             begin, rng = wall_seconds(), np.random.default_rng(seed)
             owner = self.by_rows(self.matrix, "volume", seed, how.start_share / how.starts)
             if self.hopeless and self.model.is_sparse(self.matrix, self.num_parts):
-                dealt = owner // np.int32(shape[1]), owner % np.int32(shape[1])
-                # no cell has two parts
+                dealt = np.divmod(owner, np.int32(shape[1]))  # no cell has two parts
                 self.note_groups(f"parts by rows dealt to the grid, seed {seed}", begin, dealt)
             groups = place_parts(self.finest, owner, shape, self.of_cells, rng, self.deadline)
             groups = _filled(self.matrix, groups, shape)
@@ -221,7 +220,7 @@ def _filled(matrix: Graph, groups: Grouping, shape: tuple[int, int]) -> Grouping
     """The same with a vertex in every cell."""
     owner = groups[0] * np.int32(shape[1]) + groups[1]
     owner = fill_empty_parts(owner, matrix.row_nonzeros(), shape[0] * shape[1])
-    return owner // np.int32(shape[1]), owner % np.int32(shape[1])
+    return np.divmod(owner, np.int32(shape[1]))
 
 
 def _transposed(matrix: Graph) -> Graph:
