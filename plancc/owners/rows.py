@@ -39,7 +39,10 @@ from plancc.owners.task import REBALANCED, REFINED, Observer, Ownership, Report,
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner, partition
+from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
+from plancc.passes.rebalance import rebalance
+from plancc.passes.refine import refiner
 from plancc.plan.topology import Topology
 from plancc.search import Trial, search
 from plancc.search.record import Judge, Record, SearchResult
@@ -224,10 +227,6 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
-    from plancc.passes.context import Context
-    from plancc.passes.rebalance import rebalance
-    from plancc.passes.refine import refiner
-
     task, matrix, loads = job.task, job.matrix, job.loads
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
