@@ -50,7 +50,7 @@ class Context:
         return Limits.of(weights, self.num_parts, self.epsilon, self.capacities)
 
     def limits_of_nonzeros(self, number: int) -> Limits:
-        """Limits of so many nonzeros, which have an owner each."""
+        """Limits of `number` nonzeros, each with an owner."""
         assert not isinstance(self.epsilon, tuple)
         return Limits.of_nonzeros(number, self.num_parts, self.epsilon, self.capacities)
 

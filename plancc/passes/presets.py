@@ -134,7 +134,7 @@ class Ejection:
     # Share of the volume that a round of chains must save for another one to follow.
     least_saved: float = 0.003
     probed: float = 1 / 8  # a round ends as soon as this share of the boundary,
-    # and at least so many vertices, save less than that in proportion: where parts have room for
+    # and at least this many vertices, save less than that in proportion: where parts have room for
     # many vertices, single moves have found it all.
     least_probed: int = 2000
 

@@ -165,7 +165,7 @@ def rows_inside(
 ) -> Owner:
     """Owners of rows that a search inside another one finds, whose warnings become the other's.
 
-    All but those of balance: whoever searches on says which balance is missed in the end.
+    Warnings of balance are left out: the outer search says which balance is missed in the end.
     """
     options = replace(job.options, objective=goal, effort=effort, seed=seed, budget=budget)
     found = search(matrix, job.num_parts, options)

@@ -183,7 +183,7 @@ class Evolution:
     quick: float = 3.0  # slowness of a start up to which it is made with several seeds
     # Share of the volume by which a slow start must be better than the others for more like it.
     clear: float = 0.01
-    # Children made from one state of the population, at least; so many as there are threads.
+    # Children made from one state of the population, at least; one for each thread.
     batch: int = 2
     mutations: float = 0.15  # share of the children that come from one member only
     fading: float = 0.95  # factor of what is known of prices with every child
@@ -220,7 +220,7 @@ class GridEffort:
     """A search for the groups of a checkerboard."""
 
     starts: int  # number of searches by rows, each with a seed of its own
-    cycles: int  # number of V-cycles in all; with a budget effort best makes as many as it allows
+    cycles: int  # number of V-cycles in all; effort best with a budget makes them until its end
     rounds: int  # refinements with fees on messages, for the objectives that count messages
     start_share: float = 0.4  # share of a budget for the searches by rows,
     rounds_share: float = 0.3  # and for these refinements
