@@ -14,8 +14,12 @@ from plancc.predict.schedules import Tables, scheduler_of
 from plancc.predict.schedules.epoch import is_of_one, moving
 
 KINDS = {
-    **{"expand": "rows", "pieces": "rows", "layers": "sums"},
-    **{"slices": "swapped", "copies": "reduced", "matrix": "matrix"},
+    "expand": "rows",
+    "pieces": "rows",
+    "layers": "sums",
+    "slices": "swapped",
+    "copies": "reduced",
+    "matrix": "matrix",
 }
 """Attributes of `ProductTraffic` by the names of steps that move these words."""
 
