@@ -21,7 +21,7 @@ from plancc.models.weights import Balance
 from plancc.owners.task import Task
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import PartitionResult, balance_notes, partition
-from plancc.passes.clusters import Clusters
+from plancc.passes.clusters import Clusters, number_of_links
 from plancc.search.starts import beginnings, kind_of
 
 
@@ -78,7 +78,7 @@ def find_owners(
     weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
     loads = replace(loads, by_name=dict.fromkeys(loads.names, none))  # weights once are enough
     links = share.links
-    total = ranks.total(len(links.ends) + (len(links.other_ends) if len(links.other) else 0))
+    total = ranks.total(number_of_links(links))
     level = ClusterLevel(links, share.first, weight, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
     warnings: list[str] = []

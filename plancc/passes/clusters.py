@@ -108,12 +108,12 @@ def find_clusters(
     found: Clusters | None = None
     enough = how.many_links
     if few:
-        enough = min(enough, _number_of(links) // how.few_links)
+        enough = min(enough, number_of_links(links) // how.few_links)
     while found is None or len(found.graph.indices) > enough:
         label, num = _propagated(links, weight, heaviest, rng, stopped, how)
         if num < how.least_per_part * limits.num_parts:
             break
-        ptr, ends, cost = between(num, int(how.shrunk * _number_of(links)), links, label)
+        ptr, ends, cost = between(num, int(how.shrunk * number_of_links(links)), links, label)
         if ptr[-1] > len(ends):
             break
         weight = weights_of(label, weight, num)
@@ -124,7 +124,8 @@ def find_clusters(
     return found
 
 
-def _number_of(links: ClusterLinks) -> int:
+def number_of_links(links: ClusterLinks) -> int:
+    """Links of all vertices, in both lists."""
     return len(links.ends) + (len(links.other_ends) if len(links.other) else 0)
 
 
