@@ -8,7 +8,6 @@ messages are multiplied together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,11 +66,13 @@ class TransposedPiece:
     messages, source, target = range(0), ALL, ALL
 
     def __init__(self, *laid_out: Any) -> None:
-        self._matrix = cache(lambda: transposed(*laid_out))
+        self._matrices = laid_out
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
         """out = A^T x, or out += A^T x."""
-        self._matrix().multiply(x, out, add=add)
+        if len(self._matrices) > 1:
+            self._matrices = (transposed(*self._matrices),)  # the others are not kept
+        self._matrices[0].multiply(x, out, add=add)
 
 
 Blocks = dict[tuple[str, bool], list[Any]]
