@@ -96,7 +96,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """P with the values of a name in `block.COEFFICIENTS`; of all rows, or of own ones."""
+        """P with the values of a name in `plan.layers.COEFFICIENTS`; all rows, or own ones."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -424,6 +424,7 @@ class DelayedSums:
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
         self._delay, self.returns, self.constant = delay, returns, constant
+        self.bins = delay.bins  # whose turns move rows in a cycle
         self._turns: list[_Turns] = []
         self._arrived = False
 
@@ -431,11 +432,6 @@ class DelayedSums:
     def cycle(self) -> int:
         """Epochs until every bin has had its turn."""
         return self._delay.epochs
-
-    @property
-    def bins(self) -> list[Bin]:
-        """Whose turns move rows in a cycle."""
-        return self._delay.bins
 
     def exchange(self, partial: Tensor) -> None:
         """Take what has arrived for the epoch's bin, and send its partial sums. Collective.

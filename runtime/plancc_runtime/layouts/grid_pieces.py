@@ -91,6 +91,8 @@ class OwnPieces:
     ----------
     both : tuple of two lists of BlockPiece
         The pieces, and their transposes.
+    csr : list of Csr
+        The pieces as they travel, if they do.
     nonzeros : int64[pieces]
     """
 
@@ -103,7 +105,7 @@ class OwnPieces:
     ) -> None:
         self.nonzeros = np.diff(transposed.indptr[ptr]).astype(np.int64)
         self.both: tuple[list[BlockPiece], list[BlockPiece]] = [], []
-        self._csr: list[Csr] = []
+        self.csr: list[Csr] = []
         for k in range(len(ptr) - 1):
             at = slice(int(ptr[k]), int(ptr[k + 1]))
             part = transposed[at]
@@ -117,17 +119,13 @@ class OwnPieces:
                 pieces.append(piece)
             if travel:
                 device = resources.device
-                self._csr.append(
+                self.csr.append(
                     Csr(
                         torch.from_numpy(matrix.data).to(device, forward.dtype),
                         torch.from_numpy(matrix.indices.astype(np.int32, copy=False)).to(device),
                         torch.from_numpy(matrix.indptr.astype(np.int32)).to(device),
                     )
                 )
-
-    def csr(self, k: int) -> Csr:
-        """Piece k as it travels."""
-        return self._csr[k]
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
@@ -179,7 +177,7 @@ class RowPieces:
         """Begin the broadcast of piece k; what ends it. Collective in the process row."""
         piece, row = self._pieces[k], self._row
         mine = piece.column == row.rank
-        csr = self._own.csr(k - self._first) if mine else self._buffer(k)
+        csr = self._own.csr[k - self._first] if mine else self._buffer(k)
         under_way = [row.start_broadcast(array, piece.column) for array in csr.arrays()]
 
         def finish() -> BlockPiece:
@@ -274,7 +272,7 @@ class Rounds(RowMover[RoundBuffers]):
         return RoundBuffers((next(ring), next(ring)))
 
     def moved(self, columns: int) -> BroadcastWords:
-        """What the broadcasts of a product with so many columns move."""
+        """Say what the broadcasts of a product of this width move."""
         words = np.array([size(piece) * columns for piece in self._pieces], np.int64)
         root = np.array([piece.row for piece in self._pieces], np.int64)
         return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])
