@@ -83,8 +83,7 @@ def measure(sides: Mapping[str, Sequence[str]], rounds: int, threads: int) -> di
     """Medians over the rounds, by side; sides with losses must agree in all their bits."""
     count = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     environment = os.environ | count | {"DGLBACKEND": "pytorch"}
-    options = map(str, (threads, SEEDS, FANOUTS, WIDTH, CLASSES))
-    words = [*options]
+    words = [str(each) for each in (threads, SEEDS, FANOUTS, WIDTH, CLASSES)]
     with ExitStack() as stack:
         processes = {
             name: stack.enter_context(_start([*command, *words], environment))

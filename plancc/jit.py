@@ -307,7 +307,7 @@ class KernelCache:
         self.is_of_level = False  # what was loaded last
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What numba asks for first: a kept version; None: compile one, under the lock.
+        """Return a kept version, which numba asks for first; None: compile one, under the lock.
 
         Its own cache loads what the compiler knows of NumPy first, for 0.2 s; a kernel that is
         compiled needs the run-time library alone.

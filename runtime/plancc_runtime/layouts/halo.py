@@ -108,7 +108,7 @@ M = TypeVar("M")
 
 
 class RowMover(ABC, Generic[M]):
-    """What brings rows that a product takes piece by piece, and takes back rows that it makes so.
+    """A way of rows to a product that takes them piece by piece, and from one that makes them so.
 
     Attributes
     ----------
