@@ -22,7 +22,6 @@ import subprocess
 import sys
 import threading
 import time
-import venv
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import pairwise
@@ -54,18 +53,19 @@ def main() -> None:
             print(json.dumps({"section": options.section, **row}), flush=True)
         return
     begin = time.monotonic()
-    python = _with_wheels(options.wheels) if options.wheels else sys.executable
-    missing = _missing(python)
+    if options.wheels:
+        _install(options.wheels)
+    missing = [name for name in (*NEEDED, *WANTED) if find_spec(name) is None]
     rows: list[Row] = [{"section": "missing", "name": name} for name in missing]
     device = options.device
     if not set(missing) & set(NEEDED):
-        device = device or _device(python)
+        device = device or _device()
         for name, share in SHARES.items():
             words = ["--section", name, "--device", device, *["--quick"] * options.quick]
-            command = [python, __file__, *words]
+            command = [sys.executable, __file__, *words]
             rows += _lines(name, command, share * options.seconds, _row_of_json)
         if "pytest" not in missing and not options.no_tests:
-            rows += _tests(python, device, TESTS_SHARE * options.seconds)
+            rows += _tests(device, TESTS_SHARE * options.seconds)
     found = {
         "device": device,
         "python": platform.python_version(),
@@ -90,44 +90,23 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _with_wheels(wheels: Path) -> str:
-    """A Python that has the libraries of this one and those of a folder of wheels."""
+def _install(wheels: Path) -> None:
+    """Put the libraries of a folder of wheels first on the paths of this Python and its children."""
     files = sorted(wheels.glob("*.whl"))
     if not files:
         sys.exit(f"--wheels {wheels}: there is no .whl in this folder")
-    place = ROOT / "build" / "gpu"
-    venv.create(place, system_site_packages=True, with_pip=True)
-    python = str(place / "bin" / "python")
-    install = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        *map(str, files),
-    ]
-    if subprocess.run(install, check=False).returncode:
+    place = str(ROOT / "build" / "gpu")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    if subprocess.run([*pip, "--upgrade", "--target", place, *files], check=False).returncode:
         sys.exit(f"--wheels {wheels}: these wheels cannot be installed, see above")
-    return python
+    sys.path.insert(0, place)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([place, *[before] * bool(before)])
 
 
-def _missing(python: str) -> list[str]:
-    """Libraries that a Python lacks, needed ones first."""
-    names = (*NEEDED, *WANTED)
-    if python == sys.executable:
-        return [name for name in names if find_spec(name) is None]
-    code = (
-        "import sys, importlib.util as u; print(*[n for n in sys.argv[1:] if not u.find_spec(n)])"
-    )
-    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True)
-    return done.stdout.split()
-
-
-def _device(python: str) -> str:
+def _device() -> str:
     code = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "cpu"
 
 
@@ -185,8 +164,8 @@ def _row_of_json(line: str) -> Row | None:
     return row if isinstance(row, dict) else None
 
 
-def _tests(python: str, device: str, seconds: float) -> list[Row]:
-    """A row per test that failed, and the counts of all; `-v` says how each ends as it does."""
+def _tests(device: str, seconds: float) -> list[Row]:
+    """A row per test that failed, and the counts of all; what pytest says is in build/gpu.log."""
     files = [
         str(path.relative_to(ROOT))
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -194,10 +173,15 @@ def _tests(python: str, device: str, seconds: float) -> list[Row]:
     ]
     if device == "cpu":
         return [{"section": "tests", "name": "left out", "why": "they need a GPU"}]
-    command = [python, "-m", "pytest", "-v", "-m", "gpu", "--continue-on-collection-errors", *files]
+    command = [sys.executable, "-m", "pytest", "-v", "-m", "gpu", *files]
     counts: dict[str, int] = {}
+    said = ROOT / "build" / "gpu.log"
+    said.parent.mkdir(exist_ok=True)
+    said.unlink(missing_ok=True)
 
     def row_of(line: str) -> Row | None:
+        with said.open("a") as log:
+            log.write(line)
         found = re.match(r"(\S+::.+?) (PASSED|FAILED|ERROR|SKIPPED)", line)
         if found is None:
             return None
