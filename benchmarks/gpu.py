@@ -91,7 +91,7 @@ def _options() -> argparse.Namespace:
 
 
 def _install(wheels: Path) -> None:
-    """Put the libraries of a folder of wheels first on the paths of this Python and its children."""
+    """Put a folder's wheels first on the paths of this Python and its children."""
     files = sorted(wheels.glob("*.whl"))
     if not files:
         sys.exit(f"--wheels {wheels}: there is no .whl in this folder")

@@ -128,7 +128,7 @@ def test_what_is_done(options, searches, objective, handed_on):
         ({"model": "file", "budget": 3}, f"^`budget` is for the models {', '.join(SEARCHED)}"),
         ({"budget": 0}, "`budget` 0: must be above 0"),
         ({"budget": float("nan")}, "`budget` nan: must be above 0"),
-        ({"budget": float("inf")}, "`budget` inf: must be below inf"),
+        ({"budget": float("inf")}, "`budget` inf: must be finite"),
         ({"topology": "2x2"}, "topology 2x2 has 4 ranks"),
         ({"topology": Topology.even(3, 1)}, "topology 3x1 has 3 ranks"),
         ({"topology": "6"}, "topology '6'"),
