@@ -8,8 +8,8 @@ writes each output, and the result does not depend on the number of threads.
 
 On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
 threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
-ranks may be threads). On other devices they are torch operations with temporaries of one row per
-nonzero.
+ranks may be threads). On other devices they are torch operations: products with sparse matrices,
+and others with temporaries of one number per nonzero and head.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -32,6 +32,7 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.kernel import njit
+from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
 from plancc_runtime.operations import Cost, operation, size_of
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
@@ -39,7 +40,6 @@ from plancc_runtime.operations import Cost, operation, size_of
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
-TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a head has no more
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
 
 # Operators of Md et al. 2021, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that
@@ -183,9 +183,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
-        for at in _columns_at_once(len(side.index), x.shape[1]):
-            out[:, at] = _segment_sum(side.ptr, x[:, at].index_select(0, side.index))
-        return out
+        return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
     by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
@@ -217,10 +215,8 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
-        weight = _in_order(side, weight).unsqueeze(2)
-        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
-            message = x[:, at].index_select(0, side.index).mul_(weight[:, at])
-            out[:, at] = _segment_sum(side.ptr, message)
+        for h, value in enumerate(_in_order(side, weight).unbind(1)):
+            out[:, h] = multiply(side.ptr, side.index, value, x[:, h])
         return out
     edge = _or_empty(side.edge, side.index)
     by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
@@ -233,9 +229,8 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
     if not side.native:
-        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
-            product = g[:, at].index_select(0, pattern.row)
-            out[:, at] = product.mul_(x[:, at].index_select(0, side.index)).sum(2)
+        for h in range(x.shape[1]):
+            out[:, h] = sampled_product(side.ptr, side.index, g[:, h], x[:, h])
         return out
     by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
@@ -351,12 +346,6 @@ def _segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
     if not value.numel():
         return value.new_zeros(len(ptr) - 1, *value.shape[1:])
     return torch.segment_reduce(value, "sum", offsets=ptr, axis=0, initial=0, unsafe=True)
-
-
-def _columns_at_once(nonzeros: int, width: int) -> list[slice]:
-    """All columns, as many at once as make a temporary of `TEMPORARY` numbers, or a single one."""
-    step = max(1, TEMPORARY // max(1, nonzeros))
-    return [slice(first, first + step) for first in range(0, width, step)]
 
 
 def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Tensor:
