@@ -26,7 +26,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
 from plancc.models import MODELS
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.options import SearchOptions
@@ -193,7 +192,7 @@ class FromSearch:
                 time_limit=options.time_limit,
                 dims=options.dims,
             ),
-            loads=Loads.of(case.matrix, case.balance, options.epsilon),
+            limits=case.balance.limits(case.matrix, case.num_parts, options.epsilon),
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
         notes += found.result.warnings

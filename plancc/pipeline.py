@@ -23,7 +23,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
@@ -164,10 +164,12 @@ def compile(
     with observer("lower"), large_arrays():
         owners = found.owners
         if owners.nonzeros is None:
-            reached = Loads.of(matrix, wanted, search.epsilon).imbalances(owners.rows, num_parts)
+            limits, loaded = wanted.limits(matrix, num_parts, search.epsilon), owners.rows
         else:
-            loads = Loads.of_nonzeros(matrix.num_nonzeros, search.epsilon, wanted.capacities)
-            reached = loads.imbalances(owners.of_nonzeros(matrix), num_parts)
+            number, shared = matrix.num_nonzeros, wanted.capacities
+            limits = Limits.of_nonzeros(number, num_parts, search.epsilon, shared)
+            loaded = owners.nonzeros
+        reached = limits.imbalance(limits.load(loaded)).tolist()
         plan = lower(matrix, owners, num_parts, **how)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)

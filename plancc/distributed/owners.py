@@ -14,7 +14,7 @@ from plancc.distributed.share import Int32Array, Share
 from plancc.distributed.sweeps import sweep
 from plancc.graph.graph import Source
 from plancc.models import build_problem
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.problem import Assignment, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
@@ -66,37 +66,35 @@ def find_owners(
     num_parts, seed, epsilon = task.num_parts, task.options.seed, task.options.epsilon
     made, begin = None, wall_seconds()
     with ranks.agreement():
-        loads = Loads.of(share.sizes(source), balance, epsilon)
+        limits = balance.limits(share.sizes(source), num_parts, epsilon)
         if not task.model.searched:
             sizes = share.sizes(source)
             made = build_problem(
                 task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
             )
     if made is not None:
-        return SharedOwnership(made.rows, loads.imbalances(made.rows, num_parts), dict(made.notes))
-    limits, none = loads.limits(num_parts), np.empty(0, np.int64)
-    weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
-    loads = replace(loads, by_name=dict.fromkeys(loads.names, none))  # weights once are enough
+        reached = limits.imbalance(limits.load(made.rows)).tolist()
+        return SharedOwnership(made.rows, reached, dict(made.notes))
     links = share.links
     total = ranks.total(number_of_links(links))
-    level = ClusterLevel(links, share.first, weight, total)
+    level = ClusterLevel(links, share.first, limits.weights, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
     warnings: list[str] = []
     degree = share.degree.astype(np.int64)
     if clusters is None:
-        start = random_owner(len(weight), num_parts, seed, loads.capacities)
+        start = random_owner(len(degree), num_parts, seed, limits.capacities)
         who = f"random seed {seed}"
     else:
-        start, who, warnings = _partitioned(ranks, clusters, task, loads, kind_of(degree))
+        start, who, warnings = _partitioned(ranks, clusters, task, limits, kind_of(degree))
     thin = clusters is not None and kind_of(degree, _boundary(ranks, share, start)) == "thin"
     del clusters, degree
     # on thin graphs sweeps that allow weight beyond the limits may spoil the start
     ways = (False, True) if thin else (False,)
-    swept = [sweep(ranks, share, start, weight, limits, seed, within) for within in ways]
+    swept = [sweep(ranks, share, start, limits, seed, within) for within in ways]
     owner = min(swept, key=lambda each: (each.overload, each.volume)).owner
-    del swept, start, weight, level
-    loads = Loads.of(share.sizes(source), balance, epsilon)
-    notes = balance_notes(owner, loads, num_parts, "the search of several ranks")
+    del swept, start, level
+    notes = balance_notes(owner, limits, "the search of several ranks")
+    reached = limits.imbalance(limits.load(owner)).tolist()
     how: dict[str, str | int | float] = {
         "partitioner": "plancc",
         "effort": "fast",
@@ -105,7 +103,7 @@ def find_owners(
         "threads": ranks.size,
         "started_from": who,
     }
-    return SharedOwnership(owner, loads.imbalances(owner, num_parts), how, [*warnings, *notes])
+    return SharedOwnership(owner, reached, how, [*warnings, *notes])
 
 
 def _boundary(ranks: Ranks, share: Share, owner: Int32Array) -> float:
@@ -115,13 +113,13 @@ def _boundary(ranks: Ranks, share: Share, owner: Int32Array) -> float:
 
 
 def _partitioned(
-    ranks: Ranks, clusters: Clusters, task: Task, loads: Loads, kind: str
+    ranks: Ranks, clusters: Clusters, task: Task, limits: Limits, kind: str
 ) -> tuple[Int32Array, str, list[str]]:
     """Owners by a partition of the graph between clusters on rank 0, who made it, and warnings."""
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
-            result = _partition(clusters.graph, task, loads, kind)
+            result = _partition(clusters.graph, task, limits, kind)
             owner = result.owner
             preset = f" {result.preset}" if result.preset else ""
             told = f"{result.partitioner}{preset} seed {task.options.seed}", result.about_run
@@ -130,13 +128,13 @@ def _partitioned(
     return of_clusters[clusters.label], who, list(warnings)
 
 
-def _partition(graph: WeightedGraph, task: Task, loads: Loads, kind: str) -> PartitionResult:
+def _partition(graph: WeightedGraph, task: Task, limits: Limits, kind: str) -> PartitionResult:
     """A partition of the graph between clusters, by whoever begins quick searches of its kind."""
     options, num_parts = task.options, task.num_parts
     name, preset = options.partitioner, options.preset
     if name == AUTO:
         weights, links = graph.vertex_weights, len(graph.indices)
-        several = len(loads.names) > 1
+        several = len(limits.names) > 1
         starts = beginnings(kind, "fast", weights, links, num_parts, False)
         first = next((each for each in starts if each.adapter.constraints or not several), None)
         if first is not None:
@@ -148,8 +146,6 @@ def _partition(graph: WeightedGraph, task: Task, loads: Loads, kind: str) -> Par
         epsilon=options.epsilon,
         seed=options.seed,
         time_limit=options.time_limit,
-        capacities=loads.capacities,
+        capacities=limits.capacities,
     )
-    columns = np.atleast_2d(graph.vertex_weights.T)
-    weighed = replace(loads, by_name=dict(zip(loads.names, columns, strict=True)))
-    return partition(graph, num_parts, asked, loads=weighed)
+    return partition(graph, num_parts, asked, limits=limits)

@@ -27,8 +27,6 @@ from plancc.distributed.kernels import (
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.models.limits import Limits
-from plancc.models.weights import part_weights
-from plancc.passes.kernels.volume import Bounds
 from plancc.passes.multilevel import price_unit
 from plancc.passes.presets import PRICES, Annealing
 
@@ -75,7 +73,6 @@ def sweep(
     ranks: Ranks,
     share: Share,
     owner: Int32Array,
-    weight: npt.NDArray[np.int64],
     limits: Limits,
     seed: int,
     within: bool = False,
@@ -88,14 +85,13 @@ def sweep(
     share : Share
     owner : int32[n]
         Not changed.
-    weight : int64[n, c]
     limits : Limits
         Of the parts.
     seed : int
     within : bool
         Whether no sweep allows weight beyond the limits, unless the start has some.
     """
-    work = _Work(ranks, share, owner.copy(), weight, limits, seed)
+    work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
     for price in () if within else PRICES:
         work.sweep(price * unit)
@@ -122,19 +118,18 @@ class _Work:
         ranks: Ranks,
         share: Share,
         owner: Int32Array,
-        weight: npt.NDArray[np.int64],
         limits: Limits,
         seed: int,
     ) -> None:
-        self.ranks, self.share, self.weight, self.limits = ranks, share, weight, limits
+        self.ranks, self.share, self.weight, self.limits = ranks, share, limits.weights, limits
         self.owner, self.seed, self.number = owner, seed, 0
-        self.loads = part_weights(owner, weight, limits.num_parts)
+        self.loads = limits.load(owner)
         self.size = np.bincount(owner, minlength=limits.num_parts)
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
         """Unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
-        share, total = self.share, np.maximum(np.atleast_1d(self.limits.total), 1)
+        share, total = self.share, np.maximum(self.limits.total, 1)
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
         at = share.first + np.flatnonzero(cut)
         of_boundary = self.ranks.sums(self.weight[at].sum(axis=0)) / total
@@ -144,22 +139,17 @@ class _Work:
 
     def overload(self) -> float:
         """See `plancc.models.limits.Limits.overload`."""
-        shape = np.shape(self.limits.limit)
-        return self.limits.overload(self.loads.reshape(shape))
+        return self.limits.overload(self.loads)
 
     def restore(self) -> None:
         """Bring parts that sweeps left above the limit below it, whatever the price."""
         if self.overload() == 0:
             return
-        num_parts, shape = len(self.loads), self.loads.shape
+        num_parts, limits = len(self.loads), self.limits
         rows = np.lexsort((self.weight[:, 0], self.owner)).astype(np.int32)
         part_ptr = np.searchsorted(self.owner[rows], np.arange(num_parts + 1))
-        limit, share = (
-            np.ascontiguousarray(np.asarray(each).reshape(shape), np.float64)
-            for each in (self.limits.limit, self.limits.share)
-        )
-        most = MOST_EXCHANGES * num_parts
-        if restore(rows, part_ptr, self.weight, self.loads, limit, share, most, self.owner):
+        allowed, most = (limits.limit, limits.share), MOST_EXCHANGES * num_parts
+        if restore(rows, part_ptr, self.weight, self.loads, *allowed, most, self.owner):
             self.size = np.bincount(self.owner, minlength=num_parts)
             self.nets, self.volume = self._measured()
 
@@ -169,13 +159,7 @@ class _Work:
         `target`: from where on weight costs something; None: `Limits.target`. Without `cap` parts
         weigh as much as they like.
         """
-        limits, share = self.limits, self.share
-        target = (limits.target if target is None else target).reshape(self.loads.shape)
-        cap = np.full(self.loads.shape, np.inf) if cap is None else cap.reshape(self.loads.shape)
-        target, price, cap = (
-            np.ascontiguousarray(each, np.float64) for each in (target, price, cap)
-        )
-        bounds = Bounds(target, price, cap, 1 / limits.relative)
+        share, bounds = self.share, self.limits.bounds(price, cap, target)
         turn = turns(share.first, share.last, MOST_SWEEPS * self.seed + self.number, TURNS)
         self.number += 1
         cost = self.volume + overweight(self.loads, bounds)

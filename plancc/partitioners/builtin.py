@@ -110,7 +110,7 @@ def run(
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())
-    limits = Limits.of(nets.weight, num_parts, epsilon, shares)
+    limits = Limits(nets.weight, num_parts, epsilon, shares)
     sweeps = Sweeps(limits, rng)
 
     def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:

@@ -103,7 +103,7 @@ def find_clusters(
     """
     from plancc.passes.kernels.label_propagation import ClusterLinks, between
 
-    share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
+    share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
     found: Clusters | None = None
     enough = how.many_links

@@ -109,7 +109,7 @@ def normalising(sizes: ProblemSizes) -> int:
 
 def vertices(sizes: ProblemSizes) -> int:
     """Nets and their weights without pins: offsets, costs, sources, degrees."""
-    return (36 + 16 * sizes.constraints) * sizes.rows
+    return (36 + 8 * sizes.constraints) * sizes.rows
 
 
 def nets(sizes: ProblemSizes) -> int:

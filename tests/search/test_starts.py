@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import long
-from search_helpers import check, graph_of, loads_of, small_graph, within
+from search_helpers import check, graph_of, limits_of, small_graph, within
 
 from plancc.graph.normalize import normalize
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
-from plancc.search import search, starts
+from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
 from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
@@ -223,8 +223,8 @@ def test_a_start_that_fails_makes_room_for_the_next(failing):
 
 def test_two_balances_on_a_mesh():
     matrix, p = normalize(load_dataset("grid", rows=60, cols=60).graph), 8
-    loads = loads_of(matrix, 0.1, 0.01)
-    within(search(matrix, p, SearchOptions(effort="balanced"), loads=loads), loads, p)
+    limits = limits_of(matrix, p, 0.1, 0.01)
+    within(search(matrix, p, SearchOptions(effort="balanced"), limits=limits), limits)
 
 
 def district(share):
@@ -242,15 +242,14 @@ def district(share):
 def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single_vertices():
     matrix = district(0.5)
     graph = degrees(matrix)
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 4).names == ("rows",)
-    assert tightest(graph, loads_of(matrix, 0.05, 0.1), 4).names == ("nnz",)
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 18).names == ("rows",)  # 10 vertices
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 19) is None
-    assert tightest(graph, loads_of(matrix, 0.05, 0.05), 4) is None
-    one = Loads({"rows": np.ones(3600, np.int64)}, 0.05)
-    assert tightest(graph, one, 4) is None
+    assert tightest(graph, limits_of(matrix, 4, 0.1, 0.05)).names == ("rows",)
+    assert tightest(graph, limits_of(matrix, 4, 0.05, 0.1)).names == ("nnz",)
+    assert tightest(graph, limits_of(matrix, 18, 0.1, 0.05)).names == ("rows",)  # 10 vertices
+    assert tightest(graph, limits_of(matrix, 19, 0.1, 0.05)) is None
+    assert tightest(graph, limits_of(matrix, 4, 0.05, 0.05)) is None
+    assert tightest(graph, Limits(np.ones(3600, np.int64), 4, 0.05)) is None
     stars = degrees(star_forest())
-    assert tightest(stars, loads_of(star_forest(), 0.1, 0.05), 4) is None
+    assert tightest(stars, limits_of(star_forest(), 4, 0.1, 0.05)) is None
 
 
 @pytest.mark.parametrize(
@@ -265,14 +264,17 @@ def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single
     ],
 )
 def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
-    effort, allowed, held
+    effort, allowed, held, monkeypatch
 ):
+    given, kept = [], rows.partitions
+    monkeypatch.setattr(rows, "partitions", lambda a, *b, **c: given.append(a) or kept(a, *b, **c))
     matrix, p = district(1.0), 2
-    loads = loads_of(matrix, allowed, 0.01)
-    result = search(matrix, p, SearchOptions(effort=effort), loads=loads)
+    limits = limits_of(matrix, p, allowed, 0.01)
+    result = search(matrix, p, SearchOptions(effort=effort), limits=limits)
     steps, first = [trial.step for trial in result.tried], result.tried[0]
-    assert loads.overload(result.owners.rows, p) == 0
+    assert limits.overload(limits.load(result.owners.rows)) == 0
     assert steps[0].endswith("by rows")
+    assert given[0].vertex_weights.ndim == 1
     balanced_again = [step.startswith("balancing V-cycle") for step in steps]
     if held == "all":
         assert first.overload == 0
@@ -316,11 +318,11 @@ def test_popular_vertices_are_hubs_where_they_have_many_neighbours(degree, popul
 def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the_next(failing):
     """The weights of METIS' first start are of one balance; it fails for several."""
     matrix, p = district(1.0), 2
-    loads = loads_of(matrix, 0.012, 0.01)
+    limits = limits_of(matrix, p, 0.012, 0.01)
     failing(lambda given, options: options.partitioner == "metis" and given.vertex_weights.ndim > 1)
-    result = search(matrix, p, SearchOptions(effort="fast"), loads=loads)
+    result = search(matrix, p, SearchOptions(effort="fast"), limits=limits)
     steps = [trial.step for trial in result.tried]
     assert steps[0].endswith("by rows")
     assert result.tried[0].overload > Starts.nearly * p
     assert result.warnings == ["left out: it crashed"]
-    assert loads.overload(result.owners.rows, p) == 0
+    assert limits.overload(limits.load(result.owners.rows)) == 0
