@@ -33,7 +33,7 @@ FORBIDDEN = {
     "plancc_cli": set(),
     "plancc_datasets": {"plancc_runtime", "plancc_cli", "torch", "mpi4py", "click", "rich"},
 }
-MAY_AFTER_ALL = {"plancc.export": {"torch"}}
+MAY_AFTER_ALL = {"plancc.interop": {"torch"}}
 """What a folder may import of these at first use: only the framework writes its own files."""
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
@@ -239,6 +239,13 @@ def test_packages_keep_apart(sources):
         if found:
             wrong[module] = found
     assert not wrong
+
+
+def test_other_frameworks_are_reached_through_registries(sources):
+    island = "plancc.interop"
+    inside = {module for module in sources if room_of(module) == island}
+    assert len(inside) > 10
+    assert not [m for m in sources.keys() - inside if not inside.isdisjoint(sources[m].imports)]
 
 
 def test_imports_form_no_circle(sources):

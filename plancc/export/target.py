@@ -19,12 +19,12 @@ EXPORTS = Registry(
     "export",
     "plancc.exports",
     {
-        "distdgl": "plancc.export.distdgl:EXPORT",
-        "dgl-chunked": "plancc.export.dgl_chunked:EXPORT",
-        "pyg-cluster": "plancc.export.pyg_cluster:EXPORT",
-        "pyg-partition": "plancc.export.pyg_partition:EXPORT",
-        "petsc": "plancc.export.petsc:EXPORT",
-        "hypre": "plancc.export.hypre:EXPORT",
+        "distdgl": "plancc.interop.distdgl:EXPORT",
+        "dgl-chunked": "plancc.interop.dgl_chunked:EXPORT",
+        "pyg-cluster": "plancc.interop.pyg_cluster:EXPORT",
+        "pyg-partition": "plancc.interop.pyg_partition:EXPORT",
+        "petsc": "plancc.interop.petsc:EXPORT",
+        "hypre": "plancc.interop.hypre:EXPORT",
     },
     instance_of="plancc.export.target:Export",
 )
