@@ -23,7 +23,6 @@ from plancc.graph.vertexdata import VertexData
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
-from plancc.models.limits import Limits
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
@@ -162,14 +161,9 @@ def compile(
             found = numbered(matrix, found, task, report)
     wanted = found.balance or wanted
     with observer("lower"), large_arrays():
-        owners = found.owners
-        if owners.nonzeros is None:
-            limits, loaded = wanted.limits(matrix, num_parts, search.epsilon), owners.rows
-        else:
-            number, shared = matrix.num_nonzeros, wanted.capacities
-            limits = Limits.of_nonzeros(number, num_parts, search.epsilon, shared)
-            loaded = owners.nonzeros
-        reached = limits.imbalance(limits.load(loaded)).tolist()
+        owners, limits = found.owners, found.limits
+        assert limits is not None
+        reached = limits.imbalance(limits.load(owners.sharers)).tolist()
         plan = lower(matrix, owners, num_parts, **how)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)

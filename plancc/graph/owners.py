@@ -51,6 +51,11 @@ class Owners:
         """Whether nonzeros have owners of their own: the plan then has a fold."""
         return self.nonzeros is not None
 
+    @property
+    def sharers(self) -> npt.NDArray[np.int32]:
+        """Owners of what parts share: of nonzeros where these have owners, else of rows."""
+        return self.rows if self.nonzeros is None else self.nonzeros
+
     def of_nonzeros(self, matrix: Graph) -> npt.NDArray[np.int32]:
         """Part of every nonzero of `matrix` in CSR order, int32[nnz]."""
         if self.nonzeros is None:

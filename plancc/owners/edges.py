@@ -55,7 +55,7 @@ def find_edge_owners(
     if task.options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):
             found = mapped_to_nodes(found, matrix, task.options.nodes, task.options.capacities)
-    return replace(found, how=found.how | taken)
+    return replace(found, how=found.how | taken, limits=_limits(matrix, task))
 
 
 def _found(

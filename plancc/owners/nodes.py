@@ -149,14 +149,13 @@ def _on_nodes(
     if nonzeros is None and limits.overload(limits.load(rows)) > 0:
         rows = _rebalanced(matrix, rows, limits, options.seed)
     owners = Owners(rows, nonzeros)
-    loaded = rows if nonzeros is None else nonzeros
     objective, time = options.objective or "volume", options.time(matrix, topology.num_ranks)
     member = Judge(matrix, objective, time, limits).of(owners)
     if objective == "volume":
         member = replace(member, value=float(member.value))
     record.add("ranks of every node", wall_seconds() - begin, member)
     said = [note for each in (upper, *found) for note in each.warnings if note.startswith("left")]
-    notes = balance_notes(loaded, limits, "the partition for nodes and ranks")
+    notes = balance_notes(owners.sharers, limits, "the partition for nodes and ranks")
     return record.result([*dict.fromkeys(said), *notes])
 
 

@@ -106,7 +106,7 @@ def find_row_owners(
     if options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):
             found = mapped_to_nodes(found, matrix, options.nodes, options.capacities)
-    return found
+    return replace(found, limits=limits)
 
 
 def mapped_to_nodes(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.plan.exchange import Exchange, Int64Array
 
@@ -202,7 +203,7 @@ def summarize(parts: Traffic) -> Metrics:
     )
 
 
-def imbalance(load: Int64Array) -> float:
-    """max / mean - 1 of a load per part; 0 when there is no load at all."""
+def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
+    """max / mean - 1 of a load per part, over `relative` capacities; 0 when there is no load."""
     total = int(load.sum())
-    return float(load.max()) * len(load) / total - 1.0 if total else 0.0
+    return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -131,8 +131,7 @@ class Job:
     def result(self) -> SearchResult:
         """The best owners, with all warnings."""
         found = self.record.result([*dict.fromkeys(self.warnings)])
-        owned = found.owners.rows if found.owners.nonzeros is None else found.owners.nonzeros
-        notes = balance_notes(owned, self.limits, f"effort {self.effort}")
+        notes = balance_notes(found.owners.sharers, self.limits, f"effort {self.effort}")
         return replace(found, warnings=[*found.warnings, *notes])
 
 
