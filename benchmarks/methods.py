@@ -1,10 +1,9 @@
 """The methods that `benchmarks.quality` compares: each turns one case into owners and seconds.
 
-Knows how a method is called, nothing of how its answer is judged. ``seconds`` is the wall time of
-the call that finds the owners, the child process of a native library included, and ``cpu_seconds``
-the processor time of all its threads and children. The matrix is made
-before, and so is the model's graph or hypergraph, except by plancc's own search, which builds what
-it needs on its own time.
+``seconds`` is the wall time of the call that finds the owners, the child process of a native
+library included, and ``cpu_seconds`` the processor time of all its threads and children. The matrix
+is made before, and so is the model's graph or hypergraph, except by plancc's own search, which
+builds what it needs on its own time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files: opening, hashing, reading TOML, and writing that leaves either the whole file or nothing.
 
-Knows no format. Every reader of the project goes through `open_file`, or, where a library opens the
-file by its name, `check_input`; every writer through `atomic_write`.
+Every reader of the project goes through `open_file`, or, where a library opens the file by its
+name, `check_input`; every writer through `atomic_write`.
 """
 
 from __future__ import annotations

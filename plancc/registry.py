@@ -1,4 +1,4 @@
-"""Names to lazily loaded objects. Knows nothing of what it holds.
+"""Names to lazily loaded objects.
 
 Third parties add to a registry by an entry point in the group ``plancc.<registry name>``; the
 command line takes its choices from here.

@@ -3,7 +3,7 @@
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
 Every row is a whole compilation. Rows are kept in a file as they come, so that an interrupted study
-goes on. Knows no terminal.
+goes on.
 """
 
 from __future__ import annotations

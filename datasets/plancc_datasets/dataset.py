@@ -1,4 +1,4 @@
-"""The registry of data sets and what every data set shares. Knows no particular one."""
+"""The registry of data sets and what every data set shares."""
 
 from __future__ import annotations
 

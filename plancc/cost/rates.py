@@ -1,4 +1,4 @@
-"""Time of an epoch for a search: the prediction of owners, rates of moves. Knows no machine."""
+"""Time of an epoch for a search: the prediction of owners, rates of moves."""
 
 from __future__ import annotations
 

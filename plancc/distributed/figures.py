@@ -1,4 +1,4 @@
-"""Figures of a plan whose parts are on several ranks. Knows tables and nets."""
+"""Figures of a plan whose parts are on several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target is, the registry of them, and writing one whole or not at all. Knows no format."""
+"""What a target is, the registry of them, and writing one whole or not at all."""
 
 from __future__ import annotations
 

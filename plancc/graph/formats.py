@@ -1,4 +1,4 @@
-"""The formats by name and by extension. Knows which module reads what, and nothing of how."""
+"""The formats by name and by extension."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Owners: which part has every row of a matrix and, in an edge partition, every nonzero.
 
-Knows matrices only: no partitioner, no plan. Models, passes, the search, costs and the lowering
-share this type.
+Models, passes, the search, costs and the lowering share this type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What parts share evenly, and how heavy each of them may be. Knows weights, no partition."""
+"""What parts share evenly, and how heavy each of them may be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vertex weights: what a partition balances, and how even it can be. Knows the matrix, no model."""
+"""Vertex weights: what a partition balances, and how even it can be."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Who owns which row and which nonzero, for the models whose plans have an expand and a fold.
 
-The counterpart of `plancc.owners.rows` for layout "edge". Knows models, partitioners, passes and
-the search; no plan, no file, no terminal.
+The counterpart of `plancc.owners.rows` for layout "edge".
 
     searched     a searched model, no partitioner named   plancc.search.edges and .checkerboard
     partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot

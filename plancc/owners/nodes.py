@@ -1,8 +1,7 @@
 """Owners for the nodes of a machine first, and for the ranks of every node then.
 
-Knows the searches and a topology; no plan, no file, no terminal. A row that several ranks of a node
-need crosses to the node once (`plancc.plan.routing`), so what travels between nodes is the volume
-of a partition for as many parts as there are nodes:
+A row that several ranks of a node need crosses to the node once (`plancc.plan.routing`), so what
+travels between nodes is the volume of a partition for as many parts as there are nodes:
 
     matrix --search--> nodes        few rows between nodes
     node k --search--> its ranks    on its own nonzeros; rows of other nodes come for free and may

@@ -1,12 +1,10 @@
 """Who owns which row: owners that answer a task for a row plan.
 
-Knows models, partitioners, passes and the search; no plan, no file, no terminal.
-
-    searched     a searched model, no partitioner named   plancc.search, by effort
-    partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
-                                                          minimise the objective by itself,
-                                                          rebalanced if it misses several balances
-    assigned     any other model                          the model's own answer
+searched     a searched model, no partitioner named   plancc.search, by effort
+partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
+                                                      minimise the objective by itself,
+                                                      rebalanced if it misses several balances
+assigned     any other model                          the model's own answer
 """
 
 from __future__ import annotations

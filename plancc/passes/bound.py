@@ -1,4 +1,4 @@
-"""The volume that no balanced partition is below. Knows nets and limits."""
+"""The volume that no balanced partition is below."""
 
 from __future__ import annotations
 

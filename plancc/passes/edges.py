@@ -1,7 +1,7 @@
 """Refine owners of rows and nonzeros for an exact objective.
 
-Knows matrices and their owners; no plan, no file, no partitioner. The better owners are those with
-less overload, then with the smaller value of the objective, then with the smaller volume.
+The better owners are those with less overload, then with the smaller value of the objective, then
+with the smaller volume.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Better groups for a checkerboard: less volume, and cells with about as many nonzeros each.
 
-Knows a matrix and the groups of its vertices (`plancc.models.checkerboard`); no partitioner, no
-plan. The volume is that of two hypergraphs: nets of the columns under the row groups, and nets of
-the rows under the column groups. Only the balance of the cells joins the two, so sweeps over the
-row groups and over the column groups take turns. Early ones are warm (a heat bath) and let cells
-grow; the temperature falls and the price of overweight rises from sweep to sweep. V-cycles do the
-same with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` bytes.
+The volume is that of two hypergraphs: nets of the columns under the row groups, and nets of the
+rows under the column groups. Only the balance of the cells joins the two, so sweeps over the row
+groups and over the column groups take turns. Early ones are warm (a heat bath) and let cells grow;
+the temperature falls and the price of overweight rises from sweep to sweep. V-cycles do the same
+with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Better owners than given, by exact objective: what no single partitioner minimises.
 
 Every pass returns the best owners it met, the given ones included: first by the overload of parts
-above the limit, then by its objective. Knows hypergraphs with sources, no plan and no file.
+above the limit, then by its objective.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which nonzeros go with their columns, best for given owners. Knows the matrix and its owners."""
+"""Which nonzeros go with their columns, best for given owners."""
 
 from __future__ import annotations
 

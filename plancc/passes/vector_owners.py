@@ -1,7 +1,4 @@
-"""Owners of rows for given owners of nonzeros: where they save most, evenly over the parts.
-
-Knows a matrix and who needs which row and column of it; no plan, no file, no partitioner.
-"""
+"""Owners of rows for given owners of nonzeros: where they save most, evenly over the parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An HDF5 file that is not trusted: links, storage, filters and types are checked before use.
 
 Every call of HDF5 stands in a `Container.reading` block: whatever HDF5 raises on a damaged file
-becomes a PlanError. Plans and their pieces are such files. Knows no plan.
+becomes a PlanError. Plans and their pieces are such files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan. Knows no file.
+"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan.
 
 A leaf is the BLAKE3 digest of one part's entries of one dataset, so that whoever reads a part can
 check what it read, and nothing else. The leaves of a dataset stand in ``/digests`` of the file; the

@@ -1,4 +1,4 @@
-"""Process grids: how the ranks of a grid or feature plan share its parts. Knows numbers only.
+"""Process grids: how the ranks of a grid or feature plan share its parts.
 
 A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
 ranks share each of them, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for

@@ -1,8 +1,8 @@
 """The cost of a plan, one definition per figure.
 
-Knows messages and arrays of parts; no plan, no machine, no file. All volumes are in rows of H (a
-row travels once per part that needs it); words are rows times the width of H. The volume of an edge
-plan is the sum of its two steps: rows that are expanded, and partial rows that are folded.
+All volumes are in rows of H (a row travels once per part that needs it); words are rows times the
+width of H. The volume of an edge plan is the sum of its two steps: rows that are expanded, and
+partial rows that are folded.
 """
 
 from __future__ import annotations

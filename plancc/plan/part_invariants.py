@@ -1,4 +1,4 @@
-"""Invariants of the parts that a rank reads, and what it says of other ranks. Knows no file.
+"""Invariants of the parts that a rank reads, and what it says of other ranks.
 
 Every reader checks them, by loops in time linear in nonzeros and volume.
 """

@@ -1,4 +1,4 @@
-"""Header of plans, and their messages by step. Knows no plan as a whole and no file."""
+"""Header of plans, and their messages by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan to HDF5. Knows the format's nodes and nothing of how a plan was made."""
+"""Plan to HDF5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rates of what an epoch computes beside sparse products, from the times of whole epochs.
 
-Knows schedules; measures nothing. What of an epoch is no sparse product is, as
-`plancc.predict.simulation` has it, linear in three unknowns:
+What of an epoch is no sparse product is, as `plancc.predict.simulation` has it, linear in three
+unknowns:
 
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 

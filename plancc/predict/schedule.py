@@ -1,4 +1,4 @@
-"""An epoch as a list of operations: who sends what to whom, who multiplies what. Knows no machine.
+"""An epoch as a list of operations: who sends what to whom, who multiplies what.
 
 The intermediate representation between plans (`plancc.predict.schedules` builds it) and times
 (`plancc.predict.simulation`). Its words and messages are those that the runtime counts in

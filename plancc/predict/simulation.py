@@ -1,4 +1,4 @@
-"""How long a schedule takes on a machine. Knows both as values; measures nothing, runs nothing.
+"""How long a schedule takes on a machine.
 
 Ranks wait for each other after every step of a layer and direction: an epoch takes the sum, over
 the steps, of the slowest rank's time. Times of one operation:

@@ -1,7 +1,5 @@
 """Search for the groups of a checkerboard: from owners by rows, laid on the grid and refined.
 
-Knows matrices, the search by rows and the pass over groups; no plan, no file.
-
 ========  ========================================================================================
 fast      owners of effort fast, their parts placed on the grid, then one round of sweeps
 balanced  owners of effort balanced, the same, then V-cycles

@@ -1,7 +1,5 @@
 """Search for owners of rows and of nonzeros, by the exact volume of expand and fold.
 
-Knows models of edge plans, partitioners and passes; no plan, no file, no terminal.
-
 ========  ========================================================================================
 fast      owners by rows, a split of the nonzeros and the best split for the owners it leads to,
           then single nonzeros climb

@@ -15,8 +15,6 @@ thin   few rows are, and degrees are even, as in roads: minimum cuts decide, swe
 Partitioners of several weights cut longer boundaries than those of one. Where one limit is tighter
 than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
 on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
-
-Knows partitioners and problems; makes no partition.
 """
 
 from __future__ import annotations

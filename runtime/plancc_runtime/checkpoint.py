@@ -1,5 +1,4 @@
-"""Checkpoints: files from which training resumes with the same bits. Knows the network and its
-optimiser; must not know graphs or layers.
+"""Checkpoints: files from which training resumes with the same bits.
 
 A checkpoint is one file, which is complete or does not exist: tensors as safetensors, all else as
 JSON in its metadata under the key "plancc".

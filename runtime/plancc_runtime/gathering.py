@@ -1,5 +1,4 @@
-"""Rows of all ranks in the source's order, some at a time. Knows transports and files of rows; must
-not know layers or plans.
+"""Rows of all ranks in the source's order, some at a time.
 
 Vertices are numbered 0..n-1 in the source's order. They pass by in *blocks* of consecutive numbers:
 every rank sends its rows of a block to those that want it, who so hold one block at a time.

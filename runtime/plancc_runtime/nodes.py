@@ -1,7 +1,4 @@
-"""Whether rows travel in hops between nodes, or straight from rank to rank.
-
-Knows a plan's topology and a transport; must not know layers.
-"""
+"""Whether rows travel in hops between nodes, or straight from rank to rank."""
 
 from __future__ import annotations
 

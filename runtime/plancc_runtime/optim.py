@@ -1,6 +1,4 @@
-"""Optimisers, learning-rate schedules and the best validation loss. Knows parameters and losses;
-must not know graphs, ranks or files.
-"""
+"""Optimisers, learning-rate schedules and the best validation loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to train: the options of `plancc-run`, checked. Knows no torch, no plan."""
+"""How to train: the options of `plancc-run`, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: per epoch, per step and altogether. Knows no training."""
+"""What a run leaves behind: per epoch, per step and altogether."""
 
 from __future__ import annotations
 

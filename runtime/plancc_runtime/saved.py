@@ -1,7 +1,4 @@
-"""Saved networks: what a file of weights says of its network, and the network itself.
-
-Knows networks and files of weights; must not know plans, ranks or training.
-"""
+"""Saved networks: what a file of weights says of its network, and the network itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights in files, read without trust and written whole. Knows arrays; no network, no ranks.
+"""Weights in files, read without trust and written whole.
 
 A file is an ``.npz`` with one array per parameter or buffer under its name, and a text ``network``:
 JSON that says which network they belong to (`plancc_runtime.saved`). Older files lack the text.

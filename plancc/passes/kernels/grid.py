@@ -1,7 +1,6 @@
 """Moves of vertices between the row groups or the column groups of a checkerboard.
 
-Knows pins by net and group, and loads of the cells; no matrix. One kernel serves both kinds of
-groups: for column groups it is given the transpose of everything.
+One kernel serves both kinds of groups: for column groups it is given the transpose of everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builders of schedules, one module per layout. Knows plans and widths; no machine.
+"""Builders of schedules, one module per layout.
 
 tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
              plan_tables.py reads them from plans, owner_tables.py counts them for owners

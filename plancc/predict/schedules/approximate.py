@@ -1,8 +1,8 @@
 """Epochs that leave out a part of their products: sampled boundaries, late or missing partial sums.
 
-Knows tables and widths; no machine. Boundary sampling keeps every halo row with one probability
-(Wan et al. 2022, Algorithm 1). Without a fold, or with a late one, every rank computes with copies
-of all vertices of its nonzeros (Md et al. 2021, Algorithm 4).
+Boundary sampling keeps every halo row with one probability (Wan et al. 2022, Algorithm 1). Without
+a fold, or with a late one, every rank computes with copies of all vertices of its nonzeros (Md et
+al. 2021, Algorithm 4).
 """
 
 from __future__ import annotations

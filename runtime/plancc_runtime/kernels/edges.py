@@ -1,4 +1,4 @@
-"""Edge-wise products of one rank. Knows a pattern and dense rows; must not know ranks or autograd.
+"""Edge-wise products of one rank.
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
 an own row or a halo row of the dense operand. The kernels here are what aggregation (Md et al.

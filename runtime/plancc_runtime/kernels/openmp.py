@@ -1,4 +1,4 @@
-"""Compiled functions on the OpenMP threads that torch already has. Knows no matrix.
+"""Compiled functions on the OpenMP threads that torch already has.
 
 A second pool would share the cores with torch's threads, which spin for some milliseconds after
 each of torch's operators: on two cores a product after a dense one took 4.9 ms with threads of its

@@ -1,4 +1,4 @@
-"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs. Knows one library's product, no rank."""
+"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs."""
 
 from __future__ import annotations
 

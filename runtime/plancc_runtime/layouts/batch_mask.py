@@ -1,4 +1,4 @@
-"""A rank's slice of a plan, masked to mini-batches. Knows plans and samplers, and a transport.
+"""A rank's slice of a plan, masked to mini-batches.
 
 Every rank draws the same batches, so that no index travels with a step: the sender of a row knows
 by itself who needs it. It must know for that which of its peers' rows use its rows, the *boundary

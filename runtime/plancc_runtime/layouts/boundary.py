@@ -1,7 +1,5 @@
 """Random subsets of a block's boundary or edges, others in every epoch (Wan et al. 2022).
 
-Knows blocks and how to draw; must not know layers, losses or files.
-
     boundary sampling (BNS-GCN, Algorithm 1)   halo rows are kept with probability p, times 1/p
     boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
     DropEdge (Rong et al. 2020)                all edges, with q, times 1/q

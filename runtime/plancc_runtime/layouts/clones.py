@@ -1,8 +1,6 @@
 """DistGNN's vertex clones: every part computes with copies of its vertices (Md et al. 2021, Section
 5).
 
-Knows a block of an edge plan and a transport; must not know layers, losses or files.
-
 A rank has a *clone* of every vertex that its nonzeros touch: its own rows, which are the *roots* of
 the paper's trees, and *leaves*, the foreign vertices that are halo rows, folded rows or both. Each
 clone has a row of H, is aggregated over this rank's nonzeros alone, and goes through the dense

@@ -1,7 +1,5 @@
 """Pieces of A and of H in a process grid: this rank's own, and those that travel.
 
-Knows blocks, kernels and groups; must not know layers.
-
 A piece of A travels as its CSR: values (a word per nonzero), columns (one more), and row pointers
 (one per row of the process row, and one). So it does for the adjoint too, as A is stored once:
 whoever receives it transposes it for the one product. A rank's own pieces are laid out both ways.

@@ -1,8 +1,7 @@
 """One rank's share of the graph as layers see it: differentiable products and halo exchanges.
 
-Knows a block and how to execute it; must not know which layer uses it, losses or files. Every
-method that moves rows is collective, and so is its backward pass: all ranks must call the same ones
-in the same order.
+Every method that moves rows is collective, and so is its backward pass: all ranks must call the
+same ones in the same order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A rank's rows in another order, for the cache or a pipeline. Knows slices, and which ranks share
-the rows of a part; must not know layers or files.
-"""
+"""A rank's rows in another order, for the cache or a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps parameters the same on all ranks. Knows parameters and a transport only."""
+"""Keeps parameters the same on all ranks."""
 
 from __future__ import annotations
 

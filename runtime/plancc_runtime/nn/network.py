@@ -1,7 +1,6 @@
-"""A stack of convolutions with what stands between them. Knows layers; must not know transports,
-epochs or files.
+"""A stack of convolutions with what stands between them.
 
-    x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
+x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
 """
 
 from __future__ import annotations

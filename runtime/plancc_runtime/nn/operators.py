@@ -1,4 +1,4 @@
-"""Differentiable aggregation and attention on one rank's pattern. Knows autograd; not messages.
+"""Differentiable aggregation and attention on one rank's pattern.
 
 Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
 gradients back, is not known here. Everything is first order: gradients have no gradient of their

@@ -1,4 +1,4 @@
-"""What every transport offers. Knows ranks and buffers; must not know grids, rows, layers or files.
+"""What every transport offers.
 
 A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
 while a round is under way. An exchange is made once for its buffers and played any number of times:

@@ -1,7 +1,4 @@
-"""Buffers as messages, the count of what is sent, and sentences about waiting for it.
-
-Knows buffers and numbers of ranks; must not know how messages travel.
-"""
+"""Buffers as messages, the count of what is sent, and sentences about waiting for it."""
 
 from __future__ import annotations
 
