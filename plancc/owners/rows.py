@@ -1,4 +1,4 @@
-"""Who owns which row: owners that answer a task for a row plan.
+"""Who owns which row: owners that answer a task for a row plan. A model is
 
 searched     a searched model, no partitioner named   plancc.search, by effort
 partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
