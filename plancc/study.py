@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccError, PlanccWarning
 from plancc.fields import KINDS, kind_of, options_of, parsed
 from plancc.files import check_target, open_file, sha256_of
@@ -434,7 +435,8 @@ def study(
     Raises
     ------
     InputError
-        A graph cannot be read, two have the same name, or `keep` is not a study's file.
+        A graph cannot be read, two have the same name, no model has the objective, or `keep` is
+        not a study's file.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -444,6 +446,9 @@ def study(
         if names.count(name) > 1:
             raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
     given = dict(settings or {})
+    if given.get("objective") is not None:
+        own = [name for model in MODELS.loaded().values() for name in model.own_objectives]
+        check_choice("objective", given["objective"], dict.fromkeys([*own, *OBJECTIVES]))
     reading = {name: given.pop(name) for name in READING if name in given}
     cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
     kept = None if keep is None else open_kept(keep)
