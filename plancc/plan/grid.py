@@ -61,6 +61,11 @@ class Piece(NamedTuple):
     row: int
     column: int
 
+    @property
+    def size(self) -> int:
+        """Rows of H, and columns of A."""
+        return self.last - self.first
+
 
 @dataclass(frozen=True)
 class Grid:
