@@ -22,6 +22,7 @@ OPTIONS = {
     "plancc.refinement.refine": (RefineOptions,),
     "plancc.graph.formats.read_graph": (ReadOptions,),
     "plancc_runtime.options.TrainOptions": (TrainOptions,),
+    "plancc_runtime.script.train": (TrainOptions,),
 }
 """Options that docstrings get at run time, where mkdocs does not see them."""
 ROOT = Path(__file__).parents[1]
