@@ -166,7 +166,7 @@ class Metrics:
         return asdict(self)
 
     def figures(self) -> dict[str, int | float]:
-        """All figures by name, also those that follow from the stored ones: for tables and JSON."""
+        """Return all figures by name, derived ones too: for tables and JSON."""
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}
 

@@ -44,7 +44,7 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
     Raises
     ------
     InputError
-        If the file is missing, or the plan does not run on so many ranks.
+        If the file is missing, or the plan does not run on `num_ranks`.
     PlanError
         If the file is damaged.
     """

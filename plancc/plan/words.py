@@ -2,7 +2,7 @@
 
 Whoever executes a layout, or predicts it, says what the names of its program's steps move: its
 *transfers*; `count` adds them up. The runtime's transports count the same as they send, and tests
-hold them to it. A word is one number, whatever its type.
+hold them to it. A word is one number of any type.
 """
 
 from __future__ import annotations

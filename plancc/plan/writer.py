@@ -157,7 +157,7 @@ def _write(
             write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
-        stream.check()  # whatever HDF5 says after a failed write
+        stream.check()  # HDF5 may say anything after a failed write
     return content
 
 

@@ -5,7 +5,7 @@ unknowns:
 
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 
-so a few epochs of different sizes give all three, and with them whatever the runtime spends on
+so a few epochs of different sizes give all three, and with them all that the runtime spends on
 allocations, on cold caches and on Python.
 """
 

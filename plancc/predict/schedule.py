@@ -3,7 +3,7 @@
 The intermediate representation between plans (`plancc.predict.schedules` builds it) and times
 (`plancc.predict.simulation`). Its words and messages are those that the runtime counts in
 ``Transport.traffic``; collectives as documented in ``plancc_runtime/transport/group.py``. A word
-is one number, whatever its type.
+is one number of any type.
 """
 
 from __future__ import annotations

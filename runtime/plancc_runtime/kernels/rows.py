@@ -34,7 +34,7 @@ def _cost(result: None, out: Tensor, rows: Tensor, received: Tensor) -> Cost:
 
 @operation("add rows", _cost)
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
-    """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits whatever the threads.
+    """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits with any number of threads.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ its rows is what it has of the whole one's sample.
 - boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
   knows from the start which nonzeros its row has at the receiver (`ready_to_draw`), and sees that
   none is kept and the row need not travel;
-- DropEdge is the same whatever the partition. It does not look at the boundary: all halo rows
+- DropEdge is the same for every partition. It does not look at the boundary: all halo rows
   travel, but for few in the paper's Table 9 too.
 
 All layers of an epoch share the sample if they are given the same block.

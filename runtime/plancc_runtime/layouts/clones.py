@@ -247,7 +247,7 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """The products in their order, whatever the direction: sums have the same bits so."""
+        """The products in one order for both directions: sums have the same bits so."""
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
         rows = num_own if self._own_only else self._block.num_inputs
@@ -354,7 +354,7 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Some of the trees; roots are numbered among those that are left, leaves too."""
+    """Some of the trees; roots and leaves are numbered among the remaining ones."""
     kept = trees.keep(sent, received)
     roots = np.unique(kept.send.row)
     number = np.zeros(roots.max(initial=-1) + 1, np.int32)

@@ -230,7 +230,7 @@ class GridGraph(LayerGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """All columns of x, as in `LayerGraph`. Collective.
 
-        The loss of a row is computed by `copies` ranks, each of which counts it once among so many;
+        The loss of a row is computed by `copies` ranks, and each counts it once in `copies`;
         the gradient of a rank's slice is `copies` times what it finds.
         """
         if not self.grid.splits_columns:

@@ -1,8 +1,8 @@
-"""Pieces of A and of H in a process grid: this rank's own, and those that travel.
+"""Pieces of A and of H in a process grid: own ones and travelling ones.
 
 A piece of A travels as its CSR: values (a word per nonzero), columns (one more), and row pointers
 (one per row of the process row, and one). So it does for the adjoint too, as A is stored once:
-whoever receives it transposes it for the one product. A rank's own pieces are laid out both ways.
+the receiver transposes it for the one product. A rank's own pieces are laid out both ways.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """These buffers, cut for a piece with so many nonzeros."""
+        """These buffers, cut for a piece."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:

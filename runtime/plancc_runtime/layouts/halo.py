@@ -59,7 +59,7 @@ class OuterBlock:
     at : slice
         Their place in `Buffers.outer`.
     rows : int64[m]
-        Local rows; those that several peers need occur once for each.
+        Local rows; a row that several peers need occurs once for each.
     """
 
     messages: range

@@ -175,7 +175,7 @@ class LocalGraph(LayerGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Which of the `partial_rows` make every own row: those that have any such nonzeros."""
+        """Which of the `partial_rows` make every own row: all with any such nonzeros."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._fold_patterns:

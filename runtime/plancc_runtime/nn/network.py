@@ -108,7 +108,7 @@ class Network(nn.Module):
             for a, b in pairwise(dims[:-1])
         )
         self.to(dtype)
-        # in float64 whatever the others are
+        # always in float64
         self.standardization = Standardization(dims[0]) if options.standardize_features else None
         self.activate = ACTIVATIONS[options.activation]
 

@@ -131,7 +131,7 @@ def by_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
     Parameters
     ----------
     network : Network
-        Its parameters are those that the works use.
+        Its parameters are all that the works use.
     works : sequence of Work
     rows : tuple of Tensor[m, ...]
 

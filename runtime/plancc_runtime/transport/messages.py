@@ -44,7 +44,7 @@ class Traffic:
             own[name] += count
 
     def add_reduction(self, words: int) -> None:
-        """Count one reduction of so many words."""
+        """Count one reduction."""
         self.reductions += 1
         self.words_reduced += words
 
