@@ -55,7 +55,7 @@ OF_SEARCH = {
 } | {"balance": PlanOptions.__dataclass_fields__["balance"]}
 """Options of the search that a contender may have of its own."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
-"""Figures that are compared with those of a baseline."""
+"""Figures that are compared with a baseline's."""
 LARGEST = 2**63
 """Largest figure of a row."""
 
@@ -72,7 +72,7 @@ class Contender:
     options : dict
         Of the model.
     search : dict
-        Some of `OF_SEARCH`, which replace those of the study.
+        Some of `OF_SEARCH`, in place of the study's.
     """
 
     label: str
@@ -127,7 +127,7 @@ class Contender:
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Keywords of `compile`: those of the study that make sense here, and its own.
 
-        All row plans share the same evenly, those of named partitioners too.
+        All row plans share the same evenly, also of named partitioners.
         """
         chosen = make_model(self.model, self.options)
         inner = (
@@ -180,7 +180,7 @@ def _of_search(option: str, text: str) -> Any:
 
 
 def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """Refuse options that the model cannot have, whatever the graph and the shared options."""
+    """Refuse options that the model cannot have with any graph and shared options."""
     chosen = make_model(model, options)
     if isinstance(chosen, ProcessGridModel):
         model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
@@ -420,7 +420,7 @@ def study(
         Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders that have
         use for them.
     keep : path, optional
-        File of JSON lines in which rows are kept; those that are there are not computed again.
+        File of JSON lines in which rows are kept; present ones are not computed again.
         Rows of another version of plancc, or with other options, do not count. Of a row with a
         value that no row has, a warning says so, and it is computed again.
     observer : callable, optional

@@ -38,7 +38,7 @@ class BatchFigures:
     Attributes
     ----------
     vertices : int64[batches]
-        Distinct vertices of the batch, whoever owns them.
+        Distinct vertices of the batch, of all owners.
     nonzeros : int64[batches]
         Kept by all blocks together.
     volume : int64[batches]

@@ -46,7 +46,7 @@ class Export:
     install : str
         The command that installs it.
     doubles : bool
-        Whether the matrix is written in double precision, whatever the plan holds.
+        Whether the matrix is written in double precision, also of a plan in single.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""From a task to owners: a search, a partitioner or the model itself, whatever its layout.
+"""From a task to owners: a search, a partitioner or the model itself, in every layout.
 
 Model ``auto`` finds owners for every candidate and keeps the best. They are judged by predicted
 epochs (`plancc.predict.predictor`) unless an objective is named; the table of all of them goes into

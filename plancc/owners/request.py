@@ -74,7 +74,7 @@ class Assigner:
 
     @classmethod
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
-        """What a model with these options needs for so many ranks.
+        """What a model with these options needs for a number of ranks.
 
         Raises
         ------
@@ -212,7 +212,7 @@ def default_balance(model: str, options: SearchOptions) -> str:
 
 
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
-    """The grid that a model makes of so many ranks.
+    """The grid that a model makes of `num_ranks` ranks.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""What is asked of whoever finds owners, and what they answer. Finds nothing.
+"""Requests for owners, and the answers.
 
-Task     model, number of parts, options of the search: whatever makes no sense is refused here
+Task     model, number of parts, options of the search: refuses combinations without meaning
 Found    owners, how they were found, what the user should know of them
 """
 

@@ -42,7 +42,7 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """InputError if hops are asked for and the plan has none for so many ranks."""
+    """Raise InputError if hops are asked for and the plan has none for these ranks."""
     if exchange != "nodes":
         return
     topology, ranks = header.topology, block_of_parts(header.num_parts, num_ranks)

@@ -490,7 +490,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that all ranks have the same options, but for those that are a rank's own. Collective.
+    """Check that all ranks have the same options, without a rank's own. Collective.
 
     Raises
     ------

@@ -95,7 +95,7 @@ class RowTarget:
         return os.path.join(folder, name.replace(PART, str(number)))
 
     def files(self, num_parts: int) -> list[str]:
-        """All files that so many ranks may write; without parts, the one file."""
+        """All files that the ranks may write; without parts, the one file."""
         return [self.of_part(number) for number in range(num_parts if self.in_parts else 1)]
 
     def check_arrays(self, columns: Mapping[str, Column]) -> None:

@@ -28,7 +28,7 @@ MOST_LAYERS = 1024
 NO_FUNCTION = ("order",)
 """Options of convolutions that change how they compute, and not what."""
 SMALL = 1 << 24
-"""So many numbers a network may have, whatever its file holds."""
+"""Most numbers of a network, also where its file holds more."""
 
 
 @dataclass(frozen=True)

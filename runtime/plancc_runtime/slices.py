@@ -84,7 +84,7 @@ class Opened:
 
 
 def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
-    """Open a plan, of which no kernel is needed yet. Collective.
+    """Open a plan without calling a kernel. Collective.
 
     Raises
     ------

@@ -63,7 +63,7 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
     Returns
     -------
     dict or None
-        The JSON, unchecked; None in older files and those of other programs.
+        The JSON, unchecked; None in older files and files of other programs.
     dict of str to tuple of int
         By the arrays' names.
 
@@ -128,7 +128,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
+    """The archive; InputError for all errors of numpy, zipfile and zlib about it."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
