@@ -86,3 +86,40 @@ def place_in(ascending: Any, x: Any) -> Any:
         else:
             high = middle
     return low if low < len(ascending) and ascending[low] == x else len(ascending)
+
+
+@njit(cache=True, nogil=True)
+def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
+    """The nonzeros of every row by ascending vertex, and whether all rows are so already.
+
+    Columns are places among `vertices`; the answer is places in the row: int32[nonzeros].
+    """
+    places = np.empty(len(columns), dtype=np.int32)
+    ascending = True
+    for i in range(len(ptr) - 1):
+        row = slice(ptr[i], ptr[i + 1])
+        places[row] = np.argsort(vertices[columns[row]])
+        for k in range(ptr[i + 1] - ptr[i]):
+            ascending &= places[ptr[i] + k] == k
+    return places, ascending
+
+
+@njit(cache=True, nogil=True)
+def found_in(ascending: Any, place: Any, vertices: Any) -> Any:
+    """Place of each of `vertices`, which ascend too; -1 for those that are not there."""
+    found = np.empty(len(vertices), dtype=np.int64)
+    low, end = 0, len(ascending)
+    for k in range(len(vertices)):
+        v = vertices[k]
+        if low < end and ascending[low] < v:  # distinct: no further away than the numbers are
+            high = min(low + v - ascending[low], end - 1)
+            if ascending[high] <= v:
+                low = high
+            while low < high:
+                middle = (low + high) // 2
+                if ascending[middle] < v:
+                    low = middle + 1
+                else:
+                    high = middle
+        found[k] = place[low] if low < end and ascending[low] == v else -1
+    return found

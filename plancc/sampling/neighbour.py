@@ -14,6 +14,7 @@ from plancc.kernel import njit
 from plancc.sampling.batch import Batch, BatchLayer, Int32s, Population
 from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal, distinct
+from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MARKS_FROM = 64
@@ -75,6 +76,18 @@ class NeighbourSampler(SizedSampler):
             seeds = population.training[seeds]
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
+    def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
+        """The owner's rows among the seeds of the batch of `key`, ascending."""
+        return owned.chosen(first_of(owned.available, self.batch_size, key))
+
+    def block_of_owner(
+        self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
+    ) -> OwnedBlock:
+        """The nonzeros that rows of the owner, ascending, keep; hop 0 is that of the seeds."""
+        fanout = min(self.fanouts[hop], owned.num_vertices)
+        drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
+        return OwnedBlock(rows, *drawn)
+
 
 class NeighbourBatch(Batch):
     """The nonzeros that `seeds`, ascending, read under `key`."""
@@ -117,40 +130,85 @@ class NeighbourBatch(Batch):
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Nonzeros that `rows` keep: ptr, columns, places in their rows (ascending) and factors.
+    """Nonzeros that `rows` keep: ptr, columns, places in their rows (ascending) and factors."""
+    sizes = np.empty(len(rows), dtype=np.int64)
+    itself = np.empty(len(rows), dtype=np.int32)
+    for k in range(len(rows)):
+        sizes[k] = indptr[rows[k] + 1] - indptr[rows[k]]
+        itself[k] = diagonal(indptr, indices, rows[k])
+    ptr, places, scales = subsets(rows, sizes, itself, fanout, key)
+    columns = np.empty(len(places), dtype=np.int32)
+    factors = np.empty(len(places), dtype=np.float64)
+    for k in range(len(rows)):
+        for a in range(ptr[k], ptr[k + 1]):
+            columns[a] = indices[indptr[rows[k]] + places[a]]
+            factors[a] = 1.0 if places[a] == itself[k] else scales[k]
+    return ptr, columns, places, factors
+
+
+@njit(cache=True, nogil=True)
+def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
+    """`OwnedBlock` of some rows: ptr, nonzeros, factors."""
+    vertices, row_ptr, column, by_vertex, diagonals = owned
+    sizes = row_ptr[rows + 1] - row_ptr[rows]
+    ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)
+    nonzeros = np.empty(len(places), dtype=np.int64)
+    factors = np.empty(len(places), dtype=np.float64)
+    for k in range(len(rows)):
+        first, kept = row_ptr[rows[k]], slice(ptr[k], ptr[k + 1])
+        for a in range(ptr[k], ptr[k + 1]):
+            place = places[a]
+            if len(by_vertex) > 0 and len(places[kept]) < sizes[k]:
+                place = by_vertex[first + place]
+            nonzeros[a] = first + place
+        if len(by_vertex) > 0 and len(places[kept]) < sizes[k]:
+            nonzeros[kept].sort()
+        for a in range(ptr[k], ptr[k + 1]):
+            factors[a] = 1.0 if column[nonzeros[a]] == rows[k] else scales[k]
+    return ptr, nonzeros, factors
+
+
+@njit(cache=True, nogil=True)
+def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
+    """Which of their nonzeros rows keep: a function of the row's vertex and `key` alone.
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
+
+    Parameters
+    ----------
+    vertices : int32[m]
+    sizes : int64[m]
+        Nonzeros of every row.
+    itself : int32[m]
+        Place of the diagonal among them by ascending column, or their number where it is none.
+    fanout : int
+    key : uint64
+
+    Returns
+    -------
+    ptr : int64[m + 1], places : int32[ptr[-1]]
+        Row k keeps those at ``places[ptr[k]:ptr[k + 1]]`` by ascending column; ascending.
+    scales : float64[m]
+        What those off the diagonal are multiplied by.
     """
-    total = np.int64(0)
-    for i in rows:
-        total += min(indptr[i + 1] - indptr[i], fanout + 1)
-    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
-    places = np.empty(total, dtype=np.int32)
-    columns = np.empty(total, dtype=np.int32)
-    factors = np.empty(total, dtype=np.float64)
-    size = 0
-    for k in range(len(rows)):
-        i = rows[k]
-        start, nonzeros = indptr[i], indptr[i + 1] - indptr[i]
-        itself = diagonal(indptr, indices, i)
-        degree = nonzeros - (itself < nonzeros)
-        first, scale = size, 1.0
-        if degree <= fanout:
+    ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
+    for k in range(len(vertices)):
+        off_diagonal = sizes[k] - (itself[k] < sizes[k])
+        ptr[k + 1] = ptr[k] + min(off_diagonal, fanout) + sizes[k] - off_diagonal
+    places = np.empty(ptr[-1], dtype=np.int32)
+    scales = np.ones(len(vertices), dtype=np.float64)
+    for k in range(len(vertices)):
+        kept, nonzeros = places[ptr[k] : ptr[k + 1]], sizes[k]
+        if len(kept) == nonzeros:
             for place in range(nonzeros):
-                places[size] = place
-                size += 1
+                kept[place] = place
+            continue
+        scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
+        if fanout < MARKS_FROM or fanout * fanout < nonzeros:
+            _by_insertion(kept, nonzeros, itself[k], bits(key, vertices[k]))
         else:
-            scale = degree / fanout
-            size += fanout + (itself < nonzeros)
-            if fanout < MARKS_FROM or fanout * fanout < nonzeros:
-                _by_insertion(places[first:size], nonzeros, itself, bits(key, i))
-            else:
-                _by_marks(places[first:size], nonzeros, itself, bits(key, i))
-        for a in range(first, size):
-            columns[a] = indices[start + places[a]]
-            factors[a] = 1.0 if places[a] == itself else scale
-        ptr[k + 1] = size
-    return ptr, columns[:size], places[:size], factors[:size]
+            _by_marks(kept, nonzeros, itself[k], bits(key, vertices[k]))
+    return ptr, places, scales
 
 
 @njit(cache=True, nogil=True)

@@ -26,9 +26,63 @@ from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
-from plancc.sampling.kernels import ascending, distinct
+from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a block of a mini-batch keeps of a rank's slice.
+
+    Attributes
+    ----------
+    nonzeros : int64[m]
+        Ascending.
+    rows : int32[m]
+        Numbers of their rows in the block.
+    factors : float64[m] or None
+        What their values are multiplied by; None: 1.
+    received, sent : int64[...]
+        Places of halo rows, and of sent rows, among those of the slice; ascending.
+    """
+
+    nonzeros: Int64Array
+    rows: Int32Array
+    factors: Floats | None
+    received: Int64Array
+    sent: Int64Array
+
+    def of(self, part: Part, own: Int64Array, number: Int32Array, slot: Int32Array) -> Part:
+        """The slice masked to the block.
+
+        Parameters
+        ----------
+        part : Part
+            The slice.
+        own : int64[rows of the block]
+            Its rows that take part.
+        number : int32[num_rows or more]
+            Number of every one of `own` in the block.
+        slot : int32[num_halo]
+            Is filled with the number of every halo row of the block.
+        """
+        nonzeros = self.nonzeros
+        slot[self.received] = np.arange(len(self.received), dtype=np.int32)
+        kept = nonzeros, self.rows
+        row_ptr, column = _masked(kept, part.column, part.num_rows, len(own), number, slot)
+        value = part.value[nonzeros]
+        return Part(
+            index=part.index,
+            num_parts=part.num_parts,
+            first_row=0,
+            global_id=part.global_id[own],
+            num_interior=0,
+            row_ptr=row_ptr,
+            column=column,
+            value=value if self.factors is None else value * self.factors,
+            expand=part.expand.keep(self.sent, self.received).renumbered(number, slot),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +112,25 @@ class LocalBatch:
     factors: list[Floats | None]
     halos: list[Int64Array]
     sents: list[Int64Array]
+
+    @classmethod
+    def of(
+        cls,
+        part: Part,
+        rows: Int64Array,
+        targets: BoolArray,
+        kept: list[Kept],
+        scratch: tuple[Int32Array, Int32Array],
+    ) -> LocalBatch:
+        """The share of the slice `part` that blocks keep; `scratch`: as of `Kept.of`."""
+        return cls(
+            rows,
+            targets,
+            [each.of(part, rows, *scratch) for each in kept],
+            [each.factors for each in kept],
+            [each.received for each in kept],
+            [each.sent for each in kept],
+        )
 
 
 class BatchMask:
@@ -111,7 +184,7 @@ class BatchMask:
 
         Empty where all rows are so already.
         """
-        found, ascending = _by_vertex(self._ptr, self._columns, self._vertices)
+        found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
 
     def local(self, batch: Batch) -> LocalBatch:
@@ -121,16 +194,15 @@ class BatchMask:
         with self._in_use:
             self._number[members] = np.arange(len(members), dtype=np.int32)
             try:
-                blocks = [self._block(batch, k, members, own) for k in range(batch.num_blocks)]
+                kept = [self._block(batch, k, members) for k in range(batch.num_blocks)]
                 wanted = batch.targets()
                 targets = np.full(len(own), wanted is None)
                 if wanted is not None:
                     at = self._places(wanted)
                     targets[self._number[at[at < self._part.num_rows]]] = True
+                return LocalBatch.of(self._part, own, targets, kept, (self._number, self._slot))
             finally:
                 self._number[members] = -1
-        parts, factors, halos, sents = map(list, zip(*blocks, strict=True))
-        return LocalBatch(own, targets, parts, factors, halos, sents)
 
     @property
     def halo(self) -> Int32Array:
@@ -142,52 +214,29 @@ class BatchMask:
         """Places of the rows that this rank knows, ascending."""
         if vertices is None:
             return np.arange(len(self._vertices))
-        at = _found(self._ascending, self._place, vertices)
+        at = found_in(self._ascending, self._place, vertices)
         found: Int64Array = ascending(at[at >= 0])
         return found
 
-    def _block(
-        self, batch: Batch, block: int, members: Int64Array, own: Int64Array
-    ) -> tuple[Part, Floats | None, Int64Array, Int64Array]:
-        """A block of the batch: the slice with the rows `own`, and the halo rows that they use.
-
-        Beside it what values were multiplied by, and the places of these halo rows, and of the sent
-        ones, among those of the slice.
-        """
+    def _block(self, batch: Batch, block: int, members: Int64Array) -> Kept:
+        """What a block of the batch keeps; `members`: places of its vertices."""
         part, number = self._part, self._number
         factors: Floats | None
         if batch.listed:
             kept, rows, factors = self._listed(batch.block(block))
         else:
-            kept, rows, columns = _between(self._ptr, self._columns, members, number)
+            kept, rows, columns = between(self._ptr, self._columns, members, number)
             factors = batch.factors(block, self._vertices[members], rows, columns)
             if factors is not None:
                 left = np.flatnonzero(factors)
                 kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
-        received = distinct(_halo_rows(nonzeros, part.column, part.num_rows))
+        received = distinct(halo_rows(nonzeros, part.column, part.num_rows))
         sent = distinct(self._sent[pins]).astype(np.int64)
-        self._slot[received] = np.arange(len(received), dtype=np.int32)
-        row_ptr, column = _masked(
-            (nonzeros, rows), part.column, part.num_rows, len(own), number, self._slot
-        )
-        value = part.value[nonzeros]
         if factors is not None:
             factors = factors[:local]
-            value = value * factors
-        masked = Part(
-            index=part.index,
-            num_parts=part.num_parts,
-            first_row=0,
-            global_id=part.global_id[own],
-            num_interior=0,
-            row_ptr=row_ptr,
-            column=column,
-            value=value,
-            expand=part.expand.keep(sent, received).renumbered(number, self._slot),
-        )
-        return masked, factors, received, sent
+        return Kept(nonzeros, rows[:local], factors, received, sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
         """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.
@@ -199,7 +248,7 @@ class BatchMask:
         """
         assert layer.places is not None
         assert layer.factors is not None
-        at = _found(self._ascending, self._place, layer.rows)
+        at = found_in(self._ascending, self._place, layer.rows)
         found, rows, ascends = _positions(
             at,
             (layer.ptr, layer.columns, layer.places),
@@ -213,40 +262,6 @@ class BatchMask:
             order = order[np.searchsorted(found[order], 0) :]  # without other ranks' rows
             found, rows, factors = found[order], rows[order], factors[order]
         return found, rows, factors
-
-
-@njit(cache=True, nogil=True)
-def _by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
-    """`BatchMask._by_vertex`, and whether all rows ascend."""
-    places = np.empty(len(columns), dtype=np.int32)
-    ascending = True
-    for i in range(len(ptr) - 1):
-        row = slice(ptr[i], ptr[i + 1])
-        places[row] = np.argsort(vertices[columns[row]])
-        for k in range(ptr[i + 1] - ptr[i]):
-            ascending &= places[ptr[i] + k] == k
-    return places, ascending
-
-
-@njit(cache=True, nogil=True)
-def _found(ascending: Any, place: Any, vertices: Any) -> Any:
-    """Place of each of `vertices`, which ascend too; -1 for a missing one."""
-    found = np.empty(len(vertices), dtype=np.int64)
-    low, end = 0, len(ascending)
-    for k in range(len(vertices)):
-        v = vertices[k]
-        if low < end and ascending[low] < v:  # distinct: no further away than the numbers are
-            high = min(low + v - ascending[low], end - 1)
-            if ascending[high] <= v:
-                low = high
-            while low < high:
-                middle = (low + high) // 2
-                if ascending[middle] < v:
-                    low = middle + 1
-                else:
-                    high = middle
-        found[k] = place[low] if low < end and ascending[low] == v else -1
-    return found
 
 
 @njit(cache=True, nogil=True)
@@ -286,7 +301,7 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
+def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     """The nonzeros in the rows `places` whose columns are inside too, in their order.
 
     Returns
@@ -312,7 +327,7 @@ def _between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _halo_rows(nonzeros: Any, column: Any, num_rows: int) -> Any:
+def halo_rows(nonzeros: Any, column: Any, num_rows: int) -> Any:
     """The halo row of every nonzero that has one."""
     found = np.empty(len(nonzeros), dtype=np.int64)
     size = 0
