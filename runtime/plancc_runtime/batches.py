@@ -15,11 +15,13 @@ from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import chosen_sampler, draw
-from plancc_runtime.layouts.batch_mask import BatchMask
+from plancc.registry import check_choice
+from plancc.sampling import chosen_sampler
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.draws import check_draw, draws_of, owners_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.options import DRAWS
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +70,26 @@ def drawn_batches(
                 file.attributes("provenance").get("sampler", ""),
                 num_training(file),
             )
-            n = header.num_vertices
-            chosen = chosen_sampler(str(recorded), n, training, sampler, **options)
-            chosen.check_layers(layers)
-            population = read_population(file, chosen)
+        n, choice = header.num_vertices, options.pop("draw", "auto")
+        chosen = chosen_sampler(str(recorded), n, training, sampler, **options)
+        chosen.check_layers(layers)
+        check_choice("draw", choice, DRAWS)
+        check_draw(choice, chosen)
+    by_owners = owners_draw(choice, chosen, part, header, transport)
+    with transport.agreement():
+        with PlanFile(plan) as file:
+            population = read_population(file, chosen, with_pattern=not by_owners)
         chosen, _ = chosen.fitted(population)
-        chosen.check(population)
-    mask = BatchMask(part, transport)
-    for number in range(epochs * chosen.batches_per_epoch(population)):
-        local = mask.local(draw(chosen, population, seed, number))
+        if not by_owners:
+            chosen.check(population)
+    draws = draws_of(part, chosen, population, seed, transport, by_owners)
+    steps = epochs * chosen.batches_per_epoch(population)
+    del population  # owners keep nothing of it
+    for number in range(steps):
+        local = draws.local(number)
         graphs = [
             LocalGraph(
-                replace(Block.of_part(each, header.self_loops, factor), halo=mask.halo[halo]),
+                replace(Block.of_part(each, header.self_loops, factor), halo=draws.halo[halo]),
                 resources,
             )
             for each, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)

@@ -301,7 +301,7 @@ class Graph(LocalGraph):
         epochs: int = 1,
         **options: Any,
     ) -> Iterator[Batch]:
-        """Mini-batches for a loop of your own; every rank draws the same from the seed. Collective.
+        """Mini-batches for a loop of your own, from the seed. Collective.
 
             for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
                 x = graph.features[batch.rows]
@@ -319,7 +319,8 @@ class Graph(LocalGraph):
         seed, epochs : int
             The batches are those of ``plancc-run --seed``.
         **options
-            Of the sampler: batch_size, fanouts, walk_length, keep.
+            Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of
+            ``plancc-run --draw``.
 
         Raises
         ------

@@ -39,6 +39,7 @@ DELAY = 5
 """Default delay of the delayed fold, in epochs: cd-5 of Md et al. 2021."""
 RATES_KEPT = ("boundary_sampling", "drop_edge", "boundary_edge_sampling")
 """Shares that an epoch keeps (Wan et al. 2022)."""
+DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
@@ -205,6 +206,13 @@ class TrainOptions:
     )
     steps: int | None = of_batches(
         None, "mini-batches per epoch", otherwise="enough to cover every target once", **count
+    )
+
+    draw: str = of_batches(
+        "auto",
+        "who draws a mini-batch. owners: every rank its own rows, as sampler neighbour allows. "
+        "everywhere: every rank all of it. auto: whichever is quicker by prediction",
+        choices=DRAWS,
     )
 
     passes: tuple[str, ...] = of_messages(
@@ -435,6 +443,8 @@ class TrainOptions:
             raise self._wrong("feature_cache", f"only mini-batches have one; {self._no_batches()}")
         if self.steps is not None and not self.mini_batches:
             raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
+        if self.draw != "auto" and not self.mini_batches:
+            raise self._wrong("draw", f"only mini-batches are drawn; {self._no_batches()}")
         if self.recompute and self.product_order == "paper":
             raise InputError("`recompute`: needs the pass order, which `passes` leaves out")
         if self.delay is not None and self.fold != "delayed":

@@ -121,7 +121,9 @@ class BatchStep:
         Rows moved, and ordered pairs of ranks that talk, in one exchange of every block: summed
         over the blocks, as the transport counted them in the forward pass.
     words_sent : int
-        In all exchanges of the step, forward and backward.
+        In all exchanges of rows in the step, forward and backward.
+    words_drawn : int
+        Words of bits by which owners tell each other which rows the batch needs.
     """
 
     number: int
@@ -131,6 +133,7 @@ class BatchStep:
     volume: int = 0
     messages: int = 0
     words_sent: int = 0
+    words_drawn: int = 0
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from plancc_runtime.execution.choice import check_layout, check_widths, executio
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
+from plancc_runtime.layouts.draws import owners_draw
 from plancc_runtime.layouts.order import in_order
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
@@ -201,8 +202,13 @@ class Run:
         self._hops = part.route is not None
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
+        drawn, self._drawn = self._drawn, None
+        by_owners = drawn is not None and owners_draw(
+            options.draw, drawn.sampler, part, self.header, transport
+        )
         with transport.agreement():
-            drawn = None if self._drawn is None else self._drawn.whole(plan, options.seed)
+            if drawn is not None:
+                drawn = drawn.whole(plan, options.seed, by_owners)
             if options.log is not None and transport.rank == 0:
                 self._log = LogWriter(options.log, self._first, self.content)
         before = self._learner.start()

@@ -10,14 +10,20 @@ import reference
 import worlds
 from cases import seeds
 
+import plancc.plan.population
+from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
+from plancc.plan.exchange import Exchange, Side, offsets
 from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
 from plancc.sampling import make_sampler
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.owner_draws import OwnerDraws
+from plancc_runtime.options import DRAWS, PASSES, TrainOptions
+from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.row_numbers import RowBits
 
 
 def random_plan(random, n, parts):
@@ -80,3 +86,125 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed):
                 assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
             rows += len(own.rows)
     assert rows
+
+
+OPTIONS = {
+    **{
+        "sampler": "neighbour",
+        "batch_size": 40,
+        "fanouts": (3, 2),
+        "hidden": 8,
+        "dtype": "float64",
+    },
+    **{"epochs": 2, "seed": 3, "threads": 1, "eval_every": 0, "model": "sage"},
+}
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory):
+    """A plan of 8 parts with features, labels and a training mask."""
+    random = np.random.default_rng(4)
+    n, parts = 150, 8
+    a = reference.normalised(random.random((n, n)) < 0.05)
+    plan = lower(
+        worlds.graph_of(a),
+        Owners(random.integers(0, parts, n).astype(np.int32)),
+        parts,
+        normalization="none",
+        self_loops=False,
+    )
+    data = VertexData(
+        features=random.standard_normal((n, 128)).astype(np.float32),
+        labels=random.integers(0, 5, n).astype(np.int32),
+        train_mask=random.random(n) < 0.6,
+    )
+    path = tmp_path_factory.mktemp("owners") / "plan.h5"
+    replace(plan, vertex_data=data.take(plan.global_id)).save(path)
+    return path
+
+
+def trained(path, p, **options):
+    options = TrainOptions(**OPTIONS | options)
+    return run_ranks(p, lambda transport: train(path, options, transport), 180)
+
+
+@pytest.mark.parametrize("passes", [(), PASSES])
+@pytest.mark.parametrize("p", [1, 3, 8])
+def test_training_is_the_same_whoever_draws(plan_file, p, passes):
+    """Losses and words of rows to the bit on the same ranks, losses to rounding on any number."""
+    [one] = trained(plan_file, 1, draw="everywhere", passes=passes)
+    whole = trained(plan_file, p, draw="everywhere", passes=passes)[0]
+    own = trained(plan_file, p, draw="owners", passes=passes)[0]
+    bits = [step.words_drawn for step in own.steps]
+    assert (min(bits) > 0) == (p > 1)
+    assert [replace(step, words_drawn=0) for step in own.steps] == whole.steps
+    for ours, theirs in zip(own.epochs, whole.epochs, strict=True):
+        drawn = sum(bits[: len(bits) // 2])  # bits of rows not seen are drawn too: always the same
+        assert ours.words_sent - theirs.words_sent == drawn
+    losses = [[step.loss for step in result.steps] for result in (own, one)]
+    np.testing.assert_allclose(*losses, rtol=1e-10)
+
+
+def test_few_features_are_kept_as_if_every_rank_drew(plan_file):
+    """Which halo rows are used most is counted by all ranks, also if one alone lacks room."""
+    room = 128 * 8 * 30
+    whole, own = (trained(plan_file, 3, draw=d, feature_cache=room) for d in DRAWS[:0:-1])
+    assert [replace(step, words_drawn=0) for step in own[0].steps] == whole[0].steps
+
+
+def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
+    def words(p, **options):
+        return sum(step.words_drawn for step in trained(plan_file, p, **options)[0].steps)
+
+    small = {"batch_size": 1, "fanouts": (1, 1), "steps": 2}
+    assert words(8, **small) == 0
+    assert words(8, **small, draw="owners") > 0
+    assert words(2, batch_size=90, fanouts=(40, 40)) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sampler": "uniform", "fanouts": None}, "`draw` owners: is for sampler neighbour"),
+        ({"sampler": None, "batch_size": None, "fanouts": None}, "only mini-batches are drawn"),
+    ],
+)
+def test_what_owners_cannot_draw(plan_file, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        trained(plan_file, 1, draw="owners", **options)
+
+
+def test_a_rank_reads_no_pattern_of_others(plan_file, monkeypatch):
+    """Where owners draw; the other way reads it."""
+    monkeypatch.setattr(plancc.plan.population, "_read_pattern", None)
+    trained(plan_file, 3, draw="owners")
+    with pytest.raises(TypeError):
+        trained(plan_file, 3, draw="everywhere")
+
+
+def test_bits_reach_the_other_end():
+    """Of exchanges with messages of 1, 32, 33 and more rows, whatever is told."""
+    random = np.random.default_rng(0)
+    sizes = {(0, 1): 1, (0, 2): 32, (1, 0): 33, (1, 2): 100, (2, 1): 64}
+    told = [
+        {e: np.flatnonzero(random.random(s) < q) for e, s in sizes.items()} for q in (0.5, 0, 1)
+    ]
+
+    def work(transport):
+        of_ends = [[e for e in sizes if e[end] == transport.rank] for end in (0, 1)]
+        starts = [offsets(np.array([sizes[e] for e in own], int)) for own in of_ends]
+        sides = [
+            Side.of_rank(np.array([e[1 - end] for e in own], np.int32), starts[end])
+            for end, own in enumerate(of_ends)
+        ]
+        bits = RowBits(Exchange(*sides), transport)
+        for each in told:
+            here, there = (
+                np.concatenate(
+                    [np.zeros(0, int), *(each[e] + s for e, s in zip(own, ptr, strict=False))]
+                )
+                for own, ptr in zip(of_ends, starts, strict=True)
+            )
+            np.testing.assert_array_equal(bits.tell(here), there)
+
+    run_ranks(3, work)

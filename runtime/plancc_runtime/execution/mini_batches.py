@@ -29,12 +29,13 @@ from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
-from plancc.sampling import Batch, Population, Sampler, chosen_sampler, draw, read_option
+from plancc.sampling import Population, Sampler, chosen_sampler, draw, read_option
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
-from plancc_runtime.layouts.batch_mask import BatchMask, BoolArray, LocalBatch
+from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
@@ -66,15 +67,25 @@ class Drawn:
         Mini-batches of an epoch.
     remark : str
         What to say of the sampler.
+    by_owners : bool
+        Whether owners draw.
     """
 
     sampler: Sampler
     population: Population
     per_epoch: int
     remark: str
+    by_owners: bool = False
 
-    def whole(self, plan: str | PathLike[str] | Slice, seed: int) -> Drawn:
+    def whole(self, plan: str | PathLike[str] | Slice, seed: int, by_owners: bool) -> Drawn:
         """The same with all that the sampler draws from; not collective.
+
+        Parameters
+        ----------
+        plan : path, or (Header, Part)
+        seed : int
+        by_owners : bool
+            Whether owners draw (`layouts.draws`), who need no pattern.
 
         Raises
         ------
@@ -82,6 +93,8 @@ class Drawn:
             If the plan is damaged, or no batch can be drawn.
         """
         sampler, population = self.sampler, self.population
+        if by_owners:
+            return replace(self, by_owners=True)
         if "pattern" in sampler.needs and not isinstance(plan, tuple):
             with PlanFile(plan) as file:
                 population = read_population(file, sampler)
@@ -149,16 +162,19 @@ class MiniBatches(FullBatch):
         super().__init__(header, part, data, options, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
         self.evaluates = self.alike = False
-        self._drawn, self._self_loops = drawn, header.self_loops
+        self._self_loops = header.self_loops
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
         part = replace(part, vertex_data=type(part.vertex_data)())
-        self._part, self._mask = part, BatchMask(part, self._transport)
+        self._part = part
+        drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
+        self._draws = draws_of(part, *drawing, drawn.by_owners)
         self._cache: FeatureCache | None = None
+        self._words_drawn = 0  # of the last batch, by this rank
         self._next: tuple[int, Future[BatchShare]] | None = None
         self._drawing = None
-        if resources.overlap and self._has_spare_core():
+        if resources.overlap and self._draws.alone and self._has_spare_core():
             self._drawing = ThreadPoolExecutor(1, "mini-batches")
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
 
@@ -184,7 +200,7 @@ class MiniBatches(FullBatch):
 
         Those that the first `COUNTED` steps use most come first.
         """
-        number = len(self._mask.halo)
+        number = len(self._draws.halo)
         size = data.features.shape[1] * data.features.element_size()
         room = self._options.feature_cache
         if room is None:
@@ -193,7 +209,9 @@ class MiniBatches(FullBatch):
             room = number * size if left is None else int(SHARE_OF_MEMORY * left / ranks)
         rows = room // max(size, 1)
         kept = np.ones(number, np.bool_)
-        if rows < number:
+        short = np.array([rows < number], np.int8)
+        self._transport.allreduce_max(short)
+        if short[0]:
             kept[np.argsort(-self._uses(), kind="stable")[rows:]] = False
         most = np.array([number, kept.sum(), number * size], np.int64)
         self._transport.allreduce_max(most)
@@ -208,10 +226,10 @@ class MiniBatches(FullBatch):
         return kept
 
     def _uses(self) -> Int64Array:
-        """In how many of the first steps every halo row is used: int64[num_halo]."""
-        uses = np.zeros(len(self._mask.halo), np.int64)
+        """In how many of the first steps every halo row is used: int64[num_halo]. Collective."""
+        uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
-            uses[self._mask.local(self._drawn_batch(number)).halos[0]] += 1
+            uses[self._draws.local(number).halos[0]] += 1
         return uses
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
@@ -259,22 +277,20 @@ class MiniBatches(FullBatch):
             x[torch.from_numpy(at).to(device)] = missing
         return x
 
-    def _drawn_batch(self, number: int) -> Batch:
-        drawn = self._drawn
-        return draw(drawn.sampler, drawn.population, self._options.seed, number)
-
     def _share(self, number: int) -> BatchShare:
-        """This rank's share of a batch; the next one's is begun. Not collective."""
+        """This rank's share of a batch; the next one's is begun. Collective if owners draw."""
         begun, self._next = self._next, None
+        words = self._transport.traffic.words_sent
         share = begun[1].result() if begun and begun[0] == number else self._drawn_share(number)
+        self._words_drawn = self._transport.traffic.words_sent - words
         if self._drawing is not None and number + 1 < self.steps_per_epoch * self._options.epochs:
             self._next = number + 1, self._drawing.submit(self._drawn_share, number + 1)
         return share
 
     def _drawn_share(self, number: int) -> BatchShare:
-        local = self._mask.local(self._drawn_batch(number))
+        local = self._draws.local(number)
         blocks = [
-            replace(Block.of_part(part, self._self_loops, factor), halo=self._mask.halo[halo])
+            replace(Block.of_part(part, self._self_loops, factor), halo=self._draws.halo[halo])
             for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
         ]
         if "dead-rows" not in self._passes:
@@ -291,15 +307,15 @@ class MiniBatches(FullBatch):
         """All steps of an epoch; the loss is the mean over the targets of all of them."""
         rate = rate_of(None)
         steps = []
-        # of this rank: vertices, volume, messages, words and targets found, for every step
-        counts = np.zeros((self.steps_per_epoch, 5), np.int64)
+        # of this rank: the fields below and targets found, for every step
+        fields = ("vertices", "volume", "messages", "words_sent", "words_drawn")
+        counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         for k in range(self.steps_per_epoch):
             step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
             steps.append(step)
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
-        fields = ("vertices", "volume", "messages", "words_sent")
         steps = [
             replace(step, **dict(zip(fields, numbers, strict=True)))
             for step, numbers in zip(steps, counts[:, :-1].tolist(), strict=True)
@@ -340,7 +356,8 @@ class MiniBatches(FullBatch):
             len(batch.labels),
             sum(block.num_sent for block in blocks),
             sum(block.expand.send.num_messages for block in blocks),
-            traffic.words_sent - words,
+            traffic.words_sent - words - self._words_drawn,
+            self._words_drawn,
             learner.num_found(outputs, view, batch),
         )
 
@@ -393,6 +410,7 @@ def chosen_batches(
             training = num_training(file)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
             population = read_population(file, sampler, with_pattern=False)
+    check_draw(options.draw, sampler)
     sampler.check_layers(options.layers)
     sampler, remark = sampler.fitted(population)
     if isinstance(plan, tuple) or "pattern" not in sampler.needs:

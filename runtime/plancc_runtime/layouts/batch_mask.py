@@ -32,7 +32,7 @@ from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class KeptBlock:
     """What a block of a mini-batch keeps of a rank's slice.
 
     Attributes
@@ -119,10 +119,10 @@ class LocalBatch:
         part: Part,
         rows: Int64Array,
         targets: BoolArray,
-        kept: list[Kept],
+        kept: list[KeptBlock],
         scratch: tuple[Int32Array, Int32Array],
     ) -> LocalBatch:
-        """The share of the slice `part` that blocks keep; `scratch`: as of `Kept.of`."""
+        """The share of the slice `part` that blocks keep; `scratch`: as of `KeptBlock.of`."""
         return cls(
             rows,
             targets,
@@ -218,7 +218,7 @@ class BatchMask:
         found: Int64Array = ascending(at[at >= 0])
         return found
 
-    def _block(self, batch: Batch, block: int, members: Int64Array) -> Kept:
+    def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
         """What a block of the batch keeps; `members`: places of its vertices."""
         part, number = self._part, self._number
         factors: Floats | None
@@ -236,7 +236,7 @@ class BatchMask:
         sent = distinct(self._sent[pins]).astype(np.int64)
         if factors is not None:
             factors = factors[:local]
-        return Kept(nonzeros, rows[:local], factors, received, sent)
+        return KeptBlock(nonzeros, rows[:local], factors, received, sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
         """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.

@@ -22,7 +22,7 @@ from plancc.sampling.counter import key_of
 from plancc.sampling.kernels import distinct
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
-from plancc_runtime.layouts.batch_mask import Kept, LocalBatch, halo_rows
+from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, halo_rows
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import RowBits, send_numbers
 
@@ -48,6 +48,8 @@ class OwnerDraws:
     ----------
     halo : int32[num_halo]
         Vertices of the halo rows of the slice.
+    alone : bool
+        Whether `local` is not collective: on one rank.
     """
 
     def __init__(
@@ -59,15 +61,25 @@ class OwnerDraws:
         transport: Transport,
     ) -> None:
         self._part, self._sampler, self._seed = part, sampler, seed
+        self.alone = transport.size == 1
         sent = part.global_id[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
         vertices = np.concatenate([part.global_id, self.halo])
         draws_training = population.train_mask is not None
         self._owned = OwnedRows(population, draws_training, part.row_ptr, part.column, vertices)
         self._used = RowBits(part.expand.reversed(), transport)
-        # Kept from batch to batch: numbers of own rows and of halo rows in a block.
+        # KeptBlock from batch to batch: numbers of own rows and of halo rows in a block.
         self._number = np.empty(part.num_rows, np.int32)
         self._slot = np.empty(part.num_halo, np.int32)
+
+    @staticmethod
+    def expected(sampler: NeighbourSampler, nonzeros_per_row: float) -> tuple[float, int]:
+        """Nonzeros of a batch, if no vertex is met twice, and rounds of bits."""
+        rows, nonzeros = float(sampler.batch_size), 0.0
+        for fanout in sampler.fanouts:
+            rows *= min(fanout + 1, nonzeros_per_row)
+            nonzeros += rows
+        return nonzeros, len(sampler.fanouts)
 
     def local(self, number: int) -> LocalBatch:
         """This rank's share of a batch. Collective."""
@@ -91,5 +103,5 @@ class OwnerDraws:
         kept = []
         for block, received, sent in reversed(drawn):
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
-            kept.append(Kept(block.nonzeros, of_rows, block.factors, received, sent))
+            kept.append(KeptBlock(block.nonzeros, of_rows, block.factors, received, sent))
         return LocalBatch.of(part, found, targets, kept, (self._number, self._slot))

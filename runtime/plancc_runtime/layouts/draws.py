@@ -1,0 +1,123 @@
+"""Where mini-batches are drawn: by the owners of rows, or whole on every rank."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.plan.exchange import Int32Array
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc.sampling import Population, Sampler, draw
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
+from plancc_runtime.layouts.owner_draws import OwnerDraws
+from plancc_runtime.transport.base import Transport
+
+BY_OWNERS: dict[type[Sampler], type[Any]] = {NeighbourSampler: OwnerDraws}
+"""Samplers whose rows owners can draw. Not those derived from them, which may draw otherwise."""
+PER_NONZERO = 100e-9
+"""Seconds that a rank takes to draw and mask a nonzero of a batch: 90 to 380 ns where batches are
+drawn whole (those of other ranks are looked for in vain), 60 to 90 ns where owners draw them."""
+PER_MESSAGE = 30e-6
+"""Seconds that a message of bits takes beside its words."""
+PER_WORD = 2e-9
+"""Seconds that a word of bits takes to be sent and read."""
+
+
+class Draws(Protocol):
+    """This rank's shares of all batches.
+
+    Attributes
+    ----------
+    halo : int32[num_halo]
+        Vertices of the halo rows of the slice.
+    alone : bool
+        Whether `local` is not collective.
+    """
+
+    halo: Int32Array
+    alone: bool
+
+    def local(self, number: int) -> LocalBatch:
+        """This rank's share of a batch."""
+
+
+class WholeDraws:
+    """Batches that every rank draws whole; parameters as of `draws_of`."""
+
+    alone = True
+
+    def __init__(
+        self,
+        part: Part,
+        sampler: Sampler,
+        population: Population,
+        seed: int,
+        transport: Transport,
+    ) -> None:
+        self._sampler, self._population, self._seed = sampler, population, seed
+        self._mask = BatchMask(part, transport)
+        self.halo = self._mask.halo
+
+    def local(self, number: int) -> LocalBatch:
+        """This rank's share of a batch; not collective."""
+        return self._mask.local(draw(self._sampler, self._population, self._seed, number))
+
+
+def draws_of(
+    part: Part,
+    sampler: Sampler,
+    population: Population,
+    seed: int,
+    transport: Transport,
+    by_owners: bool,
+) -> Draws:
+    """This rank's shares of the batches of a sampler. Collective.
+
+    Parameters
+    ----------
+    part : Part
+        ``part.num_parts`` must equal ``transport.size``.
+    sampler : Sampler
+    population : Population
+        Owners need no pattern.
+    seed : int
+    transport : Transport
+    by_owners : bool
+        Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
+    """
+    kind: type[Any] = BY_OWNERS[type(sampler)] if by_owners else WholeDraws
+    draws: Draws = kind(part, sampler, population, seed, transport)
+    return draws
+
+
+def check_draw(choice: str, sampler: Sampler) -> None:
+    """InputError if owners shall draw for a sampler that they cannot draw for."""
+    if choice == "owners" and type(sampler) not in BY_OWNERS:
+        names = ", ".join(each.name for each in BY_OWNERS)
+        raise InputError(
+            f"`draw` owners: is for sampler {names}, whose rows are drawn one by one; batches of "
+            f"sampler '{sampler.name}' are drawn everywhere"
+        )
+
+
+def owners_draw(
+    choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
+) -> bool:
+    """Whether owners draw: as `choice` has it, or if it is quicker by prediction. Collective.
+
+    Owners save the share of the batch that others draw, and need a message of bits to every peer
+    and from every peer in every hop.
+    """
+    if choice != "auto" or type(sampler) not in BY_OWNERS:
+        return choice == "owners"
+    most = np.array([part.expand.receive.num_messages, part.num_halo])
+    transport.allreduce_max(most)
+    messages, bits = most.tolist()
+    per_row = header.num_nonzeros / max(header.num_vertices, 1)
+    nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, per_row)
+    saved = PER_NONZERO * nonzeros * (1 - 1 / transport.size)
+    return bool(saved >= rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32))
