@@ -58,7 +58,7 @@ from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
-ROWS = 1 << 16
+ROWS = 1 << 13
 """Rows of features that are looked at at once."""
 
 

@@ -18,13 +18,13 @@ from plancc_runtime.transport.base import Transport
 
 BY_OWNERS: dict[type[Sampler], type[Any]] = {NeighbourSampler: OwnerDraws}
 """Samplers whose rows owners can draw. Not those derived from them, which may draw otherwise."""
-PER_NONZERO = 100e-9
-"""Seconds that a rank takes to draw and mask a nonzero of a batch: 90 to 380 ns where batches are
-drawn whole (those of other ranks are looked for in vain), 60 to 90 ns where owners draw them."""
-PER_MESSAGE = 30e-6
-"""Seconds that a message of bits takes beside its words."""
+PER_NONZERO = 300e-9
+"""Seconds for a nonzero of other ranks' rows, which is drawn and then looked for in vain: on one
+core, batches of 600 to 130,000 nonzeros, 180 to 700 ns."""
+PER_MESSAGE = 20e-6
+"""Seconds for a message of bits beside its words, one of an empty round over shared memory."""
 PER_WORD = 2e-9
-"""Seconds that a word of bits takes to be sent and read."""
+"""Seconds for a word of bits, to be sent and read."""
 
 
 class Draws(Protocol):

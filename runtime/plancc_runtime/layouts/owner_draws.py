@@ -4,7 +4,7 @@ What the sampler `neighbour` keeps of a row is a function of seed, step, hop and
 the owner draws it, and tells the owners of halo rows which of these it uses:
 
     hop    this rank's rows of the hop keep nonzeros
-           a bit for every halo row, used or not, goes to its owner
+           the owners of halo rows are told which are used (`row_numbers.RowBits`)
            own columns, and rows that others use, are the rows of the next hop
 
 The rows that others use are also those that travel. A share is that which `batch_mask` cuts out of
@@ -31,7 +31,7 @@ class OwnerDraws:
     """Batches of a sampler whose blocks owners draw.
 
     Beside the slice it holds what `OwnedRows` does, 4 bytes for every own row and 8 for every halo
-    row. A step costs what this rank's share of the batch does, and a look at a bit of every row
+    row. A step costs what this rank's share of the batch does, and a word for every 1,024 rows
     that may travel.
 
     Parameters
@@ -74,12 +74,12 @@ class OwnerDraws:
 
     @staticmethod
     def expected(sampler: NeighbourSampler, nonzeros_per_row: float) -> tuple[float, int]:
-        """Nonzeros of a batch, if no vertex is met twice, and rounds of bits."""
+        """Nonzeros of a batch, if no vertex is met twice, and rounds of messages."""
         rows, nonzeros = float(sampler.batch_size), 0.0
         for fanout in sampler.fanouts:
             rows *= min(fanout + 1, nonzeros_per_row)
             nonzeros += rows
-        return nonzeros, len(sampler.fanouts)
+        return nonzeros, 2 * len(sampler.fanouts)
 
     def local(self, number: int) -> LocalBatch:
         """This rank's share of a batch. Collective."""

@@ -54,10 +54,10 @@ def send_lists(
 
 
 class RowBits:
-    """A bit for every row that may travel, told to the other end round after round.
+    """Some of the rows that may travel, told to the other end round after round.
 
-    A message has a word of 32 bits for every 32 of its rows, begun or full. Rounds look at these
-    words and at the rows that are told, at nothing else.
+    Rows have a bit each, and words of 32 bits travel if one of their bits is set. Which words these
+    are is told likewise, by a word for 32 of them; those all travel.
 
     Parameters
     ----------
@@ -67,68 +67,78 @@ class RowBits:
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
-        self._sides = [_words_of(side) for side in (exchange.send, exchange.receive)]
-        (_, ptr, sent), (_, arrived_ptr, arrived) = self._sides
-        self._channel = transport.exchange(
-            [(n, sent[ptr[k] : ptr[k + 1]]) for k, n in enumerate(exchange.send.peer.tolist())],
-            [
-                (n, arrived[arrived_ptr[k] : arrived_ptr[k + 1]])
-                for k, n in enumerate(exchange.receive.peer.tolist())
-            ],
+        self._exchange, self._transport = exchange, transport
+        self._words = words = _of_words(exchange)
+        self._filled = filled = _of_words(words)
+        self._sent, self._arrived = (
+            np.zeros(side.volume, np.int32) for side in (filled.send, filled.receive)
         )
-        self._messages = exchange.send.num_messages
+        self._channel = transport.exchange(
+            filled.send.split(self._sent), filled.receive.split(self._arrived)
+        )
 
     def tell(self, rows: Int64Array) -> Int64Array:
         """The places of received rows whose senders told them, ascending. Collective.
 
         `rows`: int64[m], places of those that this rank tells among its sent rows, ascending.
         """
-        (row_ptr, ptr, sent), (arrived_row_ptr, arrived_ptr, arrived) = self._sides
-        _set(rows, row_ptr, ptr, sent)
+        exchange, words, filled = self._exchange, self._words, self._filled
+        sent, bits = _packed(rows, exchange.send.row_ptr, words.send.row_ptr)
+        at, of_words = _packed(sent, words.send.row_ptr, filled.send.row_ptr)
+        self._sent[at] = of_words
         self._channel.start()
-        for k in range(self._messages):
+        for k in range(filled.send.num_messages):
             self._channel.send(k)
         self._channel.finish()
-        _set(rows, row_ptr, ptr, sent)  # back to 0
-        found: Int64Array = _told(arrived_row_ptr, arrived_ptr, arrived)
+        self._sent[at] = 0
+        at = np.flatnonzero(self._arrived)
+        rows_of_words = words.receive.row_ptr, filled.receive.row_ptr
+        arrived = _unpacked(at, self._arrived[at], *rows_of_words)
+        bits = send_numbers(words.keep(sent, arrived), bits, self._transport)
+        found: Int64Array = _unpacked(
+            arrived, bits, exchange.receive.row_ptr, words.receive.row_ptr
+        )
         return found
 
 
-def _words_of(side: Side) -> tuple[Int64Array, Int64Array, npt.NDArray[np.int32]]:
-    """Where the rows, and the words, of every message begin; the words, all 0."""
-    ptr = offsets(-(-np.diff(side.row_ptr) // 32))
-    return side.row_ptr, ptr, np.zeros(ptr[-1], np.int32)
+def _of_words(exchange: Exchange) -> Exchange:
+    """The messages of a word for every 32 rows, begun or full."""
+    return Exchange(
+        *(
+            Side.of_rank(side.peer, offsets(-(-np.diff(side.row_ptr) // 32)))
+            for side in (exchange.send, exchange.receive)
+        )
+    )
 
 
 @njit(cache=True, nogil=True)
-def _set(rows: Any, row_ptr: Any, ptr: Any, words: Any) -> None:
-    """Turn over the bits of `rows`."""
-    message = 0
+def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
+    """The words of messages that have bits of `rows`: int64[m], int32[m]."""
+    places = np.empty(len(rows), dtype=np.int64)
+    words = np.empty(len(rows), dtype=np.int32)
+    size, message = 0, 0
     for row in rows:
         while row >= row_ptr[message + 1]:
             message += 1
         bit = row - row_ptr[message]
-        words[ptr[message] + (bit >> 5)] ^= np.int32(1) << np.int32(bit & 31)
+        place = word_ptr[message] + (bit >> 5)
+        if size == 0 or places[size - 1] != place:
+            places[size], words[size] = place, 0
+            size += 1
+        words[size - 1] |= np.int32(1) << np.int32(bit & 31)
+    return places[:size], words[:size]
 
 
 @njit(cache=True, nogil=True)
-def _told(row_ptr: Any, ptr: Any, words: Any) -> Any:
-    """The rows whose bits are set."""
-    size = 0
-    for word in words:
-        left = np.uint32(word)
-        while left != 0:
-            left &= np.uint32(left - np.uint32(1))
-            size += 1
-    found = np.empty(size, dtype=np.int64)
-    size = 0
-    for message in range(len(ptr) - 1):
-        for k in range(ptr[message], ptr[message + 1]):
-            if words[k] == 0:
-                continue
-            first = row_ptr[message] + 32 * (k - ptr[message])
-            for bit in range(32):
-                if (words[k] >> bit) & 1:
-                    found[size] = first + bit
-                    size += 1
-    return found
+def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
+    """The rows whose bits are set in the words of messages at `places`: int64[m]."""
+    found = np.empty(32 * len(places), dtype=np.int64)
+    size, message = 0, 0
+    for k in range(len(places)):
+        while places[k] >= word_ptr[message + 1]:
+            message += 1
+        first = row_ptr[message] + 32 * (places[k] - word_ptr[message])
+        for bit in range(32):
+            found[size] = first + bit  # kept if its bit is set, else overwritten
+            size += (words[k] >> bit) & 1
+    return found[:size].copy()
