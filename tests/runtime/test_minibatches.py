@@ -526,6 +526,8 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
         ("--batch-size 4 --steps 0", "steps"),
+        ("--sampler walk --draw owners", "--draw owners: is for sampler neighbour, whose rows"),
+        ("--draw owners", "--draw owners: only mini-batches are drawn; give --sampler"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
 )
@@ -626,8 +628,11 @@ def test_sums_over_a_batch_are_multiplied_and_means_are_not(coefficients):
 
 
 @pytest.mark.parametrize("p", [1, 3])
-@pytest.mark.parametrize("k", [0, 4, 5, 6, 8])
-def test_batches_of_a_loop_of_ones_own(p, k, plans):
+@pytest.mark.parametrize(
+    ("k", "draw"),
+    [(0, "auto"), (4, "auto"), (4, "owners"), (5, "everywhere"), (6, "auto"), (8, "auto")],
+)
+def test_batches_of_a_loop_of_ones_own(p, k, draw, plans):
     """Outputs of layers on `graph.batches`, against the dense blocks of the same batches."""
     sampler = dict(SAMPLERS[k])
     layers = len(sampler.get("fanouts", (0, 0)))
@@ -638,7 +643,9 @@ def test_batches_of_a_loop_of_ones_own(p, k, plans):
     def work(transport):
         graph = plancc_runtime.open(plans["directed"], transport, torch.float64)
         found = []
-        for batch in graph.batches(name, layers=layers, seed=SEED, epochs=EPOCHS, **sampler):
+        for batch in graph.batches(
+            name, layers=layers, seed=SEED, epochs=EPOCHS, draw=draw, **sampler
+        ):
             x = graph.features[batch.rows]
             for of_layer, weight in zip(batch.graphs, weights, strict=True):
                 x = of_layer.product(x) @ torch.tensor(weight)
@@ -666,6 +673,8 @@ def test_batches_that_cannot_be(plans, tmp_path):
         ({"sampler": "foo"}, "unknown sampler 'foo'"),
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
         ({"batch_size": 0}, "`batch_size` 0"),
+        ({"draw": "owners"}, "`draw` owners: is for sampler neighbour"),
+        ({"draw": "me"}, "unknown draw 'me'"),
     ):
         with pytest.raises(InputError, match=says):
             next(graph.batches(**words))
