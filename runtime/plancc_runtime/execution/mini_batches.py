@@ -308,7 +308,9 @@ class MiniBatches(FullBatch):
         rate = rate_of(None)
         steps = []
         # of this rank: the fields below and targets found, for every step
-        fields = ("vertices", "volume", "messages", "words_sent", "words_drawn")
+        fields = ["vertices", "volume", "messages", "words_sent"]
+        if not self._draws.alone:
+            fields.append("words_drawn")
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         for k in range(self.steps_per_epoch):
             step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
@@ -357,7 +359,7 @@ class MiniBatches(FullBatch):
             sum(block.num_sent for block in blocks),
             sum(block.expand.send.num_messages for block in blocks),
             traffic.words_sent - words - self._words_drawn,
-            self._words_drawn,
+            *([] if self._draws.alone else [self._words_drawn]),
             learner.num_found(outputs, view, batch),
         )
 
