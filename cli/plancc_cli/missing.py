@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+
+from plancc.errors import BackendUnavailable
 
 
 def missing_library(error: BaseException) -> str | None:
@@ -27,3 +30,16 @@ def imports_of(program: str) -> Iterator[None]:
         if sentence is None:
             raise
         sys.exit(f"{program}: error: {sentence}")
+
+
+def require(user: str, *libraries: str, advice: str = "") -> None:
+    """Refuse, before any work, a picture or a page whose libraries are not installed.
+
+    Raises
+    ------
+    BackendUnavailable
+        Names the first that is missing.
+    """
+    for name in libraries:
+        if find_spec(name) is None:
+            raise BackendUnavailable(f"{user} needs {name}: pip install 'plancc[report]'{advice}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import InputError
 from plancc.files import atomic_write, check_target
+from plancc_cli.missing import require
 from plancc_cli.tables import short
 
 if TYPE_CHECKING:
@@ -48,12 +49,7 @@ def check_plot(path: str) -> None:
     if os.path.splitext(path)[1].lower() not in FORMATS:
         raise InputError(f"--plot {path}: choose a name that ends in {', '.join(FORMATS)}")
     check_target(path)
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise BackendUnavailable(
-            "--plot needs matplotlib: pip install 'plancc[plot]', or leave --plot out"
-        ) from None
+    require("--plot", "matplotlib", advice=", or leave --plot out")
 
 
 def plot_sweep(sweep: Sweep, path: str) -> None:

@@ -8,6 +8,7 @@ import click
 
 from plancc.errors import InputError
 from plancc_cli import options
+from plancc_cli.missing import require
 from plancc_cli.progress import command_line, progress, verbosity
 from plancc_cli.words import say
 
@@ -66,14 +67,13 @@ def command(
         PIXELS_OF_PARTS,
         PIXELS_OF_ROWS,
         Planned,
-        check_installed,
         render,
     )
 
     options.check_output(output, *plans, *runs, *traces)
     if not output.lower().endswith((".html", ".htm")):
         raise InputError(f"{output}: the page is HTML: choose a name that ends in .html")
-    check_installed()
+    require("a report", "jinja2", "matplotlib")
     if len(plans) > len(LETTERS):
         raise InputError(f"{len(plans)} plans: a page shows {len(LETTERS)} at most")
     for flag, files in (("--run", runs), ("--trace", traces)):

@@ -1,18 +1,22 @@
-"""A plan in a notebook: one sentence, a few figures and a small picture, as HTML without a library.
+"""A plan in a notebook: one sentence, a few figures and, by matplotlib, a small picture, as HTML.
 
 Text of the plan is escaped.
 """
 
 from __future__ import annotations
 
+import io
+from base64 import b64encode
 from collections.abc import Mapping
 from html import escape
+from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from plancc.plan.metrics import Metrics
-from plancc.plan.pictures import send_tables, volume_density
+from plancc.plan.pictures import ramp, send_tables, volume_density
 from plancc.plan.values import Exchanges, Header
-from plancc.png import density_uri
 from plancc.text import printable
 
 PIXELS = 128
@@ -79,18 +83,31 @@ def as_html(
         f'<td style="{BESIDE}">{escape(beside)}</td></tr>'
         for name, value, beside in key_figures(*figures)
     )
-    density = volume_density(header.num_parts, send_tables(exchanges), PIXELS)
-    caption = "rows that parts (down) send to parts (across)"
-    if density.per_pixel > 1:
-        caption += f", {density.per_pixel} parts a pixel"
+    picture = "" if find_spec("matplotlib") is None else _picture(header.num_parts, exchanges)
     return (
         '<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start">'
         f'<div style="flex:1 1 20em;max-width:34em"><p style="margin:.2em 0 .6em">'
         f"<b>plancc plan.</b> {escape(what_it_is(header, provenance))}</p>"
         f'<table style="border-collapse:collapse;margin:0"><tbody>{rows}</tbody></table></div>'
+        f"{picture}</div>"
+    )
+
+
+def _picture(num_parts: int, exchanges: Exchanges) -> str:
+    """Who sends how much to whom, on a logarithmic scale."""
+    from matplotlib.image import imsave
+
+    density = volume_density(num_parts, send_tables(exchanges), PIXELS)
+    caption = "rows that parts (down) send to parts (across)"
+    if density.per_pixel > 1:
+        caption += f", {density.per_pixel} parts a pixel"
+    with io.BytesIO() as file:
+        levels = np.ma.log(np.ma.masked_equal(density.counts, 0))
+        imsave(file, levels, vmin=0, cmap=ramp(), format="png")
+        address = b64encode(file.getvalue()).decode()
+    return (
         f'<figure style="margin:0;flex:none;width:{SIDE}">'
-        f'<img src="{density_uri(density.counts)}" alt="{escape(caption)}" style="width:{SIDE};'
+        f'<img src="data:image/png;base64,{address}" alt="{escape(caption)}" style="width:{SIDE};'
         f"height:{SIDE};image-rendering:pixelated;border:1px solid #8886;box-sizing:border-box"
         f'"><figcaption style="font-size:80%;opacity:.75">{escape(caption)}</figcaption></figure>'
-        "</div>"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +14,22 @@ from plancc.plan.exchange import Int64Array, Side
 from plancc.plan.parts import PartRange
 from plancc.plan.values import STEPS, Exchanges
 
+if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
+
 CHUNK = 1 << 22
 """Nonzeros that are placed at once."""
+COLOUR = "#3a78ee"
+"""The one colour of pictures, which reads on a white and on a dark ground."""
+FAINTEST = 0.25
+"""Opacity of the lowest value that is not 0."""
+
+
+def ramp() -> Colormap:
+    """Opacities of `COLOUR`, so that one picture suits a light and a dark page."""
+    from matplotlib.colors import ListedColormap, to_rgba
+
+    return ListedColormap([to_rgba(COLOUR, alpha) for alpha in np.linspace(FAINTEST, 1, 256)])
 
 
 @dataclass(frozen=True, eq=False)

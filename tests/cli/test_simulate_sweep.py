@@ -85,7 +85,7 @@ def test_without_matplotlib(
     words = ("--machine", machine, "--plot", tmp_path / "s.png")
     done = plancc("simulate", graph, *SWEEP, *words)
     assert done.code == 1
-    assert "pip install 'plancc[plot]'" in done.error
+    assert "pip install 'plancc[report]'" in done.error
 
 
 BAD = {

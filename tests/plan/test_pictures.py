@@ -1,9 +1,11 @@
-"""Pictures of plans against dense matrices, the PNG against another reader, and the notebook."""
+"""Pictures of plans against dense matrices, and the notebook."""
 
 from __future__ import annotations
 
 import base64
 import io
+import re
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,7 +14,6 @@ import pytest
 import plancc
 from plancc.plan.matrix import matrix_of
 from plancc.plan.pictures import heaviest_pairs, matrix_pictures, send_tables, volume_density
-from plancc.png import alpha_ramp, density_uri, log_levels, png
 from plancc_datasets import load_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
@@ -83,26 +84,6 @@ def test_nonzeros_before_and_after(plan, chunk, monkeypatch):
     assert pictures.total == pattern.sum()
 
 
-def test_levels_rise_with_the_logarithm():
-    levels = log_levels(np.array([[0, 1, 10], [100, 10, 0]]))
-    assert levels.tolist() == [[0, 1, 128], [255, 128, 0]]
-    assert log_levels(np.array([0, 3, 3])).tolist() == [0, 255, 255]
-    assert log_levels(np.zeros(2)).tolist() == [0, 0]
-    shared = log_levels(np.array([0, 10, 100]), (1.0, 100.0))
-    assert shared.tolist() == [0, 128, 255]
-
-
-def test_another_reader_sees_the_picture():
-    image = pytest.importorskip("PIL.Image")
-    levels = np.random.default_rng(0).integers(0, 256, (5, 9)).astype(np.uint8)
-    shown = np.asarray(image.open(io.BytesIO(png(levels, alpha_ramp()))).convert("RGBA"))
-    np.testing.assert_array_equal(shown, alpha_ramp()[levels])
-    address = density_uri(np.eye(3))
-    kind, _, content = address.partition(",")
-    assert kind == "data:image/png;base64"
-    assert image.open(io.BytesIO(base64.b64decode(content))).size == (3, 3)
-
-
 class Text(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -120,6 +101,20 @@ class Text(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
+
+
+def test_a_notebook_shows_who_sends_to_whom(plan, monkeypatch):
+    image = pytest.importorskip("matplotlib.image")
+    html = plan._repr_html_()
+    content = re.search('data:image/png;base64,([^"]*)', html)[1]
+    opacity = image.imread(io.BytesIO(base64.b64decode(content)))[..., 3]
+    counts = sent(plan)
+    np.testing.assert_array_equal(opacity > 0, counts > 0)
+    expected = 0.25 + 0.75 * np.log(counts[counts > 0]) / np.log(counts.max())
+    np.testing.assert_allclose(opacity[counts > 0], expected, atol=0.006)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "<img" not in plan._repr_html_()  # figures alone, where there is nothing to draw with
+    assert f"{plan.metrics().volume:,}" in plan._repr_html_()
 
 
 def test_a_notebook_shows_a_plan(plan):

@@ -1,40 +1,55 @@
-"""Charts of a report as geometry in percent of a plot's width and height.
-
-A plot is stretched to the width of the screen, and the text of its axes is not: what is drawn here
-are boxes and lines; ticks are text at a place.
-"""
+"""Charts of the page: matplotlib draws them as SVG in the colours of the page."""
 
 from __future__ import annotations
 
-import math
-import sys
+import io
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plancc.plan.metrics import Traffic
-from plancc.report.runs import PHASES, RunLog, Timeline
+from plancc.plan.pictures import ramp
+from plancc.report.runs import NOTHING, PHASES, RunLog, Timeline
 from plancc_cli.tables import count_of, duration, short
+
+if TYPE_CHECKING:
+    from plancc.plan.metrics import Traffic
+    from plancc.plan.pictures import Density
 
 MOST_BARS = 48
 """Parts up to which each has a bar of its own; more are counted in a histogram."""
 BINS = 24
 """Bars of a histogram, at most."""
-INTERVALS = 5
-"""Most intervals between the ticks of an axis."""
 STANDS_OUT = 1.05
 """Multiple of the mean from which the part with the most has the strong colour."""
+FAINT = 0.5
+"""Opacity of the other bars."""
 MOST_EPOCHS = 120
 """Epochs up to which each has a bar of its own; more are averaged."""
 MOST_POINTS = 600
 """Points of a line, at most."""
-SMALL_RANGE = 0.25, 1e-5
-"""A loss whose range is between these shares of its largest value has an axis that begins near it:
-above the first a line from 0 shows how it falls, below the second ticks would need too many digits.
-"""
+SMALL_RANGE = 0.25
+"""Range of a loss over its largest value from which its axis has 0."""
 CUT = 3.0
 """Bars of epochs are cut at this multiple of the median."""
+MOST_CELLS, MOST_NUMBERS = 20, 6
+"""Parts up to which the volume matrix has a cell for each pair, and a number in each."""
+STEPS = [1, 2, 5, 10]
+"""Between ticks, times a power of ten."""
+NARROW, HALF, WIDE, SQUARE = 3.8, 5.6, 11.5, 3.4
+"""Inches across of charts; the page scales them to the width of their cards."""
+COLOURS = {name: f"#fefe{place:02x}" for place, name in enumerate(("soft", "line", "card", "ink"))}
+"""Stand-ins for variables of `style.css`, which differ in a light and a dark page."""
+OF_PLANS = {name: f"#fffe{place:02x}" for place, name in enumerate("abcdef")}
+"""Likewise those of plans."""
+OF_PHASES = dict(
+    zip(PHASES, ("#009e73", "#d55e00", "#0072b2", "#56b4e9", "#cc79a7", "#98a2b0"), strict=True)
+)
+DASHES = {"train": "-", "val": (0, (4, 2)), "test": ":"}
 PART_LOADS = (
     ("rows", "Rows", "rows that the part owns"),
     ("nonzeros", "Nonzeros", "nonzeros: the work of a product"),
@@ -44,303 +59,241 @@ PART_LOADS = (
     ("messages_received", "Messages received", "parts it receives from"),
 )
 """Attributes of `Traffic`, titles, and what is counted."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A text at a place of an axis, in percent from left or from below."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle in percent or cells, y from above.
-
-    Attributes
-    ----------
-    kind : str
-        Says its colour.
-    share : float
-        Its opacity.
-    text : str
-        What stands in it.
-    """
-
-    x: float
-    y: float
-    width: float
-    height: float
-    kind: str
-    title: str = ""
-    share: float = 1.0
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line through points "x,y x,y", in percent, y from above; `kind` says colour and dashes.
-
-    With `dot` all points are one place, which is drawn as a dot.
-    """
-
-    points: str
-    kind: str
-    title: str
-    dot: bool = False
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), "#fefe00"),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), "#fefe01"),
+    **{"axes.titlelocation": "left", "axes.titlesize": 8, "axes.facecolor": "none"},
+    **{f"axes.spines.{side}": False for side in ("top", "left", "right")},
+    **{"axes.grid": True, "axes.grid.axis": "y", "axes.axisbelow": True},
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 0),
+    **{"legend.frameon": False, "legend.handlelength": 1.5},
+}
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What a plot shows.
+    """A drawing.
 
     Attributes
     ----------
-    alt : str
-        What a reader hears who does not see it.
+    svg : str
+        Markup, with a title for what is under the pointer.
+    what : str
+        What it shows, for a reader who does not see it.
     note : str
         The finding, in a sentence.
-    mark : float or None
-        Where a dashed line stands: from below if `mark_across`, from the left else.
     """
 
-    alt: str
-    note: str = ""
-    letter: str = ""
-    boxes: list[Box] = field(default_factory=list)
-    lines: list[Line] = field(default_factory=list)
-    x_ticks: list[Tick] = field(default_factory=list)
-    y_ticks: list[Tick] = field(default_factory=list)
-    x_title: str = ""
-    y_title: str = ""
-    mark: float | None = None
-    mark_across: bool = True
+    svg: str
+    what: str
+    note: str
 
 
-def percent(value: float, top: float) -> float:
-    """Percent of `top`, rounded to what can be seen."""
-    return round(100 * value / top, 3) if top else 0.0
+def style() -> AbstractContextManager[None]:
+    """A block whose figures look like the page."""
+    from matplotlib import rc_context
+
+    return rc_context(STYLE)
 
 
-def round_step(rough: float) -> float:
-    """1, 2 or 5 times a power of ten, not less than `rough`."""
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(m * power for m in (1, 2, 5, 10) if m * power >= rough * (1 - 1e-9))
+def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list[Any]:
+    """Axes of a new figure of some inches, one below the other."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((width, height), layout="constrained", facecolor="none")
+    return list(figure.subplots(rows, squeeze=False, **shared)[:, 0])
 
 
-def steps(top: float, low: float = 0.0, whole: bool = False) -> list[float]:
-    """The multiples of a `round_step` from `low` to `top`: two to six, or fewer whole numbers.
+def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
+    """The figure of these axes as a part of a page, in which it alone has this name.
 
-    The number nearest to 0 alone if there is nothing in between that can be told apart.
+    Ids of groups are titles, or go; colours are variables of the page.
     """
-    rough = (top - low) / INTERVALS
-    if not rough >= sys.float_info.min or not math.isfinite(rough):
-        return [float(min(max(low, 0.0), top))]
-    step = round_step(max(rough, 1.0) if whole else rough)
-    first, last = math.ceil(low / step - 1e-9), math.floor(top / step + 1e-9)
-    return [step * k for k in range(first, last + 1)]
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": name}), io.StringIO() as file:
+        axes.figure.savefig(file, format="svg")
+        svg = file.getvalue()
+    found = re.search(r'(viewBox="[^"]*").*?</metadata>.*?</style>\s*</defs>(.*)', svg, re.S)
+    assert found
+    text = re.sub(r' id="(?![mp][0-9a-f]{10}")(?!=)[^"]*"| font-family: [^;"]*;?', "", found[2])
+    text = re.sub(r'<g id="=([^"]*)">', r"<g><title>\1</title>", text)
+    for name, colour in (COLOURS | OF_PLANS).items():
+        text = text.replace(colour, f"var(--{name})")
+    text = re.sub(r"\s*\n\s*", " ", text)
+    return Chart(f"<svg {found[1]}>{text}", what, note)
 
 
-def ticks(top: float, low: float = 0.0, whole: bool = False) -> list[Tick]:
-    """Round numbers on an axis from `low` to `top`, in as many digits as tell them apart."""
-    values = steps(top, low, whole)
-    digits, size = 3, max(map(abs, values), default=0.0)
-    if len(values) > 1:
-        apart = math.log10(size) - math.log10(values[1] - values[0])
-        digits = max(3, math.ceil(apart) + 1)
-    return [Tick(percent(value - low, top - low), short(value, digits)) for value in values]
+def entitle(artists: Iterable[Any], titles: Iterable[str]) -> None:
+    """Give artists titles, which a page shows under the pointer."""
+    for artist, title in zip(artists, titles, strict=True):
+        artist.set_gid(f"={title}")
 
 
-def ticks_of_cells(count: int) -> list[Tick]:
-    """Round numbers of cells side by side, such as parts, at the middles of these."""
-    places = map(int, steps(count - 1, whole=True))
-    return [Tick(percent(place + 0.5, count), str(place)) for place in places]
+def colour_of(letter: str) -> str:
+    """The colour of a plan."""
+    return list(OF_PLANS.values())[(ord(letter) - ord("A")) % len(OF_PLANS)]
 
 
-def seconds_axis(top: float) -> tuple[str, list[Tick]]:
-    """Unit and ticks of an axis from 0 to some seconds."""
-    unit, length = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if top >= s), ("us", 1e-6))
-    return unit, ticks(top / length)
+def round_ticks(axis: Any, whole: bool = True) -> None:
+    """Have round numbers with short texts on an axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(5, steps=STEPS, integer=whole, min_n_ticks=1))
+    axis.set_major_formatter(lambda value, _: short(value, 6))
+
+
+def _seconds(top: float) -> tuple[str, float]:
+    """The unit in which to show some seconds, and its length."""
+    return next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3)) if top >= s), ("us", 1e-6))
 
 
 # -- loads of parts --------------------------------------------------------------------------------
 
 
-def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, list[Chart]]]:
-    """Titles of loads of the parts, and for each a chart per plan, with its letter, on one axis."""
-    found = []
-    for name, title, what in PART_LOADS:
-        loads = [(letter, getattr(parts, name)) for letter, parts in plans]
-        if max(len(values) for _, values in loads) <= MOST_BARS:
-            charts = _bars_of_parts(loads, what)
-        else:
-            charts = _histograms(loads, what)
-        found.append((title, charts))
-    return found
-
-
-def _spread(values: np.ndarray) -> str:
-    """Such as "most 455 (part 2), 1.01x the mean; least 441"."""
-    most, least = int(values.max()), int(values.min())
-    if most == least:
-        return f"{most:,} at every part"
-    over = f"{most / values.mean():.2f}x the mean"
-    return f"most {most:,} (part {int(values.argmax())}), {over}; least {least:,}"
-
-
-def _bars(
-    heights: Sequence[int], top: float, has_most: Sequence[bool], titles: Sequence[str]
-) -> list[Box]:
-    """Bars side by side, those of the part with the most in the strong colour."""
-    width = 100 / len(heights)
+def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
+    """Titles of loads of the parts, and charts with a row for every plan, which has a letter."""
     return [
-        Box(
-            round((place + 0.1) * width, 3),
-            100 - percent(height, top),
-            round(0.8 * width, 3),
-            percent(height, top),
-            "most" if most else "plain",
-            title,
-        )
-        for place, (height, most, title) in enumerate(zip(heights, has_most, titles, strict=True))
+        (title, _loads([(letter, getattr(parts, name)) for letter, parts in plans], title, what))
+        for name, title, what in PART_LOADS
     ]
 
 
-def _stands_out(values: np.ndarray) -> bool:
-    return bool(values.max() > STANDS_OUT * values.mean())
+def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Chart:
+    """Bars of parts, or a histogram where there are many."""
+    many = max(len(values) for _, values in loads) > MOST_BARS
+    rows = panels_of(NARROW, 0.4 + 1.1 * len(loads), len(loads), sharey=True, sharex=many)
+    edges = bins(np.concatenate([values for _, values in loads]))
+    spans = [f"{a:,} to {b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in pairwise(edges)]
+    for axes, (letter, values) in zip(rows, loads, strict=True):
+        heights, firsts, width = values, np.arange(len(values)) - 0.5, 1
+        titles = [f"part {part}: {value:,}" for part, value in enumerate(values.tolist())]
+        has_most = values == values.max()
+        if many:
+            heights, _ = np.histogram(values, edges)
+            firsts, width = np.array(edges[:-1]), edges[1] - edges[0]
+            titles = [
+                f"{count_of(n, 'part')}: {s}" for n, s in zip(heights.tolist(), spans, strict=True)
+            ]
+            has_most = (firsts <= values.max()) & (values.max() < firsts + width)
+        bars = axes.bar(firsts + 0.1 * width, heights, 0.8 * width, align="edge")
+        entitle(bars, titles)
+        stands_out = has_most & (values.max() > STANDS_OUT * values.mean())
+        for bar, strong in zip(bars, stands_out.tolist(), strict=True):
+            bar.set(color=colour_of(letter), alpha=None if strong else FAINT)
+        mark = axes.axvline if many else axes.axhline
+        mark(values.mean(), color=COLOURS["soft"], ls="--", lw=1)
+        axes.set(title=_spread(values, letter * (len(loads) > 1)), ylabel="parts" * many)
+        round_ticks(axes.xaxis)
+        round_ticks(axes.yaxis)
+    rows[-1].set_xlabel(what if many else "part")
+    how = "how many parts have how many" if many else "a bar for every part"
+    note = "; ".join(axes.get_title() for axes in rows)
+    return chart_of(rows[0], title, f"{what}, {how}", note)
 
 
-def _bars_of_parts(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[Chart]:
-    top = max(1.0, 1.05 * max(float(values.max()) for _, values in loads))
-    charts = []
-    for letter, values in loads:
-        spread, heights = _spread(values), values.tolist()
-        strong = [_stands_out(values) and value == max(heights) for value in heights]
-        titles = [f"part {part}: {value:,}" for part, value in enumerate(heights)]
-        charts.append(
-            Chart(
-                alt=f"{what}, a bar for every part: {spread}",
-                note=spread,
-                letter=letter,
-                boxes=_bars(heights, top, strong, titles),
-                x_ticks=ticks_of_cells(len(values)),
-                y_ticks=ticks(top, whole=True),
-                x_title="part",
-                mark=percent(float(values.mean()), top),
-            )
-        )
-    return charts
+def _spread(values: np.ndarray, letter: str) -> str:
+    """Such as "A: most 455 (part 2), 1.01x the mean; least 441"."""
+    most, least = int(values.max()), int(values.min())
+    text = f"{letter}: " if letter else ""
+    if most == least:
+        return f"{text}{most:,} at every part"
+    over = f"{most / values.mean():.2f}x the mean"
+    return f"{text}most {most:,} (part {int(values.argmax())}), {over}; least {least:,}"
 
 
-def _histograms(loads: Sequence[tuple[str, np.ndarray]], what: str) -> list[Chart]:
-    low = min(int(values.min()) for _, values in loads)
-    high = max(int(values.max()) for _, values in loads)
-    size = int(round_step(max(1.0, (high - low + 1) / BINS)))
-    low -= low % size
-    firsts = range(low, high + 1, size)
-    spans = [f"{v:,} to {v + size - 1:,}" if size > 1 else f"{v:,}" for v in firsts]
-    counted = [np.bincount((v - low) // size, minlength=len(firsts)).tolist() for _, v in loads]
-    top = max(1.0, 1.05 * max(map(max, counted)))
-    middle, end = 0.5 * (size == 1), firsts[-1] + size * (size > 1)
-    charts = []
-    for (letter, values), counts in zip(loads, counted, strict=True):
-        spread, most = _spread(values), int(values.max())
-        strong = [_stands_out(values) and v <= most < v + size for v in firsts]
-        titles = [f"{count_of(n, 'part')}: {span}" for n, span in zip(counts, spans, strict=True)]
+def bins(values: np.ndarray) -> list[int]:
+    """Round edges of about `BINS` bins at most, the last above all values."""
+    from matplotlib.ticker import MaxNLocator
 
-        def at(value: float) -> float:
-            return 100 * ((value - low) / size + middle) / len(firsts)
-
-        charts.append(
-            Chart(
-                alt=f"{what}, how many parts have how many: {spread}",
-                note=spread,
-                letter=letter,
-                boxes=_bars(counts, top, strong, titles),
-                x_ticks=[Tick(at(v), short(v)) for v in steps(end, low, whole=True)],
-                y_ticks=ticks(top, whole=True),
-                x_title=what,
-                y_title="parts",
-                mark=at(float(values.mean())),
-                mark_across=False,
-            )
-        )
-    return charts
+    locator = MaxNLocator(BINS, steps=STEPS, integer=True)
+    return [int(edge) for edge in locator.tick_values(int(values.min()), int(values.max()) + 1)]
 
 
-# -- runs ------------------------------------------------------------------------------------------
+# -- matrices --------------------------------------------------------------------------------------
 
 
-def _line(
-    epoch: np.ndarray, values: np.ndarray, span: tuple[int, int], ends: tuple[float, float]
-) -> str:
-    """Points of a line; where there is no value the neighbours are joined.
+def span_of(densities: Sequence[Density]) -> tuple[float, float]:
+    """The least and the most that a pixel stands for, but 0."""
+    there = np.concatenate([each.counts[each.counts > 0] for each in densities])
+    return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 
-    `span` is the first and last epoch of the axis, `ends` the values at its foot and top.
+
+def matrix(
+    density: Density, name: str, texts: tuple[str, str], borders: Sequence[int] = ()
+) -> Chart:
+    """A picture of nonzeros, with lines before the rows and columns `borders`.
+
+    `texts` are `what` and `note` of the chart.
     """
-    there = np.flatnonzero(np.isfinite(values))
-    there = there[:: max(1, -(-len(there) // MOST_POINTS))]
-    (first, last), (low, top) = span, ends
-    x = 100 * (epoch[there] - first) / max(1, last - first)
-    y = 100 - 100 * np.clip((values[there] - low) / (top - low), 0, 1)
-    return " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    (axes,) = panels_of(SQUARE, SQUARE + 0.4)
+    _pixels(axes, density, span_of([density]), "a pixel")
+    for line in (axes.axhline, axes.axvline):
+        for at in borders:
+            line(at - 0.5, color=COLOURS["soft"], lw=0.5, alpha=0.45)
+    axes.set(xticks=[], yticks=[])
+    return chart_of(axes, name, *texts)
 
 
-def _curves(
-    logs: Sequence[tuple[str, RunLog]], which: str, limit: float | None, note: str
-) -> Chart | None:
-    """Lines of all runs: `loss` or `accuracy` by split over epochs."""
-    every = [
-        (letter, log, split, values)
-        for letter, log in logs
-        for split, values in getattr(log, which).items()
-    ]
-    finite = [v[np.isfinite(v)] for *_, v in every]
-    if not sum(map(len, finite)):
-        return None
-    (low, top), y_ticks = _value_axis(np.concatenate(finite), limit)
-    if low > 0 or top < 0:
-        note += "; the axis does not begin at 0"
-    first = min(int(log.epoch[0]) for _, log in logs)
-    last = max(int(log.epoch[-1]) for _, log in logs)
-    lines = []
-    for letter, log, split, values in every:
-        points = _line(log.epoch, values, (first, last), (low, top))
-        dot = len(points.split()) == 1
-        lines.append(
-            Line(
-                f"{points} {points}" if dot else points,
-                f"plan-{letter} {split}",
-                f"{split}{f', plan {letter}' if len(logs) > 1 else ''}",
-                dot,
-            )
-        )
-    return Chart(
-        alt=f"{which} over epochs {first} to {last}: {note}",
-        note=note,
-        lines=lines,
-        x_ticks=ticks(last, first, whole=True),
-        y_ticks=y_ticks,
-        x_title="epoch",
+def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
+    """Rows that parts send to parts, in colours from `span[0]` rows to `span[1]`."""
+    (axes,) = panels_of(SQUARE, SQUARE + 0.6)
+    picture = _pixels(axes, density, span, "rows")
+    if density.size <= MOST_CELLS:
+        picture.set_visible(False)
+        _cells(axes, picture, density.counts)
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(labeltop=True, labelbottom=False)
+    axes.set(xlabel="to part →", ylabel="← from part")
+    round_ticks(axes.xaxis)
+    round_ticks(axes.yaxis)
+    return chart_of(
+        axes, name, f"Rows that each of {density.size:,} parts sends to each other part", note
     )
 
 
-def _value_axis(values: np.ndarray, limit: float | None) -> tuple[tuple[float, float], list[Tick]]:
-    """Foot and top of the axis for some finite values, and its ticks.
+def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
+    """A matrix on a logarithmic scale, in the units of its rows, and the scale below it."""
+    from matplotlib.colors import LogNorm
 
-    It has 0, but for values that are close together; it goes up to `limit` if there is one.
-    """
-    least, most = float(values.min()), float(values.max())
-    spread, size = most - least, max(abs(least), abs(most))
-    wide, narrow = SMALL_RANGE
-    if limit is None and narrow * size <= spread <= wide * size and len(steps(spread)) > 1:
-        low, top = least - 0.06 * spread, most + 0.06 * spread
-    else:
-        low, top = 1.05 * min(0.0, least), limit or 1.05 * max(0.0, most)
-    if not top > low:
-        top = 1.0
-    return (low, top), ticks(top, low)
+    low, high = span
+    most = density.per_pixel * len(density.counts)
+    picture = axes.imshow(
+        np.ma.masked_equal(density.counts, 0),
+        norm=LogNorm(low if low < high else high / 2, high),
+        cmap=ramp(),
+        interpolation="none",
+        extent=(-0.5, most - 0.5, most - 0.5, -0.5),
+    )
+    axes.set(xlim=(-0.5, density.size - 0.5), ylim=(density.size - 0.5, -0.5))
+    axes.grid(False)
+    axes.spines[:].set_visible(True)
+    bar = axes.figure.colorbar(picture, orientation="horizontal", shrink=0.5, aspect=25)
+    bar.set_ticks(sorted({low, high}), labels=[f"{end:,.0f}" for end in sorted({low, high})])
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.set_label(f"{unit} (logarithmic)")
+    return picture
+
+
+def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
+    """Cells in place of pixels, each with a title, and with a number where there are few."""
+    from matplotlib.patches import Rectangle
+
+    for sender, receiver in np.argwhere(counts).tolist():
+        rows = float(counts[sender, receiver])
+        colour = picture.cmap(picture.norm(rows))
+        cell = axes.add_patch(Rectangle((receiver - 0.48, sender - 0.48), 0.96, 0.96, fc=colour))
+        entitle([cell], [f"part {sender} sends {int(rows):,} rows to part {receiver}"])
+        if len(counts) <= MOST_NUMBERS:
+            ink = "#ffffff" if colour[3] > 0.9 else COLOURS["ink"]
+            axes.text(receiver, sender, short(rows), ha="center", va="center", color=ink)
+
+
+# -- runs ------------------------------------------------------------------------------------------
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
@@ -363,6 +316,44 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
     return [(title, chart) for title, chart in charts if chart is not None]
 
 
+def _curves(
+    logs: Sequence[tuple[str, RunLog]], which: str, limit: float | None, note: str
+) -> Chart | None:
+    """Lines of all runs: `loss` or `accuracy` by split over epochs."""
+    (axes,) = panels_of(HALF, 2.6)
+    for letter, log in logs:
+        for split, values in getattr(log, which).items():
+            there = np.flatnonzero(np.isfinite(values))
+            label = split + f", plan {letter}" * (len(logs) > 1)
+            shown = there[:: max(1, -(-len(there) // MOST_POINTS))]
+            points, line = (log.epoch[shown], values[shown]), {"ls": DASHES[split]}
+            if len(shown) == 1:
+                line["marker"] = "o"
+            if len(shown):
+                entitle(axes.plot(*points, c=colour_of(letter), label=label, **line), [label])
+    if not axes.lines:
+        return None
+    values = np.concatenate([line.get_ydata() for line in axes.lines])
+    least, spread = float(values.min()), float(np.ptp(values))
+    if limit is not None:
+        axes.set_ylim(min(0.0, least), limit)
+    elif spread and spread < SMALL_RANGE * np.abs(values).max():
+        note += "; the axis does not begin at 0"
+    else:
+        axes.update_datalim([(axes.lines[0].get_xdata()[0], 0.0)])
+        axes.autoscale_view()
+    round_ticks(axes.yaxis, whole=False)
+    _epochs(axes)
+    return chart_of(axes, which, f"{which} over epochs", note)
+
+
+def _epochs(axes: Any) -> None:
+    """Finish a chart whose axis is of epochs."""
+    round_ticks(axes.xaxis)
+    axes.set_xlabel("epoch")
+    axes.figure.legend(loc="outside upper left", ncols=len(PHASES))
+
+
 def epoch_times(letter: str, log: RunLog) -> Chart:
     """Bars of epochs, stacked by phase.
 
@@ -370,84 +361,59 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
     """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))
-    edges = np.arange(0, count, size)
-    lengths = np.diff([*edges, count])
-    phases = {name: np.add.reduceat(v, edges) / lengths for name, v in log.phases.items()}
-    total = sum(phases.values(), np.zeros(len(edges)))
-    median = float(np.median(total))
-    top = min(float(total.max()), CUT * median) * 1.08 or 1.0
-    cut = int((total > top).sum())
-    width, boxes = 100 / len(edges), []
-    for place in range(len(edges)):
-        under = 0.0
-        first, last = log.epoch[edges[place]], log.epoch[edges[place] + lengths[place] - 1]
-        which = f"epoch {first}" if first == last else f"epochs {first} to {last}, mean"
-        for name in PHASES:
-            seconds = float(phases[name][place])
-            height = min(seconds, max(0.0, top - under))
-            if height > 0:
-                boxes.append(
-                    Box(
-                        round((place + 0.05) * width, 3),
-                        100 - percent(under + height, top),
-                        round(0.9 * width, 3),
-                        percent(height, top),
-                        name,
-                        f"{which}: {name} {duration(seconds)} of {duration(float(total[place]))}",
-                    )
-                )
-            under += seconds
-    note = f"median epoch {duration(float(np.median(log.slowest)))} (the slowest rank's)"
-    notes = [note]
+    starts = np.arange(0, count, size)
+    ends = np.append(starts[1:], count)
+    phases = {n: np.add.reduceat(v, starts) / (ends - starts) for n, v in log.phases.items()}
+    total = sum(phases.values(), np.zeros(len(starts)))
+    top = min(float(total.max()), CUT * float(np.median(total)))
+    first, last = log.epoch[starts], log.epoch[ends - 1]
+    which = [
+        f"epoch {a}" if a == b else f"epochs {a} to {b}, mean"
+        for a, b in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+    (axes,) = panels_of(WIDE, 2.8)
+    unit, length = _seconds(top)
+    width, under = 0.9 * float(np.diff(first).min(initial=size)), np.zeros(len(starts))
+    for name, seconds in phases.items():
+        look = {"color": OF_PHASES[name], "label": name}
+        bars = axes.bar(first, seconds / length, width, under / length, **look)
+        times = zip(which, seconds.tolist(), total.tolist(), strict=True)
+        entitle(bars, [f"{of}: {name} {duration(s)} of {duration(all_)}" for of, s, all_ in times])
+        under += seconds
+    axes.set(ylim=(0, 1.08 * top / length or 1.0), ylabel=unit)
+    round_ticks(axes.yaxis, whole=False)
+    _epochs(axes)
+    notes = [f"median epoch {duration(float(np.median(log.slowest)))} (the slowest rank's)"]
     if size > 1:
         notes.append(f"a bar is the mean of {size} epochs")
-    if cut:
+    if cut := int((total > top).sum()):
         worst = duration(float(total.max()))
         notes.append(f"{cut} bar{'s' * (cut != 1)} cut, the longest of {worst}")
-    unit, y_ticks = seconds_axis(top)
-    return Chart(
-        alt=f"Seconds of every epoch by phase, mean over ranks: {'; '.join(notes)}",
-        note="; ".join(notes),
-        letter=letter,
-        boxes=boxes,
-        x_ticks=[
-            Tick((tick.at * (len(edges) - 1) / 100 + 0.5) * width, tick.text)
-            for tick in ticks(int(log.epoch[-1]), int(log.epoch[0]), whole=True)
-        ],
-        y_ticks=y_ticks,
-        x_title="epoch",
-        y_title=unit,
-    )
+    what = "Seconds of every epoch by phase, mean over ranks"
+    return chart_of(axes, f"times {letter}", what, "; ".join(notes))
 
 
-@dataclass(frozen=True)
-class Strips:
-    """A timeline: for every phase one path in a picture of columns x ranks.
-
-    Attributes
-    ----------
-    paths : list of (phase, path, share)
-        The share of the epoch, mean over ranks.
-    """
-
-    letter: str
-    title: str
-    alt: str
-    note: str
-    columns: int
-    labels: list[str]
-    paths: list[tuple[str, str, float]]
-    x_ticks: list[Tick]
-    x_title: str
-
-
-def strips(letter: str, timeline: Timeline) -> Strips:
+def strips(letter: str, timeline: Timeline) -> Chart:
     """The picture of a timeline, and who waits."""
-    values = timeline.strips
-    paths, mean = [], timeline.shares.mean(0)
-    for place, name in enumerate(PHASES):
-        path = "".join(_runs(values == place))
-        paths.append((name, path, float(mean[place])))
+    from matplotlib.colors import to_rgba_array
+
+    (axes,) = panels_of(WIDE, 0.9 + 0.22 * len(timeline.ranks))
+    unit, length = _seconds(timeline.seconds)
+    count = len(timeline.ranks)
+    colours = np.zeros((NOTHING + 1, 4))
+    colours[: len(PHASES)] = to_rgba_array(list(OF_PHASES.values()))
+    end = timeline.seconds / length, count - 0.5
+    picture = {"extent": (0, *end, -0.5), "aspect": "auto", "interpolation": "none"}
+    axes.imshow(colours[timeline.strips], **picture)
+    axes.hlines(np.arange(count - 1) + 0.5, 0, end[0], color=COLOURS["card"], lw=2)
+    for (name, colour), share in zip(OF_PHASES.items(), timeline.shares.mean(0), strict=True):
+        if share > 0:
+            axes.fill_between([], [], color=colour, label=f"{name} {share:.0%}")
+    axes.grid(False)
+    axes.set_yticks(range(count), list(map(str, timeline.ranks)))
+    axes.set_xlabel(unit)
+    round_ticks(axes.xaxis, whole=False)
+    axes.figure.legend(loc="outside upper left", ncols=len(PHASES))
     waits = timeline.shares[:, PHASES.index("wait")]
     took = duration(timeline.seconds)
     note = f"{timeline.title} took {took}; ranks wait {waits.mean():.0%} of it"
@@ -459,25 +425,6 @@ def strips(letter: str, timeline: Timeline) -> Strips:
         )
     if len(timeline.epochs) > 1:
         note += f"; the median of {len(timeline.epochs):,} epochs"
-    if len(timeline.ranks) < len(timeline.all_ranks):
-        note += f"; {len(timeline.ranks)} of {len(timeline.all_ranks):,} ranks, evenly chosen"
-    unit, x_ticks = seconds_axis(timeline.seconds)
-    return Strips(
-        letter=letter,
-        title=timeline.title,
-        alt=f"What {len(timeline.ranks)} ranks did over time: {note}",
-        note=note,
-        columns=values.shape[1],
-        labels=[str(rank) for rank in timeline.ranks],
-        paths=[each for each in paths if each[1] or each[2] > 0],
-        x_ticks=x_ticks,
-        x_title=unit,
-    )
-
-
-def _runs(where: np.ndarray) -> Iterable[str]:
-    """Rectangles of the stretches of every row in which it is true, as a path."""
-    for row, here in enumerate(where):
-        turns = np.flatnonzero(np.diff(np.concatenate([[False], here, [False]]).astype(np.int8)))
-        for begin, end in turns.reshape(-1, 2).tolist():
-            yield f"M{begin} {row + 0.1:g}h{end - begin}v.8h{begin - end}z"
+    if count < len(timeline.all_ranks):
+        note += f"; {count} of {len(timeline.all_ranks):,} ranks, evenly chosen"
+    return chart_of(axes, f"timeline {letter}", f"What {count} ranks did over time", note)

@@ -8,35 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plancc.errors import BackendUnavailable
 from plancc.plan.notebook import KEY_FIGURES, key_figures, what_it_is
 from plancc.plan.pictures import Density, MatrixPictures
-from plancc.png import alpha_ramp, density_uri, log_levels
 from plancc.report.plans import Report
-from plancc.report.runs import PHASES, RunLog, Timeline
+from plancc.report.runs import RunLog, Timeline
 from plancc.text import printable
 from plancc.version import __version__
-from plancc_cli.page.charts import (
-    Box,
-    Chart,
-    Strips,
-    Tick,
-    convergence,
-    epoch_times,
-    measures,
-    percent,
-    strips,
-    ticks_of_cells,
-)
+from plancc_cli.page import charts
+from plancc_cli.page.charts import MOST_CELLS, Chart
 from plancc_cli.render import comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import duration, ratio, short, table_of
+from plancc_cli.tables import duration, ratio, table_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,8 +32,6 @@ if TYPE_CHECKING:
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PIXELS_OF_PARTS, PIXELS_OF_ROWS = 512, 256
 """Most pixels of a side of the volume matrix, and of a picture of the nonzeros."""
-MOST_CELLS, MOST_NUMBERS = 20, 6
-"""Parts up to which the volume matrix has a cell for each pair, and a number in each."""
 HEAVIEST = 8
 """Pairs of parts that are listed, at most."""
 MOST_BORDERS = 32
@@ -80,35 +66,6 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A square picture: as a ``data:`` address, or as cells where there are few.
-
-    Attributes
-    ----------
-    cells : list of Box
-        Of width and height 1.
-    side : int
-        Cells of a side.
-    borders : list of float
-        Where lines stand, in percent.
-    ticks : list of Tick
-        Numbers of parts on both axes.
-    low, high : str
-        What the faintest and the strongest colour stand for.
-    """
-
-    alt: str
-    note: str
-    address: str = ""
-    cells: list[Box] = field(default_factory=list)
-    side: int = 0
-    borders: list[float] = field(default_factory=list)
-    ticks: list[Tick] = field(default_factory=list)
-    low: str = ""
-    high: str = ""
-
-
-@dataclass(frozen=True)
 class PlainTable:
     """A table as text.
 
@@ -138,13 +95,13 @@ class Section:
     sentence: str
     warnings: list[str]
     tiles: list[tuple[str, str, str]]
-    volume: Picture
+    volume: Chart
     heaviest: PlainTable
-    before: Picture
-    after: Picture
+    before: Chart
+    after: Chart
     tables: list[PlainTable | str]
     times: Chart | None
-    strips: Strips | None
+    strips: Chart | None
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
@@ -162,24 +119,26 @@ def render(plans: Sequence[Planned], command: str) -> str:
     reports = [each.report for each in plans]
     logs = [(letter, each.log) for letter, each in lettered if each.log is not None]
     several = len(plans) > 1
-    span = _span(plan.volume for plan in plans)
-    page: str = template.render(
-        title=" and ".join(_name(r) for r in reports) if len(plans) < 3 else f"{len(plans)} plans",
-        several=several,
-        plans=[_section(letter, each, span, several) for letter, each in lettered],
-        one_source=_one_source(plans),
-        beside=_beside_first(reports) if several else [],
-        facts=_facts(reports),
-        comparison=plain(comparison_table(reports)) if several else None,
-        basis=basis_words(reports[0].epoch.basis),
-        on_grids=any(report.header.grid is not None for report in reports),
-        loads=measures([(letter, each.report.parts) for letter, each in lettered]),
-        convergence=convergence(logs),
-        phases=PHASES,
-        command=command,
-        version=__version__,
-        style=(Path(__file__).parent / "style.css").read_text("utf-8"),
-    )
+    span = charts.span_of([plan.volume for plan in plans])
+    with charts.style():
+        page: str = template.render(
+            title=" and ".join(_name(r) for r in reports)
+            if len(plans) < 3
+            else f"{len(plans)} plans",
+            several=several,
+            plans=[_section(letter, each, span, several) for letter, each in lettered],
+            one_source=_one_source(plans),
+            beside=_beside_first(reports) if several else [],
+            facts=_facts(reports),
+            comparison=plain(comparison_table(reports)) if several else None,
+            basis=basis_words(reports[0].epoch.basis),
+            on_grids=any(report.header.grid is not None for report in reports),
+            loads=charts.measures([(letter, each.report.parts) for letter, each in lettered]),
+            convergence=charts.convergence(logs),
+            command=command,
+            version=__version__,
+            style=(Path(__file__).parent / "style.css").read_text("utf-8"),
+        )
     return page
 
 
@@ -187,20 +146,6 @@ def _one_source(plans: Sequence[Planned]) -> bool:
     """Whether the nonzeros of all plans stand alike before they are ordered."""
     first, *others = (plan.matrix.before.counts for plan in plans)
     return all(np.array_equal(first, other) for other in others)
-
-
-def check_installed() -> None:
-    """Refuse, before any work, what cannot be rendered.
-
-    Raises
-    ------
-    BackendUnavailable
-        There is no jinja2.
-    """
-    try:
-        import jinja2  # noqa: F401
-    except ImportError:
-        raise BackendUnavailable("a report needs jinja2: pip install 'plancc[report]'") from None
 
 
 def _template() -> Any:
@@ -220,7 +165,7 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["style"] = Markup  # of our own file alone
+    environment.filters["markup"] = Markup  # of our own files and drawings alone
     return environment.get_template("report.html")
 
 
@@ -228,15 +173,9 @@ def _name(report: Report) -> str:
     return Path(report.path).name
 
 
-def _span(densities: Iterable[Density]) -> tuple[float, float]:
-    """The least and the most that a pixel stands for, but 0."""
-    there = np.concatenate([each.counts[each.counts > 0] for each in densities])
-    return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
-
-
 def _section(letter: str, plan: Planned, span: tuple[float, float], several: bool) -> Section:
     report = plan.report
-    before, after = _matrix(plan.matrix)
+    before, after = _matrix(letter, plan.matrix)
     return Section(
         letter=letter,
         name=_name(report),
@@ -246,13 +185,13 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
             for line in str(report.provenance.get("warnings") or "").splitlines()
         ],
         tiles=_tiles(report),
-        volume=_volume(plan, span),
+        volume=_volume(letter, plan, span),
         heaviest=_heaviest(plan),
         before=before,
         after=after,
         tables=[t if isinstance(t, str) else plain(t) for t in _tables(report, several)],
-        times=None if plan.log is None else epoch_times(letter, plan.log),
-        strips=None if plan.timeline is None else strips(letter, plan.timeline),
+        times=None if plan.log is None else charts.epoch_times(letter, plan.log),
+        strips=None if plan.timeline is None else charts.strips(letter, plan.timeline),
     )
 
 
@@ -297,59 +236,31 @@ def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, 
             if value is not None and not share:
                 text = f"{value:,}" if isinstance(value, int) else duration(value)
                 times = f"{ratio(value, values[0])}x" if place and values[0] else ""
-            cells.append((text, times, percent(value or 0, top)))
+            cells.append((text, times, round(100 * (value or 0) / (top or 1), 3)))
         rows.append((words, cells))
     return rows
 
 
-def _volume(plan: Planned, span: tuple[float, float]) -> Picture:
+def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     """Who sends how much to whom, in colours from `span[0]` rows to `span[1]`."""
     density, report = plan.volume, plan.report
-    counts = density.counts
     parts, metrics = report.parts, report.metrics
-    sent = parts.sent
-    pairs = density.size * (density.size - 1)
     if not metrics.volume:
-        return Picture("no part sends anything to another", "No part sends anything")
-    busiest = int(sent.argmax())
+        return Chart("", "", "No part sends anything")
+    busiest = int(parts.sent.argmax())
+    pairs = density.size * (density.size - 1)
     note = (
         f"{metrics.messages:,} of {pairs:,} pairs of parts talk"
         if parts.fold is None
         else f"{metrics.messages:,} messages in expand and fold"
     )
     note += (
-        f"; the busiest part, {busiest}, sends {int(sent[busiest]):,} rows, "
-        f"{sent[busiest] / sent.mean():.2f}x the mean"
+        f"; the busiest part, {busiest}, sends {int(parts.sent[busiest]):,} rows, "
+        f"{parts.sent[busiest] / parts.sent.mean():.2f}x the mean"
     )
     if density.per_pixel > 1:
         note += f"; a pixel is {density.per_pixel} x {density.per_pixel} parts"
-    cells = []
-    if density.size <= MOST_CELLS:
-        shares = alpha_ramp()[log_levels(counts, span), 3] / 255  # as in a picture
-        cells = [
-            Box(
-                receiver,
-                sender,
-                width=1,
-                height=1,
-                kind="cell",
-                title=f"part {sender} sends {int(counts[sender, receiver]):,} rows to "
-                f"part {receiver}",
-                share=round(float(shares[sender, receiver]), 3),
-                text=short(float(counts[sender, receiver])) if density.size <= MOST_NUMBERS else "",
-            )
-            for sender, receiver in zip(*(x.tolist() for x in counts.nonzero()), strict=True)
-        ]
-    return Picture(
-        alt=f"Rows that each of {density.size:,} parts sends to each other part: {note}",
-        note=note,
-        address="" if cells else density_uri(counts, span),
-        cells=cells,
-        side=len(counts),
-        ticks=ticks_of_cells(density.size),
-        low=f"{span[0]:,.0f}",
-        high=f"{span[1]:,.0f} rows",
-    )
+    return charts.volume(density, f"volume {letter}", note, span)
 
 
 def _heaviest(plan: Planned) -> PlainTable:
@@ -361,41 +272,18 @@ def _heaviest(plan: Planned) -> PlainTable:
     return plain(table)
 
 
-def _matrix(pictures: MatrixPictures) -> tuple[Picture, Picture]:
+def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
     """The nonzeros before and after they are ordered by parts."""
-    size, step, total = pictures.before.size, pictures.before.per_pixel, max(1, pictures.total)
+    step, total = pictures.before.per_pixel, pictures.total
     scale = f"; a pixel is {step} x {step} entries" if step > 1 else ""
-    num_parts = len(pictures.part_ptr) - 1
-    inside = f"{pictures.inside / total:.1%} of the nonzeros use rows of their own part"
-    borders: list[float] = []
-    if num_parts <= MOST_BORDERS:
-        borders = [percent(row, size) for row in pictures.part_ptr[1:-1].tolist()]
-
-    def picture(density: Density, alt: str, note: str, borders: list[float]) -> Picture:
-        low, high = _span([density])
-        return Picture(
-            alt=alt,
-            note=note + scale,
-            address=density_uri(density.counts),
-            side=len(density.counts),
-            borders=borders,
-            low=f"{low:,.0f}",
-            high=f"{high:,.0f} a pixel",
-        )
-
+    inside = f"{pictures.inside / max(1, total):.1%} of the nonzeros use rows of their own part"
+    borders = pictures.part_ptr[1:-1].tolist() if len(pictures.part_ptr) <= MOST_BORDERS else []
+    order = "The nonzeros in the order of the source", "The nonzeros in plan order, part by part"
+    before = f"{total:,} nonzeros as the source numbers the vertices{scale}"
+    after = f"{inside} (the blocks of the diagonal); the others need received rows{scale}"
     return (
-        picture(
-            pictures.before,
-            "The nonzeros in the order of the source",
-            f"{pictures.total:,} nonzeros as the source numbers the vertices",
-            [],
-        ),
-        picture(
-            pictures.after,
-            f"The nonzeros in plan order, part by part: {inside}",
-            f"{inside} (the blocks of the diagonal); the others need received rows",
-            borders,
-        ),
+        charts.matrix(pictures.before, f"before {letter}", (order[0], before)),
+        charts.matrix(pictures.after, f"after {letter}", (order[1], after), borders),
     )
 
 
