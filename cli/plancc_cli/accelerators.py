@@ -149,13 +149,14 @@ def _print_data(form: str, shown: Shown, beside: list[Comparison]) -> None:
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     from plancc.accelerators import accelerator
-    from plancc_cli.tables import duration, print_table, say, size, table_of
+    from plancc.report.table import Table
+    from plancc_cli.tables import duration, print_table, say, size
 
     for subject, rows in shown:
         work = subject.work
         columns = ("", "additions", "memory", "limit", "time", "over CPU", "energy")
         published = any(row.published_joules is not None for row in rows)
-        table = table_of(
+        table = Table(
             (*columns, *["published"] * published),
             f"{subject.name}: {work.vertices:,.0f} vertices, {work.nonzeros:,.0f} nonzeros, "
             f"dims {','.join(map(str, subject.dims))}, {work.keep:.0%} of outputs kept",
@@ -184,12 +185,13 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
     """Speed-ups of Figure 12 by data set, and how far every figure is from the published one."""
     from plancc.accelerators.published import SPEEDUPS
-    from plancc_cli.tables import print_table, say, table_of
+    from plancc.report.table import Table
+    from plancc_cli.tables import print_table, say
 
     speedups = [each for each in beside if each.figure == "speed-up"]
     if speedups:
         names = dict.fromkeys(each.dataset for each in speedups)
-        table = table_of(("over", *names, "published"), "speed-up of MixGCN-SPU (Figure 12)")
+        table = Table(("over", *names, "published"), "speed-up of MixGCN-SPU (Figure 12)")
         for machine in dict.fromkeys(each.machine for each in speedups):
             cells = [f"{each.value:.2f}" for each in speedups if each.machine == machine]
             low, high = SPEEDUPS[machine]

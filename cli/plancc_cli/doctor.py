@@ -136,7 +136,8 @@ def _shown() -> Iterator[Callable[[str], None]]:
 
 
 def _print(checks: Sequence[Check], works: bool) -> None:
-    from plancc_cli.tables import print_data, print_table, say, table_of
+    from plancc.report.table import Table
+    from plancc_cli.tables import print_data, print_table, say
 
     form = options.form()
     if form:
@@ -144,7 +145,7 @@ def _print(checks: Sequence[Check], works: bool) -> None:
         print_data(form, {"works": works, "checks": rows}, rows)
         return
     for section in dict.fromkeys(check.section for check in checks):
-        table = table_of(("", "state", "found"), section, left=3)
+        table = Table(("", "state", "found"), section, left=3)
         for check in checks:
             if check.section == section:
                 table.add_row(check.name, check.state, "; ".join(_words(check)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import click
-from rich.table import Table
 
 from plancc.errors import InputError
 from plancc.graph.graph import MAX_VERTICES
 from plancc.options import EFFORT, EFFORTS
+from plancc.report.table import Table
 from plancc_cli import options
 from plancc_cli.tables import print_data, print_table
 
@@ -94,11 +94,8 @@ def command(
     )
     if allowed is not None:
         title += f"; allowed are {shown(allowed)}"
-    table = Table(title=title)
-    for name in ("effort", "partitioners get"):
-        table.add_column(name)
-    for name in ("arrays in", *stages, "peak", "fits"):
-        table.add_column(name, justify="right")
+    heads = ("effort", "partitioners get", "arrays in", *stages, "peak", "fits")
+    table = Table(heads, title, left=2)
     for way in found:
         sizes_of = [shown(way.stages[stage]) if stage in way.stages else "" for stage in stages]
         given = "clusters" if way.clustered else "all rows"

@@ -128,11 +128,12 @@ def _machines() -> Entries:
 
 
 def _print_machines(found: Entries) -> None:
-    from plancc_cli.tables import digits, duration, print_table, table_of
+    from plancc.report.table import Table
+    from plancc_cli.tables import digits, duration, print_table
 
     columns = ("machine", "ranks per node", "latency", "GB/s", "multiply-adds/s", "what it is")
-    table = table_of(columns, caption="`plancc machines NAME` prints the file, to be edited.")
-    table.columns[-1].justify = "left"
+    table = Table(columns, caption="`plancc machines NAME` prints the file, to be edited.")
+    table.justify[-1] = "left"
     for name, machine in found.items():
         table.add_row(
             name,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
+from plancc.report.table import Table
 from plancc_cli.render_epochs import (
     basis_words,
     epoch_table,
@@ -15,7 +14,6 @@ from plancc_cli.render_epochs import (
     why_none,
 )
 from plancc_cli.tables import (
-    add_caption,
     amount,
     count_of,
     duration,
@@ -25,7 +23,6 @@ from plancc_cli.tables import (
     ratio,
     say,
     size,
-    table_of,
 )
 from plancc_cli.words import in_flags
 
@@ -284,13 +281,13 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
 def _refinement(given: Plan, better: Plan) -> Table:
     from plancc.report.epochs import EpochTimes
 
-    table = table_of(("", "before", "after", "ratio"))
+    table = Table(("", "before", "after", "ratio"))
     after = EpochTimes.of_plan(better)
     before = after.beside(given)
     if before is not None and after.seconds is not None:
         times = duration(before), duration(after.seconds), ratio(after.seconds, before)
         table.add_row("predicted time of an epoch", *times)
-        add_caption(table, basis_words(after.basis, origin=False))
+        table.caption = basis_words(after.basis, origin=False)
     given_metrics, better_metrics = given.metrics(), better.metrics()
     for name in ("volume", "max_volume", "messages", *NO_RATIO):
         old, new = getattr(given_metrics, name), getattr(better_metrics, name)
@@ -319,7 +316,7 @@ def print_report(report: Report, per_part: bool, every: bool = False) -> None:
 
 def _answer(report: Report) -> Table:
     """The figures that a reader wants first, each in a line."""
-    table, of, random = _plain_table(), report.metrics, report.random
+    table, of, random = Table(("", ""), left=2, has_heads=False), report.metrics, report.random
     full = ""
     if batches := _expectation(report.provenance):
         full = "full batch: "
@@ -353,7 +350,11 @@ def _moved_on_grid(product: ProductTraffic) -> str:
 
 def facts_table(report: Report) -> Table:
     """What a plan is and how it was made, a line for each fact."""
-    header, provenance, table = report.header, report.provenance, _plain_table()
+    header, provenance, table = (
+        report.header,
+        report.provenance,
+        Table(("", ""), left=2, has_heads=False),
+    )
     kind = "directed" if header.directed else "undirected"
     if "source_weights" in provenance:  # older plans do not say
         weights = provenance["source_weights"]
@@ -436,7 +437,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
     """Figures per mini-batch beside those of a full batch, which exchanges as often."""
     of, full, times = batches.estimates, report.metrics, batches.num_blocks
     exchange = "exchange" if times == 1 else f"{times} exchanges"
-    table = table_of(("", "per batch", "95% interval", "full batch"), _on_which(batches))
+    table = Table(("", "per batch", "95% interval", "full batch"), _on_which(batches))
 
     def add(words: str, figure: Estimate, of_all: float) -> None:
         table.add_row(words, number(figure.mean), interval(figure), number(of_all))
@@ -454,7 +455,7 @@ def print_on_batches(report: Report, batches: BatchReport) -> None:
 
 def print_batch_comparison(reports: Sequence[BatchReport]) -> None:
     """Plans on the same mini-batches, a row for each."""
-    table = table_of(
+    table = Table(
         ("", "volume per batch", "ratio to the first", "busiest part", "messages"),
         f"{_on_which(reports[0])}, for all plans",
         "in brackets: 95% intervals; that of the ratio is paired",
@@ -488,7 +489,7 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     """One column for every plan; each figure but the imbalances with its ratio."""
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path
-    table = table_of(("", *paths), f"figure (ratio to {to})")
+    table = Table(("", *paths), f"figure (ratio to {to})")
 
     def add(words: str, cells: Iterable[str]) -> None:
         table.add_row(words, *cells)
@@ -574,22 +575,15 @@ def _provenance(name: str, value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain_table() -> Table:
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    return table
-
-
 def _figures(report: Report) -> Table:
-    table = table_of(BESIDE_RANDOM, "communication and balance")
+    table = Table(BESIDE_RANDOM, "communication and balance")
     for name, words in figures([report]):
         value, base = getattr(report.metrics, name), getattr(report.random, name)
         beside = "" if name in NO_RATIO else ratio(value, base)
         table.add_row(words, number(value), number(base), beside)
     if report.header.grid is not None:
-        add_caption(
-            table, "figures of the row plan inside: rows that blocks of rows need of each other"
+        table.caption = (
+            "figures of the row plan inside: rows that blocks of rows need of each other"
         )
     return table
 
@@ -597,7 +591,7 @@ def _figures(report: Report) -> Table:
 def _product(product: ProductTraffic) -> Table:
     """Words that the ranks of a grid really send."""
     columns = (f"H of {number(product.width)} columns", "words of all ranks")
-    table = table_of(columns, "one product on the grid, forward")
+    table = Table(columns, "one product on the grid, forward")
     for name, words in PRODUCT:
         value = getattr(product, name)
         if value or name == "rows":
@@ -623,7 +617,7 @@ def _training_rows() -> list[tuple[str, Any, Any]]:
 
 def _training(training: TrainingCost, random: TrainingCost) -> Table:
     dims = " x ".join(map(str, training.dims))
-    table = table_of(BESIDE_RANDOM, f"training a GCN of {dims}")
+    table = Table(BESIDE_RANDOM, f"training a GCN of {dims}")
     for words, get, show in _training_rows():
         value, base = get(training), get(random)
         table.add_row(words, show(value), show(base), ratio(value, base))
@@ -633,7 +627,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
     """Saving of every pass beyond those before it; plancc-run does what the last line says."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
-    table = table_of(
+    table = Table(
         ("execution", "words", "saved", "most by one", "messages"),
         "words with passes, each added to those before",
         caption
@@ -652,7 +646,7 @@ def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
 
 
 def _sampled(costs: Sequence[SampledCost]) -> Table:
-    table = table_of(
+    table = Table(
         ("rate", "words", "messages", "memory, fullest", "mean"),
         "boundary sampling (BNS-GCN)",
         "expected per epoch, with all passes; memory by Equation 4 of the paper",
@@ -675,7 +669,7 @@ def _topology(cost: TopologyCost) -> Table:
     where = f"on nodes x ranks {of}"
     if of.ranks_per_node is not None:
         where = f"on {of.nodes} nodes of {of.ranks_per_node} ranks"
-    table = table_of(columns, where)
+    table = Table(columns, where)
     straight = " straight from rank to rank" if cost.volume_in_hops is not None else ""
     hops = "in hops" if cost.has_hops else "in hops, which it has not"
     for words, by_node in (
@@ -694,7 +688,7 @@ def _topology(cost: TopologyCost) -> Table:
 def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """The models that model auto compared, with a mark at the one that it chose."""
     failed = [f"{each['model']}: {each['failed']}" for each in candidates if each["failed"]]
-    table = table_of(
+    table = Table(
         (
             *("model", "volume", "messages", "busiest part", "imb. nonzeros", "imb. rows"),
             *("epoch", "seconds", "chosen"),
@@ -730,7 +724,7 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
     over = any(each.get("overload") for each in tried)
     value = {"time": "predicted epoch", "max-volume": "busiest part"}.get(objective, objective)
     columns = ("step", "seconds", *[value] * others, "rows moved", *["overload"] * over, "best")
-    table = table_of(columns, "steps of the search")
+    table = Table(columns, "steps of the search")
     shown = tried if len(tried) <= MOST_TRIED else [each for each in tried if each.get("best")]
     for each in shown:
         seconds = each.get("seconds")
@@ -749,7 +743,7 @@ def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Ta
         notes.append("overload: weight above the limits of all parts, in average parts")
     if len(shown) < len(tried):
         notes.append(f"{len(tried) - len(shown)} other steps were no better")
-    add_caption(table, "\n".join(notes))
+    table.caption = "\n".join(notes)
     return table
 
 
@@ -759,8 +753,8 @@ def _per_part(report: Report) -> Table:
     columns = {name: getattr(report.parts, name) for name in PART_FIGURES}
     if report.parts.fold is not None and report.parts.copies is not None:
         columns |= {"folded": report.parts.fold.sent, "copies": report.parts.copies}
-    names = (name.replace("_", " ") for name in ("part", *columns))
-    table = table_of(names, "per part", left=0)
+    names = [name.replace("_", " ") for name in ("part", *columns)]
+    table = Table(names, "per part", left=0)
     of_parts = zip(*(column.tolist() for column in columns.values()), strict=True)
     for part, values in enumerate(of_parts):
         table.add_row(str(part), *(number(value) for value in values))

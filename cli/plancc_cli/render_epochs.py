@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from plancc_cli.tables import add_caption, duration, ratio, table_of
+from plancc.report.table import Table
+from plancc_cli.tables import duration, ratio
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from plancc.report.epochs import Basis, EpochTimes
 
 FROM = {
@@ -70,7 +69,7 @@ def epoch_table(times: EpochTimes, hints: bool = True) -> Table | str:
     """
     if times.seconds is None:
         return f"no predicted time of an epoch: {why_none(times)}"
-    table = table_of(("", "time", "over the bound"), "predicted time of an epoch")
+    table = Table(("", "time", "over the bound"), "predicted time of an epoch")
     for words, seconds in (
         ("this plan", times.seconds),
         ("even random partition", times.random),
@@ -87,7 +86,7 @@ def epoch_table(times: EpochTimes, hints: bool = True) -> Table | str:
         notes.append(
             "the time of a random partition is not recorded" + ": give --dims or --machine" * hints
         )
-    add_caption(table, "\n".join(notes))
+    table.caption = "\n".join(notes)
     return table
 
 

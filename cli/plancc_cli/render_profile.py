@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from plancc_cli.tables import print_table, say, table_of
+from plancc.report.table import Table
+from plancc_cli.tables import print_table, say
 
 if TYPE_CHECKING:
     from plancc_runtime.results import Profile
@@ -28,7 +29,7 @@ def print_profile(profile: Profile, out: Console) -> None:
         "copying and flops at that of dense products"
     )
     columns = ("calls", "ms", "MB", "GFLOP", "% of copying", "% of products", "at best, ms")
-    table = table_of(("stage", "operation", *columns), caption=caption, left=1)
+    table = Table(("stage", "operation", *columns), caption=caption, left=1)
     for stage in dict.fromkeys(each.stage for each in profile.operations):
         others = [0.0] * 5
         for each in profile.operations:

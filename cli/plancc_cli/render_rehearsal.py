@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
 from plancc_cli.render_simulation import machine_words
-from plancc_cli.tables import count_of, duration, number, print_table, ratio, say, table_of
+from plancc_cli.tables import count_of, duration, number, print_table, ratio, say
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from rich.table import Table
 
     from plancc.predict.schedules import Tables
     from plancc.predict.simulation import Prediction
@@ -91,7 +91,7 @@ def _where(epoch: EpochTimeline) -> Table:
     busy = epoch.computed + epoch.networked
     ranks = [int(busy.argmax()), int(busy.argmin())]
     titles = [f"rank {rank}, {how}" for rank, how in zip(ranks, ("busiest", "idlest"), strict=True)]
-    table = table_of(("", *titles, "mean rank"), "where the time goes")
+    table = Table(("", *titles, "mean rank"), "where the time goes")
 
     def add(name: str, seconds: Float64Array) -> None:
         shown = [*(float(seconds[rank]) for rank in ranks), float(seconds.mean())]
@@ -109,7 +109,7 @@ def _where(epoch: EpochTimeline) -> Table:
 
 def _ranks(epoch: EpochTimeline) -> Table:
     """A line for every rank."""
-    table = table_of(("rank", "computes", "messages", "waits"), "ranks", left=0)
+    table = Table(("rank", "computes", "messages", "waits"), "ranks", left=0)
     for rank, figures in enumerate(zip(epoch.computed, epoch.networked, epoch.waited, strict=True)):
         table.add_row(str(rank), *(duration(float(seconds)) for seconds in figures))
     return table
@@ -117,7 +117,7 @@ def _ranks(epoch: EpochTimeline) -> Table:
 
 def _path(epoch: EpochTimeline) -> Table:
     """The critical path by stages."""
-    table = table_of(
+    table = Table(
         ("", "time", "share", "compute", "its rank / mean", "messages", "ranks"),
         "critical path: what the epoch waited for, from its end backward",
         "its rank / mean: what the stage's rank computes in the stage, over the mean of all ranks",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from plancc_cli.tables import line_width, print_table, say, table_of
+from plancc.report.table import Table
+from plancc_cli.tables import line_width, print_table, say
 from plancc_runtime import launch
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class EpochTable:
             out.print()
             say(self._caption(), out)
             return
-        table = table_of(self.columns, caption=self._caption(), left=0)
+        table = Table(self.columns, caption=self._caption(), left=0)
         for epoch in epochs:
             if epoch.epoch in self._chosen or epoch is epochs[-1]:
                 table.add_row(str(epoch.epoch), *self._cells(epoch))

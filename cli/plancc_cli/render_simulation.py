@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
 from plancc_cli.tables import (
     count_of,
@@ -14,12 +15,9 @@ from plancc_cli.tables import (
     ratio,
     say,
     size,
-    table_of,
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from plancc.predict.machine import Machine
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
@@ -88,7 +86,7 @@ def _steps(prediction: Prediction) -> Table:
     """A row per layer and direction, a column per step that takes any time."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
-    table = table_of(
+    table = Table(
         ("", *names, "all"),
         "predicted time of an epoch",
         "ranks wait for each other: an epoch is the sum of every step's slowest rank",
@@ -126,7 +124,7 @@ def _memory(prediction: Prediction) -> str:
 def _ranks(prediction: Prediction) -> Table:
     steps = [name for name, spent in prediction.of_rank.items() if spent.any()]
     columns = ("rank", *steps, "all", "words sent", "messages", "memory")
-    table = table_of(columns, "ranks", left=0)
+    table = Table(columns, "ranks", left=0)
     counts, memory = prediction.counts, prediction.memory_of_rank
     everything = prediction.rank_seconds
     for rank in range(prediction.schedule.num_ranks):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
 from plancc.registry import check_choice
+from plancc.report.table import Table
 from plancc.study import RATIOS
 from plancc.text import printable
 from plancc_cli.tables import (
@@ -18,12 +19,9 @@ from plancc_cli.tables import (
     print_data,
     print_table,
     say,
-    table_of,
 )
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from plancc.study import Row, Study
 
 FIGURES: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -161,7 +159,7 @@ def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
 def _table(study: Study, graph: str, rows: list[Row], names: Sequence[str]) -> Table:
     first = rows[0]
     title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
-    table = table_of(_heads(names), title, left=0)
+    table = Table(_heads(names), title, left=0)
     _show_labels(table)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         last = following is not None and following.parts != row.parts
@@ -171,9 +169,9 @@ def _table(study: Study, graph: str, rows: list[Row], names: Sequence[str]) -> T
 
 def _show_labels(table: Table) -> None:
     """Make the first columns labels, which are repeated where a table is split."""
-    for column in table.columns:
-        if column.header in ("model", "seed"):
-            column.justify = "left"
+    for place, name in enumerate(table.columns):
+        if name in ("model", "seed"):
+            table.justify[place] = "left"
 
 
 def _means(study: Study, names: Sequence[str]) -> Table:
@@ -181,7 +179,7 @@ def _means(study: Study, names: Sequence[str]) -> Table:
     count = len(study.graphs)
     of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
     title = f"over {study.baseline}, geometric mean of {of}"
-    table = table_of(("p", "model", *(_unitless(FIGURES[n][0]) for n in names)), title, left=0)
+    table = Table(("p", "model", *(_unitless(FIGURES[n][0]) for n in names)), title, left=0)
     _show_labels(table)
     for parts in study.parts:
         for label in study.labels:

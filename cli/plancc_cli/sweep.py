@@ -20,11 +20,10 @@ from plancc_cli.plot import FORMATS, check_plot, plot_sweep
 from plancc_cli.progress import progress
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from plancc.predict.predictor import Predictor
     from plancc.predict.sizes import Boundary, Sizes
     from plancc.report.scaling import Cell, Sweep
+    from plancc.report.table import Table
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 """Models of a sweep that names none."""
@@ -199,9 +198,10 @@ def print_sweep(sweep: Sweep, form: str = "") -> None:
 
 def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
     """A row per model, a column per number of ranks; `value` is of cells with figures."""
-    from plancc_cli.tables import digits, table_of
+    from plancc.report.table import Table
+    from plancc_cli.tables import digits
 
-    table = table_of((title, *(f"p={number}" for number in sweep.ranks)))
+    table = Table((title, *(f"p={number}" for number in sweep.ranks)))
     marked = len(sweep.labels) > 1 and title in ("epoch", "speed-up")
     best = [sweep.best(number) for number in sweep.ranks] if marked else []
     for label in sweep.labels:

@@ -7,15 +7,16 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import IO, Any
 
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Column, Row
+from rich.table import Table as Grid
 
+from plancc.report.table import Table
 from plancc.text import printable
 
 WIDTH = 110
@@ -26,8 +27,6 @@ WORD_WIDTH = 20
 """Width from which a word of a header or a label is folded, such as a path."""
 GAP = 2
 """Spaces between two columns."""
-MARKS = ("best", "chosen")
-"""Columns of marks, which are centred."""
 FORMULAS = ("=", "+", "-", "@")
 """How a text begins that spreadsheets compute."""
 
@@ -149,7 +148,7 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
 
     Parameters
     ----------
-    table : rich.table.Table or str
+    table : Table or str
         A sentence is printed where there is nothing to put into a table.
     out : rich.console.Console, optional
         What it is printed with.  [default: stdout]
@@ -162,39 +161,46 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
         return
     if boxed is None:
         boxed = sys.stdout.isatty()
-    light = boxed and table.show_header and not out.options.ascii_only
+    light = boxed and table.has_heads and not out.options.ascii_only
     out.print()
     if table.title:
         out.print(printable(table.title), style="italic")
-    for place, columns in enumerate(_side_by_side(_fit_to_show(table), out.width)):
+    for place, columns in enumerate(_side_by_side(_printable_columns(table), out.width)):
         if place:
             out.print()
-        one = copy(table)
-        one.title = one.caption = None
+        one = Grid(
+            box=box.SIMPLE_HEAD if light else None,
+            padding=(0, GAP - 1 if light else GAP, 0, 0),
+            show_header=table.has_heads,
+            show_edge=False,
+            pad_edge=False,
+        )
         one.columns = [replace(column, _index=index) for index, column in enumerate(columns)]
-        one.box, one.show_edge, one.pad_edge = box.SIMPLE_HEAD if light else None, False, False
-        one.padding = (0, GAP - 1 if light else GAP, 0, 0)
+        one.rows = [Row(end_section=row in table.breaks) for row in range(len(table.rows))]
         out.print(one)
     if table.caption:
         out.print()
         out.print(_lines(table.caption), style="dim")
 
 
-def _fit_to_show(table: Table) -> Table:
-    """The same table, its cells printable."""
-    shown = copy(table)
-    shown.columns = [
-        replace(column, header=printable(column.header), _cells=list(map(printable, column.cells)))
-        for column in table.columns
+def _printable_columns(table: Table) -> list[Column]:
+    """The columns of a table, their cells printable."""
+    return [
+        Column(
+            header=printable(name),
+            justify=justify,
+            style="" if table.has_heads or place else "bold",
+            _cells=[printable(row[place]) for row in table.rows],
+        )
+        for place, (name, justify) in enumerate(zip(table.columns, table.justify, strict=True))
     ]
-    return shown
 
 
-def _side_by_side(table: Table, width: int) -> list[list[Column]]:
-    """The columns of a table, with their widths, for as many tables as the width asks for."""
-    left = [column.justify == "left" for column in table.columns]
+def _side_by_side(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns with their widths, for the number of tables that the width asks for."""
+    left = [column.justify == "left" for column in columns]
     count = max((place for place, is_left in enumerate(left) if is_left), default=0) + 1
-    labels, figures = table.columns[:count], table.columns[count:]
+    labels, figures = columns[:count], columns[count:]
     if not figures:
         *labels, text = labels
         shown = [_wide(column) for column in labels]
@@ -253,24 +259,6 @@ def count_of(number: int, what: str) -> str:
     """Such as "1 rank" and "1,234 ranks"; `what` is of one."""
     first, *rest = what.split(" ", 1)
     return " ".join([f"{number:,} {first}{'s' * (number != 1)}", *rest])
-
-
-def table_of(
-    columns: Iterable[str], title: str = "", caption: str = "", left: int = 1, **every: Any
-) -> Table:
-    """An empty table whose first `left` columns are flush left; `every`: options of all columns."""
-    table = Table(title=title or None, title_justify="left")
-    for place, name in enumerate(columns):
-        right: Any = "center" if name in MARKS else "right"
-        table.add_column(name, justify="left" if place < left else right, **every)
-    add_caption(table, caption)
-    return table
-
-
-def add_caption(table: Table, caption: str) -> None:
-    """Set the caption of a table, unless it is empty."""
-    if caption:
-        table.caption, table.caption_justify = caption, "left"
 
 
 def number(value: float | None) -> str:

@@ -15,7 +15,8 @@ import forks
 import pytest
 from cli_helpers import everything, ok, plancc, plancc_run
 
-from plancc_cli.tables import console, print_table, say, table_of
+from plancc.report.table import Table
+from plancc_cli.tables import console, print_table, say
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -103,7 +104,7 @@ def printed(table_width: int, capsys: pytest.CaptureFixture[str], monkeypatch, t
 
 
 def test_a_wide_table_repeats_its_labels(capsys, monkeypatch) -> None:
-    table = table_of(("", *(f"column {k}" for k in range(9))), caption="the caption")
+    table = Table(("", *(f"column {k}" for k in range(9))), caption="the caption")
     for row in range(3):
         table.add_row(f"row {row}", *(f"{10**9 * (row + 1) + k:,}" for k in range(9)))
     text = printed(60, capsys, monkeypatch, table)
@@ -118,7 +119,7 @@ def test_a_wide_table_repeats_its_labels(capsys, monkeypatch) -> None:
 
 def test_long_labels_and_headers_are_folded_and_nothing_is_markup(capsys, monkeypatch) -> None:
     path = "/a/very/long/path/" + 8 * "folder/" + "[red]plan:smile:.h5"
-    table = table_of(("", path, "figure"))
+    table = Table(("", path, "figure"))
     table.add_row(path, "1,234,567,890,123", "2")
     text = printed(60, capsys, monkeypatch, table)
     assert max(map(len, text.splitlines())) <= 60
@@ -146,7 +147,7 @@ def test_a_sentence_in_a_pipe_is_one_line(graph: Path, tmp_path: Path, monkeypat
 def test_text_from_outside_is_printable(capsys):
     from plancc_cli.tables import print_csv, print_json
 
-    table = table_of(("name", "what"), "title \x1b[2J", "caption \x07", left=2)
+    table = Table(("name", "what"), "title \x1b[2J", "caption \x07", left=2)
     table.add_row("a\x1b[31m", "\u202eb")
     print_table(table)
     say("sentence \x9b2J")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,14 @@ from plancc.plan.notebook import KEY_FIGURES, key_figures, what_it_is
 from plancc.plan.pictures import Density, MatrixPictures
 from plancc.report.plans import Report
 from plancc.report.runs import RunLog, Timeline
+from plancc.report.table import Table
 from plancc.text import printable
 from plancc.version import __version__
 from plancc_cli.page import charts
 from plancc_cli.page.charts import MOST_CELLS, Chart
 from plancc_cli.render import comparison_table, facts_table, report_tables
 from plancc_cli.render_epochs import basis_words, why_none
-from plancc_cli.tables import duration, ratio, table_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from plancc_cli.tables import duration, ratio
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PIXELS_OF_PARTS, PIXELS_OF_ROWS = 512, 256
@@ -66,27 +64,6 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class PlainTable:
-    """A table as text.
-
-    Attributes
-    ----------
-    caption : list of str
-        Lines.
-    columns : list of (str, bool)
-        Heading, and whether the cells are flush left.
-    breaks : set of int
-        Rows after which a line is drawn.
-    """
-
-    title: str
-    caption: list[str]
-    columns: list[tuple[str, bool]]
-    rows: list[list[str]]
-    breaks: set[int]
-
-
-@dataclass(frozen=True)
 class Section:
     """One plan's share of the page."""
 
@@ -96,10 +73,10 @@ class Section:
     warnings: list[str]
     tiles: list[tuple[str, str, str]]
     volume: Chart
-    heaviest: PlainTable
+    heaviest: Table
     before: Chart
     after: Chart
-    tables: list[PlainTable | str]
+    tables: list[Table | str]
     times: Chart | None
     strips: Chart | None
 
@@ -130,7 +107,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
             one_source=_one_source(plans),
             beside=_beside_first(reports) if several else [],
             facts=_facts(reports),
-            comparison=plain(comparison_table(reports)) if several else None,
+            comparison=comparison_table(reports) if several else None,
             basis=basis_words(reports[0].epoch.basis),
             on_grids=any(report.header.grid is not None for report in reports),
             loads=charts.measures([(letter, each.report.parts) for letter, each in lettered]),
@@ -189,7 +166,7 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
         heaviest=_heaviest(plan),
         before=before,
         after=after,
-        tables=[t if isinstance(t, str) else plain(t) for t in _tables(report, several)],
+        tables=list(_tables(report, several)),
         times=None if plan.log is None else charts.epoch_times(letter, plan.log),
         strips=None if plan.timeline is None else charts.strips(letter, plan.timeline),
     )
@@ -198,13 +175,13 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
     """Its tables; beside other plans without the figures that the comparison has."""
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS, hints=False):
-        if not several or isinstance(table, str) or not str(table.title).startswith(COMPARED):
+        if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
             yield table
 
 
 def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
     """How plans were made: names, and a value for every plan or the one that all share."""
-    of_plans = [dict(plain(facts_table(report)).rows) for report in reports]
+    of_plans = [dict(facts_table(report).rows) for report in reports]
     rows = []
     for name in dict.fromkeys(name for facts in of_plans for name in facts):
         values = [facts.get(name, "-") for facts in of_plans]
@@ -263,13 +240,13 @@ def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
     return charts.volume(density, f"volume {letter}", note, span)
 
 
-def _heaviest(plan: Planned) -> PlainTable:
+def _heaviest(plan: Planned) -> Table:
     """The pairs that exchange most."""
-    table = table_of(("from part", "to part", "rows", "of all"), left=2)
+    table = Table(("from part", "to part", "rows", "of all"), left=2)
     for sender, receiver, rows in plan.heaviest:
         share = f"{rows / plan.report.metrics.volume:.1%}"
         table.add_row(str(sender), str(receiver), f"{rows:,}", share)
-    return plain(table)
+    return table
 
 
 def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
@@ -284,16 +261,4 @@ def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
     return (
         charts.matrix(pictures.before, f"before {letter}", (order[0], before)),
         charts.matrix(pictures.after, f"after {letter}", (order[1], after), borders),
-    )
-
-
-def plain(table: Table) -> PlainTable:
-    """The text of a table of the terminal."""
-    cells = [[str(cell) for cell in column.cells] for column in table.columns]
-    return PlainTable(
-        title=str(table.title or ""),
-        caption=str(table.caption or "").splitlines(),
-        columns=[(str(column.header), column.justify == "left") for column in table.columns],
-        rows=[list(row) for row in zip(*cells, strict=True)],
-        breaks={place for place, row in enumerate(table.rows) if row.end_section},
     )

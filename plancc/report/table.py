@@ -1,0 +1,57 @@
+"""A table of texts: one value that terminal and page show, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+MARKS = ("best", "chosen")
+"""Columns of marks, which are centred."""
+
+
+@dataclass
+class Table:
+    """A table of texts.
+
+    Attributes
+    ----------
+    columns : sequence of str
+        Their heads.
+    title, caption : str
+        "": none; a caption may have several lines.
+    left : int
+        Columns from the left that are flush left; the others are flush right.
+    has_heads : bool
+        Whether the heads are shown; where they are not, the first column stands out.
+    justify : list of str
+        "left", "right" or "center" for every column.
+    rows : list of list of str
+    breaks : set of int
+        Rows after which a line is drawn.
+    """
+
+    columns: Sequence[str]
+    title: str = ""
+    caption: str = ""
+    left: int = 1
+    has_heads: bool = True
+    justify: list[Literal["left", "right", "center"]] = field(init=False)
+    rows: list[list[str]] = field(default_factory=list)
+    breaks: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.justify = [
+            "left" if place < self.left else "center" if name in MARKS else "right"
+            for place, name in enumerate(self.columns)
+        ]
+
+    def add_row(self, *cells: str, end_section: bool = False) -> None:
+        """Append a row, of which the last cells may be left out; a line after it: `end_section`."""
+        self.rows.append([*cells, *[""] * (len(self.columns) - len(cells))])
+        if end_section:
+            self.add_section()
+
+    def add_section(self) -> None:
+        """Draw a line after the last row."""
+        self.breaks.add(len(self.rows) - 1)
