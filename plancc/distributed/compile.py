@@ -34,6 +34,7 @@ from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
+from plancc.models.loads import Loads
 from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
@@ -239,7 +240,11 @@ def compile_folder(
         baseline = random_metrics(ranks, share, order.num_parts)
     with observer("lower"):
         num_nonzeros = int(share.degree.sum())
-        parts = lower_share(ranks, share, found.owner, order.num_parts)
+        owner = found.owners.rows
+        loads = Loads.of(share.sizes(source), wanted, task.options.epsilon)
+        reached = loads.imbalances(owner, order.num_parts)
+        del loads
+        parts = lower_share(ranks, share, owner, order.num_parts)
         del share
         metrics = metrics_of(ranks, parts)
     header = Header(
@@ -255,7 +260,7 @@ def compile_folder(
         of_graph(source, order.model, order.model_options),
         order.command,
         wanted,
-        found.reached,
+        reached,
         task.options,
         {
             "ranks": ranks.size,

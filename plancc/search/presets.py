@@ -140,6 +140,18 @@ LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain
 
 
 @dataclass(frozen=True)
+class OnRanks:
+    """What rank 0 does for a graph without hubs that ranks compile (`plancc.distributed.nets`)."""
+
+    starts: int = 4  # seeds of the partitioner of clusters: starts differ by a sixth
+    corridor: int = 1_000_000  # links of its vertices above which a corridor has no further layer
+    most_pins: int = 4_000_000  # pins of nets above which rank 0 takes none
+
+
+ON_RANKS = OnRanks()
+
+
+@dataclass(frozen=True)
 class ForObjective:
     """Refinement for another objective than the volume."""
 

@@ -16,17 +16,19 @@ from cases import long, turns
 from scipy.sparse import csr_array
 
 import plancc
-from plancc.distributed import clusters, kernels, owners, sweeps
+from plancc.distributed import clusters, kernels, nets
 from plancc.distributed.compile import Order, compile_folder
 from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import read_share
 from plancc.errors import InputError, OutputError
 from plancc.fields import divided
-from plancc.graph.csr import write_csr
+from plancc.graph.csr import MappedGraph, write_csr
 from plancc.graph.graph import Source
 from plancc.graph.vertexdata import VertexData
 from plancc.options import PlanOptions, SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
+from plancc.search.presets import OnRanks
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
@@ -127,23 +129,55 @@ def roads(side):
     return plancc.Graph(graph.indptr, graph.indices, directed=False, source=source)
 
 
-@pytest.mark.parametrize(
-    ("graph", "ways"), [(roads(50), [False, True]), (communities(groups=5), [False])]
-)
-def test_thin_graphs_are_swept_within_the_limits_too(graph, ways, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "MANY_LINKS", 1500)
-    swept = []
-
-    def sweep(ranks, *given):
-        made = sweeps.sweep(ranks, *given)
-        if ranks.rank == 0:
-            swept.append((given[-1], made.overload, made.volume))
-        return made
-
-    monkeypatch.setattr(owners, "sweep", sweep)
+@pytest.mark.parametrize("links", [1500, 10**6])
+@pytest.mark.parametrize("within", [10**6, 300, 0])
+def test_boundaries_without_hubs_are_those_of_one_process(links, within, tmp_path, monkeypatch):
+    """Whether rank 0 has the whole graph, its clusters, or nothing but sweeps of all ranks."""
+    monkeypatch.setattr(clusters, "MANY_LINKS", links)
+    given = OnRanks(corridor=within, most_pins=10**6 if within else 0)
+    monkeypatch.setattr(nets, "ON_RANKS", given)
+    graph = roads(50)
     found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 8)
-    assert [within for within, *_ in swept] == ways
-    assert found.metrics.volume == min(each[1:] for each in swept)[1]
+    alone = plancc.compile(graph, "hp", 8, effort="fast").metrics().volume
+    assert found.metrics.volume <= (1.05 if within == 10**6 else 1.35) * alone
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_nets_of_labels_cost_what_the_rows_of_all_vertices_do(directed, tmp_path, monkeypatch):
+    """For clusters in any order, and for a corridor, whose other vertices stay in their parts."""
+    monkeypatch.setattr(nets, "ON_RANKS", OnRanks(corridor=120))
+    rng, graph, n, p = np.random.default_rng(3), roads(10), 100, 4
+    if directed:
+        pair = np.stack([np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices])
+        graph = plancc.as_graph((n, pair[:, rng.random(pair.shape[1]) < 0.8]))
+    owner = (np.arange(n) * p // n).astype(np.int32)
+    files, weight = (
+        MappedGraph.open(folder_of(graph, tmp_path / "graph")),
+        np.ones((n, 1), np.int64),
+    )
+    scattered = rng.permutation(np.arange(n) // 3).astype(np.int32)
+
+    def work(transport):
+        how = {"normalization": "none", "self_loops": False, "dtype": "float32"}
+        ranks = Ranks(transport)
+        share = read_share(files, ranks, name="made", **how)
+        near = nets.corridor(ranks, share, owner)
+        return [(each, nets.nets_between(ranks, share, each, weight)) for each in (scattered, near)]
+
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    for label, problem in run_ranks(3, work, 180)[0]:
+        of_labels = rng.integers(0, p, problem.num_vertices).astype(np.int32)
+        fine = [
+            {of_labels[label[j]], *of_labels[label[rows[graph.indices == j]]]} for j in range(n)
+        ]
+        pins = np.split(problem.pins, problem.net_ptr[1:-1])
+        coarse = [len(set(of_labels[each])) - 1 for each in pins]
+        assert problem.net_costs @ coarse == sum(map(len, fine)) - n
+        assert (np.bincount(label) == problem.vertex_weights[:, 0]).all()
+    parts = [set(owner[label == each]) for each in range(problem.num_vertices)]
+    assert max(map(len, parts)) == 1
+    assert p < problem.num_vertices < n
 
 
 @turns(normalize=["sym", "row", "none"], self_loops=[True, False])
@@ -343,7 +377,7 @@ def test_ranks_exchange_arrays():
         at_root = ranks.at_root(own).tolist()
         sums = ranks.sums(np.full(3, ranks.rank)).tolist()
         told = ranks.told(["x", ranks.rank])
-        given = ranks.from_root(own if ranks.rank == 0 else None, 1, np.int32).tolist()
+        given = ranks.from_root(own if ranks.rank == 0 else None, np.int32).tolist()
         return every, swapped, joined, at_root, ranks.before(2), sums, told, given
 
     for rank, found in enumerate(run_ranks(3, work, 180)):
