@@ -77,7 +77,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     level : ClusterLevel
         The graph.
     limits : Limits
-        Of the parts.
+        Of the parts, for weights in columns.
     seed : int
 
     Returns
@@ -86,7 +86,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
         The graph is on rank 0; it is empty elsewhere. A graph with few links is its own: every
         vertex is a cluster. None where clusters save few links.
     """
-    share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
+    share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
     n = len(level.weight)
     label: Int32Array = np.arange(n, dtype=np.int32)

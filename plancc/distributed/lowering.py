@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import mark_boundary, packed_rows, unpack_rows
+from plancc.distributed.kernels import packed_rows, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.plan.exchange import Exchange, Side
-from plancc.plan.lowering import by_sender, lower_parts_of_rows, offsets_of
+from plancc.plan.lowering import by_sender, lower_parts_of_rows, mark_boundary, offsets_of
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.receive_sets import grouped
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plancc.distributed.kernels import mark_boundary, mark_columns, parts_of_nets
+from plancc.distributed.kernels import mark_columns, parts_of_nets
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.models.limits import Limits
@@ -25,6 +25,7 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS
+from plancc.plan.lowering import mark_boundary
 from plancc.search.presets import ON_RANKS, SINGLE_CUTS
 
 

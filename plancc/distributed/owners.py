@@ -79,7 +79,7 @@ def find_owners(
     label = corridor(ranks, share, owner) if even else None
     problem = None if label is None else nets_between(ranks, share, label, weight)
     if label is None or problem is None:
-        owner = sweep(ranks, share, owner, weight, limits, seed, even).owner
+        owner = sweep(ranks, share, owner, weight, limits, seed, even)
     else:
         made = None
         with ranks.agreement():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import joined, transposed
+from plancc.distributed.kernels import joined
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError
 from plancc.graph.canonical import is_canonical
@@ -16,6 +16,7 @@ from plancc.graph.graph import Graph, Source
 from plancc.graph.normalize import Rows
 from plancc.graph.symmetry import mirror_sum
 from plancc.passes.kernels.label_propagation import ClusterLinks
+from plancc.passes.kernels.nets import transpose
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -134,7 +135,8 @@ def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
     """Which rows, of all ranks, use each vertex of this rank: ascending."""
-    ptr, rows = transposed(bounds[ranks.rank], indptr, indices, int(bounds[-1]))
+    ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
+    rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
     counts = np.diff(ptr).astype(np.int32)
     of_others = ranks.swapped(np.split(counts, bounds[1:-1]))

@@ -7,30 +7,31 @@ of one turn do not see each other: where more rows would travel after all of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.kernels import (
-    mark_boundary,
     mark_columns,
     move_rows,
     overweight,
     parts_of_nets,
     picked,
-    restore,
     turns,
     wanted_parts,
 )
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.models.limits import Limits
+from plancc.models.problem import Hypergraph
 from plancc.models.weights import part_weights
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
 from plancc.passes.kernels.volume import Bounds
-from plancc.passes.multilevel import price_unit
+from plancc.passes.multilevel import Sweeps, price_unit
 from plancc.passes.presets import PRICES, Annealing
+from plancc.plan.lowering import mark_boundary
 
 TURNS = 8
 """Turns of a sweep."""
@@ -40,35 +41,10 @@ TRIES, FEWER = 3, 8
 """How often moves of one turn are tried, and by which factor fewer of them each time."""
 MOST_RESTORED = 8
 """Most sweeps that bring parts below the limit, each at three times the price of the last."""
-MOST_EXCHANGES = 20
-"""Most exchanges of rows for a part that sweeps left above the limit, on average over the parts."""
 CLIMBS = 6
 """Most sweeps within the limit that follow."""
 LEAST_GAIN = 0.002
 """Share of the volume that a sweep within the limit must save, for another to follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Swept:
-    """What sweeps have made.
-
-    Attributes
-    ----------
-    owner : int32[n]
-    volume : int
-        Rows moved.
-    loads : int64[num_parts, c]
-        Weights of the parts.
-    overload : float
-        See `plancc.models.limits.Limits.overload`.
-    sweeps : int
-    """
-
-    owner: Int32Array
-    volume: int
-    loads: npt.NDArray[np.int64]
-    overload: float
-    sweeps: int
 
 
 def sweep(
@@ -79,8 +55,8 @@ def sweep(
     limits: Limits,
     seed: int,
     within: bool = False,
-) -> Swept:
-    """Move rows until hardly any move saves volume. Collective; every rank has the same answer.
+) -> Int32Array:
+    """Owners after moves of rows, until hardly any saves volume: the same on all ranks. Collective.
 
     Parameters
     ----------
@@ -90,7 +66,7 @@ def sweep(
         Not changed.
     weight : int64[n, c]
     limits : Limits
-        Of the parts.
+        Of the parts, for weights in columns.
     seed : int
     within : bool
         Whether no sweep allows weight beyond the limits, unless the start has some.
@@ -111,7 +87,7 @@ def sweep(
         work.sweep(0 * unit, cap=limits.limit)
         if work.volume > (1 - LEAST_GAIN) * before:
             break
-    return Swept(work.owner, work.volume, work.loads, work.overload(), work.number)
+    return work.owner
 
 
 class _Work:
@@ -134,7 +110,7 @@ class _Work:
 
     def price_unit(self) -> npt.NDArray[np.float64]:
         """Unit of the prices (`plancc.passes.multilevel.Sweeps.price_unit`)."""
-        share, total = self.share, np.maximum(np.atleast_1d(self.limits.total), 1)
+        share, total = self.share, np.maximum(self.limits.total, 1)
         cut = mark_boundary(share.first, share.indptr, share.indices, self.owner)
         at = share.first + np.flatnonzero(cut)
         of_boundary = self.ranks.sums(self.weight[at].sum(axis=0)) / total
@@ -144,24 +120,19 @@ class _Work:
 
     def overload(self) -> float:
         """See `plancc.models.limits.Limits.overload`."""
-        shape = np.shape(self.limits.limit)
-        return self.limits.overload(self.loads.reshape(shape))
+        return self.limits.overload(self.loads)
 
     def restore(self) -> None:
         """Bring parts that sweeps left above the limit below it, whatever the price."""
         if self.overload() == 0:
             return
-        num_parts, shape = len(self.loads), self.loads.shape
-        rows = np.lexsort((self.weight[:, 0], self.owner)).astype(np.int32)
-        part_ptr = np.searchsorted(self.owner[rows], np.arange(num_parts + 1))
-        limit, share = (
-            np.ascontiguousarray(np.asarray(each).reshape(shape), np.float64)
-            for each in (self.limits.limit, self.limits.share)
-        )
-        most = MOST_EXCHANGES * num_parts
-        if restore(rows, part_ptr, self.weight, self.loads, limit, share, most, self.owner):
-            self.size = np.bincount(self.owner, minlength=num_parts)
-            self.nets, self.volume = self._measured()
+        without_nets = Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), self.weight)
+        nets = nets_of(without_nets)
+        state = state_of(nets, self.owner, len(self.loads))
+        Sweeps(self.limits, np.random.default_rng(self.seed)).restore_balance(nets, state)
+        self.owner, self.loads = state.owner, state.sums
+        self.size = np.bincount(self.owner, minlength=len(self.loads))
+        self.nets, self.volume = self._measured()
 
     def sweep(self, price: npt.NDArray[np.float64], target: Any = None, cap: Any = None) -> None:
         """Every row goes where it is best, once.
@@ -170,8 +141,8 @@ class _Work:
         weigh as much as they like.
         """
         limits, share = self.limits, self.share
-        target = (limits.target if target is None else target).reshape(self.loads.shape)
-        cap = np.full(self.loads.shape, np.inf) if cap is None else cap.reshape(self.loads.shape)
+        target = limits.target if target is None else target
+        cap = np.full(self.loads.shape, np.inf) if cap is None else cap
         target, price, cap = (
             np.ascontiguousarray(each, np.float64) for each in (target, price, cap)
         )

@@ -221,10 +221,15 @@ def test_as_few_and_as_many_parts_as_possible(p, tmp_path):
 
 
 def test_a_graph_without_edges(tmp_path):
-    graph = plancc.Graph(np.zeros(11, np.int64), np.empty(0, np.int32), directed=False)
+    """No sweep moves a row, and parts are even all the same."""
+    graph = plancc.Graph(np.zeros(101, np.int64), np.empty(0, np.int32), directed=False)
     folder = folder_of(graph, tmp_path / "graph")
-    found = on_ranks(3, folder, tmp_path / "p.h5", 3)
+    found = on_ranks(3, folder, tmp_path / "p.h5", 3, options=SearchOptions(capacities=(2, 1, 1)))
     assert found.metrics.volume == 0
+    assert not found.warnings
+    assert np.bincount(load(tmp_path / "p.h5").owner()).tolist() == pytest.approx(
+        [50, 25, 25], abs=1
+    )
     assert verify_file(tmp_path / "p.h5")
 
 
