@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.figures import metrics_of, random_metrics
+from plancc.distributed.figures import forecast_of, metrics_of, random_figures, tables_of
 from plancc.distributed.lowering import OwnParts, lower_share
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Ranks, Transport
@@ -39,7 +39,7 @@ from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, provenance
-from plancc.owners.request import prepared
+from plancc.owners.request import prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, digests_of, root_of
 from plancc.plan.exchange import Int64Array, Side
@@ -225,6 +225,8 @@ def compile_folder(
         predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
         graph = files.graph(source)
         vertex_data = order.vertex_data(graph)
+        task = with_dims(task, vertex_data)
+        wanted = replace(wanted, dims=task.options.dims)
     with observer("read"):
         share = read_share(
             files,
@@ -237,7 +239,11 @@ def compile_folder(
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
     with observer("baseline"):
-        baseline = random_metrics(ranks, share, order.num_parts)
+        baseline, random = random_figures(ranks, share, order.num_parts)
+        predictor = task.options.predictor
+        if predictor.machine.speed:
+            speeds = tuple(predictor.machine.speeds(order.num_parts))
+            _, random = random_figures(ranks, share, order.num_parts, speeds)
     with observer("lower"):
         num_nonzeros = int(share.degree.sum())
         owner = found.owners.rows
@@ -246,7 +252,6 @@ def compile_folder(
         del loads
         parts = lower_share(ranks, share, owner, order.num_parts)
         del share
-        metrics = metrics_of(ranks, parts)
     header = Header(
         layout="row",
         num_vertices=n,
@@ -256,6 +261,14 @@ def compile_folder(
         normalization=order.plan.normalize,
         self_loops=order.plan.self_loops,
     )
+    with observer("predict"):
+        tables = tables_of(ranks, parts, header)
+        metrics = metrics_of(ranks, parts, tables)
+        forecast = forecast_of(ranks, predictor, tables, random)
+        del tables, random
+    notes = found.warnings
+    if forecast.slower and not task.model.even_random:
+        notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     written = provenance(
         of_graph(source, order.model, order.model_options),
         order.command,
@@ -264,11 +277,12 @@ def compile_folder(
         task.options,
         {
             "ranks": ranks.size,
+            **forecast.provenance(),
             **found.how,
             **({} if order.plan.memory is None else {"memory": order.plan.memory}),
             "predicted_memory": predicted,
         },
-        found.warnings,
+        notes,
     )
     with observer("write"):
         data_of_parts = _of_rows(vertex_data, parts.global_id)
@@ -277,7 +291,7 @@ def compile_folder(
         content = _write(
             ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
         )
-    return Compiled(content, header, metrics, baseline, written, found.warnings)
+    return Compiled(content, header, metrics, baseline, written, notes)
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:

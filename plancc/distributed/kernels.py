@@ -358,20 +358,6 @@ def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def count_traffic(base: int, ptr: Any, entry: Any, owner: Any, num_parts: int) -> Any:
-    """Rows that every part sends and receives for this rank's nets: int64[num_parts] each."""
-    sent, received = np.zeros(num_parts, dtype=np.int64), np.zeros(num_parts, dtype=np.int64)
-    for e in range(len(ptr) - 1):
-        here = owner[base + e]
-        for k in range(ptr[e], ptr[e + 1]):
-            q = int(entry[k] >> 1)
-            if q != here:
-                sent[here] += 1
-                received[q] += 1
-    return sent, received
-
-
-@njit(cache=True, nogil=True)
 def pairs(
     base: int, ptr: Any, entry: Any, owner: Any, num_parts: int, first: int, last: int
 ) -> Any:

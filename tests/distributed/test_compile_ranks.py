@@ -28,6 +28,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.options import PlanOptions, SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
+from plancc.predict.forecast import RECORDED
 from plancc.search.presets import OnRanks
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -74,6 +75,14 @@ def on_ranks(ranks, folder, output, parts, **options):
     return found[0]
 
 
+def check_forecast(provenance, expected):
+    """What ranks predict is what one process does."""
+    for name in RECORDED:
+        value = expected[name]
+        known = value if isinstance(value, str) else pytest.approx(value, rel=1e-12)
+        assert provenance[name] == known, name
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners(
     directed, tmp_path, monkeypatch
@@ -100,6 +109,7 @@ def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners
     assert plan.vertex_data.labels.tolist() == same.vertex_data.labels.tolist()
     assert [found[ranks].provenance["ranks"] for ranks in sizes[1:]] == list(sizes[1:])
     provenance = found[sizes[-1]].provenance
+    check_forecast(provenance, same.provenance)
     assert provenance["started_from"].endswith("seed 1")
     rows = np.bincount(plan.owner(), minlength=8)
     assert rows.max() <= 1.01 * 50 + 1
@@ -206,8 +216,11 @@ def test_models_that_assign_rows(model, tmp_path):
 def test_unequal_parts(tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
     options = SearchOptions(capacities=(3.0, 1.0, 1.0, 1.0))
-    on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
-    rows = np.bincount(load(tmp_path / "p.h5").owner())
+    found = on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
+    plan = load(tmp_path / "p.h5")
+    same = plancc.compile(folder, "file", 4, part=plan.owner(), machine=options.machine)
+    check_forecast(found.provenance, same.provenance)
+    rows = np.bincount(plan.owner())
     assert abs(rows[0] - N / 2) <= 3
     assert rows[1:].max() <= N / 6 + 3
 
