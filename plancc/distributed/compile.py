@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.figures import forecast_of, metrics_of, random_figures, tables_of
+from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures, tables_of
 from plancc.distributed.lowering import OwnParts, lower_share
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Ranks, Transport
@@ -153,10 +153,12 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name in ("budget", "topology", "weights", "clusters"):
+        for name in ("budget", "weights", "clusters"):
             given = options if hasattr(options, name) else self.plan
             if getattr(given, name) is not None:
                 raise InputError(f"`{name}` is for a compile by one process")
+        if self.plan.exchange == "nodes":
+            raise InputError("`exchange` nodes: hops are compiled by one process; drop it")
         if set(wanted.names) - {"nnz", "rows", "work"}:
             raise InputError(
                 f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, "
@@ -238,6 +240,11 @@ def compile_folder(
         )
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
+        owner, how = found.owners.rows, found.how
+    if task.options.nodes is not None:
+        with observer("map to nodes"):
+            owner = mapped(ranks, share, owner, task.options.nodes, task.options.capacities)
+            how = {**how, "topology": str(task.options.nodes)}
     with observer("baseline"):
         baseline, random = random_figures(ranks, share, order.num_parts)
         predictor = task.options.predictor
@@ -246,7 +253,6 @@ def compile_folder(
             _, random = random_figures(ranks, share, order.num_parts, speeds)
     with observer("lower"):
         num_nonzeros = int(share.degree.sum())
-        owner = found.owners.rows
         loads = Loads.of(share.sizes(source), wanted, task.options.epsilon)
         reached = loads.imbalances(owner, order.num_parts)
         del loads
@@ -278,7 +284,7 @@ def compile_folder(
         {
             "ranks": ranks.size,
             **forecast.provenance(),
-            **found.how,
+            **how,
             **({} if order.plan.memory is None else {"memory": order.plan.memory}),
             "predicted_memory": predicted,
         },

@@ -12,8 +12,10 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
 from plancc.models.capacities import Capacities
 from plancc.models.random import random_owner
+from plancc.passes.topology import MapToTopology
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.rank_parts import block_of_parts
+from plancc.plan.topology import Topology
 from plancc.plan.values import Header
 from plancc.predict.forecast import Forecast
 from plancc.predict.predictor import Predictor
@@ -76,6 +78,22 @@ def metrics_of(ranks: Ranks, parts: OwnParts, tables: Tables) -> Metrics:
     step = StepTraffic.of(parts.expand)
     of_all = StepTraffic(*(ranks.concatenated(each) for each in step))
     return summarize(Traffic(tables.rows, tables.nonzeros, *of_all))
+
+
+def mapped(
+    ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
+) -> Int32Array:
+    """The same parts under numbers that keep what they exchange inside nodes. Collective.
+
+    As `plancc.owners.rows.mapped`.
+    """
+    num_parts, number = topology.num_ranks, None
+    volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
+    with ranks.agreement():
+        if ranks.rank == 0:
+            parts = np.arange(num_parts, dtype=np.int32)
+            number = MapToTopology(topology, capacities=capacities).run(parts, volumes, num_parts)
+    return ranks.from_root(number, np.int32)[owner]
 
 
 def random_figures(

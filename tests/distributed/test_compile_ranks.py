@@ -225,6 +225,19 @@ def test_unequal_parts(tmp_path):
     assert rows[1:].max() <= N / 6 + 3
 
 
+def test_parts_are_numbered_for_nodes_as_by_one_process(tmp_path):
+    folder = folder_of(roads(20), tmp_path / "graph")
+    part = np.array([0, 4, 1, 5, 2, 6, 3, 7], np.int32)[np.arange(400) // 50]
+    given = {"model": "file", "model_options": {"part": part}}
+    options = SearchOptions(topology="2x4")
+    found = on_ranks(3, folder, tmp_path / "p.h5", 8, options=options, **given)
+    same = plancc.compile(folder, "file", 8, part=part, topology="2x4", exchange="flat")
+    assert found.content_sha256 == same.content_sha256()
+    assert (same.owner() != part).any()
+    assert found.provenance["topology"] == same.provenance["topology"] == "2x4"
+    check_forecast(found.provenance, same.provenance)
+
+
 @pytest.mark.parametrize("p", [1, N])
 def test_as_few_and_as_many_parts_as_possible(p, tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
@@ -252,7 +265,10 @@ REFUSED = {
     "objective": ({"options": SearchOptions(objective="time")}, "minimise the volume only"),
     "effort": ({"options": SearchOptions(effort="best")}, "search with effort fast only"),
     "budget": ({"options": SearchOptions(budget=3)}, "`budget` is for a compile by one process"),
-    "topology": ({"options": SearchOptions(topology="2x2")}, "`topology` is for a compile"),
+    "hops": (
+        {"options": SearchOptions(topology="2x2"), "exchange": "nodes"},
+        "hops are compiled by one process",
+    ),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
     "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
