@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures, tables_of
-from plancc.distributed.lowering import OwnParts, lower_share
+from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures
+from plancc.distributed.lowering import lower_share
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Ranks, Transport
 from plancc.distributed.share import read_share
@@ -41,12 +41,11 @@ from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, provenance
 from plancc.owners.request import prepared, with_dims
 from plancc.owners.task import Observer, Task
-from plancc.plan.digests import Digests, digests_of, root_of
-from plancc.plan.exchange import Int64Array, Side
+from plancc.plan.digests import Digests, cut_points, digests_of, root_of
+from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     NODES,
     header_attributes,
-    vertex_data_arrays,
 )
 from plancc.plan.metrics import Metrics
 from plancc.plan.piece_writer import (
@@ -56,7 +55,8 @@ from plancc.plan.piece_writer import (
     write_plan_head,
 )
 from plancc.plan.pieces import folder_name, new_folder
-from plancc.plan.plan import attributes_of
+from plancc.plan.plan import Plan, attributes_of
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
 from plancc.text import shown as shortened
@@ -251,27 +251,25 @@ def compile_folder(
         if predictor.machine.speed:
             speeds = tuple(predictor.machine.speeds(order.num_parts))
             _, random = random_figures(ranks, share, order.num_parts, speeds)
-    with observer("lower"):
-        num_nonzeros = int(share.degree.sum())
-        loads = Loads.of(share.sizes(source), wanted, task.options.epsilon)
-        reached = loads.imbalances(owner, order.num_parts)
-        del loads
-        parts = lower_share(ranks, share, owner, order.num_parts)
-        del share
     header = Header(
         layout="row",
         num_vertices=n,
-        num_nonzeros=num_nonzeros,
+        num_nonzeros=int(share.degree.sum()),
         num_parts=order.num_parts,
         directed=graph.directed,
         normalization=order.plan.normalize,
         self_loops=order.plan.self_loops,
     )
+    with observer("lower"):
+        loads = Loads.of(share.sizes(source), wanted, task.options.epsilon)
+        reached = loads.imbalances(owner, order.num_parts)
+        del loads
+        parts = lower_share(ranks, share, owner, header)
+        del share
     with observer("predict"):
-        tables = tables_of(ranks, parts, header)
-        metrics = metrics_of(ranks, parts, tables)
-        forecast = forecast_of(ranks, predictor, tables, random)
-        del tables, random
+        metrics = metrics_of(ranks, parts)
+        forecast = forecast_of(ranks, predictor, parts, random)
+        del random
     notes = found.warnings
     if forecast.slower and not task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
@@ -291,12 +289,13 @@ def compile_folder(
         notes,
     )
     with observer("write"):
-        data_of_parts = _of_rows(vertex_data, parts.global_id)
-        ids = None if files.original_ids is None else files.original_ids[parts.global_id]
-        attributes = attributes_of(written, metrics, baseline)
-        content = _write(
-            ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
+        parts = replace(
+            parts,
+            vertex_data=_of_rows(vertex_data, parts.global_id),
+            original_id=files.original_ids,
         )
+        attributes = attributes_of(written, metrics, baseline)
+        content = _write(ranks, output, header, parts, attributes, order.compress)
     return Compiled(content, header, metrics, baseline, written, notes)
 
 
@@ -384,23 +383,27 @@ def _write(
     ranks: Ranks,
     output: str | PathLike[str],
     header: Header,
-    parts: OwnParts,
-    data: VertexData,
-    ids: Int64Array | None,
+    parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
     compress: bool,
 ) -> str:
     """Write this rank's piece, and the head on rank 0; returns the content hash. Collective."""
-    points = _points(parts, ranks.rank)
+    arrays = parts.arrays()
+    cuts = dict.fromkeys(NODES[name].cut for name in arrays if NODES[name].cut)
+    points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
     starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
-    slices = _slices(parts, ranks.rank, starts_of, data, ids)
+    whole: dict[str, npt.NDArray[Any]] = {}
+    slices: dict[str, npt.NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if NODES[name].shared:  # offsets of entries
+            slices[name] = array + ranks.before(int(array[-1]))
+        elif NODES[name].cut:
+            slices[name] = array
+        elif name.endswith("_ptr"):
+            whole[name] = _offsets(ranks, np.diff(array))
+        else:
+            whole[name] = ranks.concatenated(array)
     starts = {name: starts_of[NODES[name].cut] for name in slices}
-    whole: dict[str, npt.NDArray[Any]] = {
-        "rows/part_ptr": parts.part_ptr,
-        "rows/num_interior": parts.num_interior,
-    }
-    for table, side in _tables(parts):
-        whole[f"{table}_ptr"] = _offsets(ranks, np.diff(side.ptr))
     own: dict[str, Digests] = {}
     with ranks.agreement():  # features may be read from a file
         for name, array in slices.items():
@@ -425,52 +428,13 @@ def _write(
             write_piece(temporary, ranks.rank, slices, content, compress=compress)
         with ranks.agreement():
             if ranks.rank == 0:
-                pieces = PieceTable(folder, parts.bounds, starts, kinds)
+                pieces = PieceTable(
+                    folder, block_of_parts(header.num_parts, ranks.size), starts, kinds
+                )
                 write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
     return content
-
-
-def _points(parts: OwnParts, rank: int) -> dict[str, Int64Array]:
-    """Where the slices of this rank's parts begin, and where the last ends, by `Node.cut`."""
-    first, last = (int(each) for each in parts.bounds[rank : rank + 2])
-    rows = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
-    found = {"rows": rows, "local rows": rows, "nonzeros": parts.row_ptr[rows]}
-    for table, side in _tables(parts):
-        found[f"{table} messages"] = side.ptr
-        found[f"{table} rows"] = side.row_ptr[side.ptr]
-    return found
-
-
-def _tables(parts: OwnParts) -> Iterator[tuple[str, Side]]:
-    """The tables of messages by their names in the file."""
-    yield "expand/send", parts.expand.send
-    yield "expand/recv", parts.expand.receive
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
     """Sums of all ranks' sizes, from 0 on. Collective."""
     return np.concatenate([[0], np.cumsum(ranks.concatenated(sizes))])
-
-
-def _slices(
-    parts: OwnParts,
-    rank: int,
-    starts: Mapping[str, Int64Array],
-    data: VertexData,
-    ids: Int64Array | None,
-) -> dict[str, npt.NDArray[Any]]:
-    """This rank's slices of all datasets that are cut into parts, as they are in one file."""
-    before = {cut: at[rank] for cut, at in starts.items()}
-    found: dict[str, npt.NDArray[Any] | None] = {
-        "rows/global_id": parts.global_id,
-        "rows/original_id": ids,
-        "matrix/row_ptr": parts.row_ptr + before["nonzeros"],
-        "matrix/column": parts.column,
-        "matrix/value": parts.value,
-        **vertex_data_arrays(data),
-    }
-    for table, side in _tables(parts):
-        found[f"{table}_peer"] = side.peer
-        found[f"{table}_row_ptr"] = side.row_ptr + before[f"{table} rows"]
-        found[f"{table}_row"] = side.row
-    return {name: array for name in NODES if (array := found.get(name)) is not None}

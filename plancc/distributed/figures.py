@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.owners import BASELINE_SEED
 from plancc.distributed.kernels import pairs, parts_of_nets
-from plancc.distributed.lowering import OwnParts
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
 from plancc.models.capacities import Capacities
 from plancc.models.random import random_owner
 from plancc.passes.topology import MapToTopology
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
+from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.topology import Topology
-from plancc.plan.values import Header
 from plancc.predict.forecast import Forecast
 from plancc.predict.predictor import Predictor
-from plancc.predict.schedules import Tables, pairs_of
-from plancc.predict.schedules.plan_tables import is_undirected
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules import Tables, pairs_of, tables_of
 
 NETS_AT_ONCE = 1 << 20
 """Nets whose messages are looked at together."""
@@ -53,31 +54,27 @@ def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((rows, (sender, receiver)), volumes.shape)
 
 
-def tables_of(ranks: Ranks, parts: OwnParts, header: Header) -> Tables:
-    """The tables of the plan (`plancc.predict.schedules`); its messages on rank 0. Collective."""
-    first, last = (int(each) for each in parts.bounds[ranks.rank : ranks.rank + 2])
-    row = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
-    ptr, interior = parts.row_ptr[row], parts.row_ptr[row[:-1] + parts.num_interior[first:last]]
-    send, shape = parts.expand.send, (header.num_parts, header.num_parts)
-    sender = np.repeat(np.arange(first, last), send.messages_per_part())
-    volumes = sp.csr_array((np.diff(send.row_ptr), (sender, send.peer)), shape)
-    return Tables(
-        name="plan",
-        layout="row",
-        rows=np.diff(parts.part_ptr),
-        nonzeros=ranks.concatenated(np.diff(ptr)),
-        expand=pairs_of(at_root(ranks, volumes)),
-        boundary_nonzeros=ranks.concatenated(ptr[1:] - interior),
-        undirected=is_undirected(header),
-        self_loops=header.self_loops,
+def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
+    """The figures of the plan that all ranks' parts make. Collective."""
+    own = parts.traffic()
+    rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
+    step = StepTraffic(*map(ranks.concatenated, own.step))
+    return summarize(Traffic(rows, nonzeros, *step))
+
+
+def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
+    """The tables of the same plan; its messages are on rank 0. Collective."""
+    own, first = tables_of(parts), ranks.before(parts.num_parts)
+    pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
+    source, target, rows = map(ranks.at_root, pairs)
+    assert own.boundary_nonzeros is not None
+    return replace(
+        own,
+        rows=ranks.concatenated(own.rows),
+        nonzeros=ranks.concatenated(own.nonzeros),
+        boundary_nonzeros=ranks.concatenated(own.boundary_nonzeros),
+        expand=Pairs(num_parts, source, target, rows),
     )
-
-
-def metrics_of(ranks: Ranks, parts: OwnParts, tables: Tables) -> Metrics:
-    """The figures of the plan, on every rank. Collective."""
-    step = StepTraffic.of(parts.expand)
-    of_all = StepTraffic(*(ranks.concatenated(each) for each in step))
-    return summarize(Traffic(tables.rows, tables.nonzeros, *of_all))
 
 
 def mapped(
@@ -113,9 +110,9 @@ def random_figures(
     return metrics, Tables("random", "row", rows, nonzeros, pairs_of(at_root(ranks, volumes)))
 
 
-def forecast_of(ranks: Ranks, predictor: Predictor, tables: Tables, random: Tables) -> Forecast:
-    """The predicted epochs of a plan and of a random partition, on every rank. Collective."""
-    seconds = 0.0, 0.0, 0.0
+def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
+    """The predicted epochs of the plan and of random tables, on every rank. Collective."""
+    tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():
         if ranks.rank == 0:
             plan, even = (predictor.epoch(each).seconds for each in (tables, random))

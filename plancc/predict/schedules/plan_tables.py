@@ -125,7 +125,7 @@ def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
     owners = owners_of(plan).renumbered(rank_of_parts(header.num_parts, num_ranks))
     return replace(
         tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
-        undirected=is_undirected(header),
+        undirected=_undirected(header),
         live=_live(plan, live_layers, num_ranks) if live_layers else None,
     )
 
@@ -224,7 +224,7 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live_layers: 
         grid=header.grid,
         own_nonzeros=None if fold is None else row_ptr[local_ptr[:-1] + rows] - first,
         boundary_nonzeros=last - row_ptr[interior],
-        undirected=is_undirected(header) and fold is None,
+        undirected=_undirected(header) and fold is None,
         self_loops=header.self_loops,
         topology=header.topology,
         route=_route(source, "expand"),
@@ -287,6 +287,5 @@ def _count_blocks(source: _Source, tables: Tables) -> Int64Array:
     return blocks
 
 
-def is_undirected(header: Header) -> bool:
-    """Whether the matrix of a plan equals its transpose."""
+def _undirected(header: Header) -> bool:
     return not header.directed and header.normalization != "row"
