@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from plancc.cost.owners import BASELINE_SEED
-from plancc.distributed.kernels import pairs, parts_of_nets
+from plancc.distributed.kernels import parts_of_nets
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Share
 from plancc.models.capacities import Capacities
@@ -23,7 +23,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, pairs_of, tables_of
 
-NETS_AT_ONCE = 1 << 20
+NETS_AT_ONCE = 1 << 18
 """Nets whose messages are looked at together."""
 
 
@@ -33,12 +33,14 @@ def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) 
     As `plancc.cost.pairs.pair_volumes`: csr_array int64[num_parts, num_parts].
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
-    shape = num_parts, num_parts
+    shape, lengths = (num_parts, num_parts), np.diff(ptr)
     found = sp.csr_array(shape, dtype=np.int64)
     for start in range(0, len(ptr) - 1, NETS_AT_ONCE):
         stop = min(start + NETS_AT_ONCE, len(ptr) - 1)
-        some = pairs(share.first, ptr, entry, owner, num_parts, start, stop)
-        number, rows = np.unique(some, return_counts=True)
+        sender = np.repeat(owner[share.first + start : share.first + stop], lengths[start:stop])
+        receiver = entry[ptr[start] : ptr[stop]] >> 1
+        number = sender[sender != receiver] * np.int64(num_parts) + receiver[sender != receiver]
+        number, rows = np.unique(number, return_counts=True)
         found += sp.csr_array((rows, np.divmod(number, num_parts)), shape)
     cuts = found.indptr[block_of_parts(num_parts, ranks.size)[1:-1]]
     entries = found.tocoo()

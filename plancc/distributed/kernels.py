@@ -355,19 +355,3 @@ def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
         for k in range(row_ptr[r], row_ptr[r + 1]):
             out[k] = numbers[at]
             at += 1
-
-
-@njit(cache=True, nogil=True)
-def pairs(
-    base: int, ptr: Any, entry: Any, owner: Any, num_parts: int, first: int, last: int
-) -> Any:
-    """Sender x `num_parts` + receiver of every row that moves for nets first..last-1: int64."""
-    found, num = np.empty(ptr[last] - ptr[first], dtype=np.int64), 0
-    for e in range(first, last):
-        here = owner[base + e]
-        for k in range(ptr[e], ptr[e + 1]):
-            q = int(entry[k] >> 1)
-            if q != here:
-                found[num] = np.int64(here) * num_parts + q
-                num += 1
-    return found[:num]

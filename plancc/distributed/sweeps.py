@@ -32,19 +32,7 @@ from plancc.passes.kernels.volume import Bounds
 from plancc.passes.multilevel import Sweeps, price_unit
 from plancc.passes.presets import PRICES, Annealing
 from plancc.plan.lowering import mark_boundary
-
-TURNS = 8
-"""Turns of a sweep."""
-MOST_SWEEPS = 64
-"""More than all of these."""
-TRIES, FEWER = 3, 8
-"""How often moves of one turn are tried, and by which factor fewer of them each time."""
-MOST_RESTORED = 8
-"""Most sweeps that bring parts below the limit, each at three times the price of the last."""
-CLIMBS = 6
-"""Most sweeps within the limit that follow."""
-LEAST_GAIN = 0.002
-"""Share of the volume that a sweep within the limit must save, for another to follow."""
+from plancc.search.presets import ON_RANKS
 
 
 def sweep(
@@ -76,16 +64,16 @@ def sweep(
     for price in () if within else PRICES:
         work.sweep(price * unit)
     price = 3 * PRICES[-1]
-    for number in range(MOST_RESTORED):
+    for number in range(ON_RANKS.restoring):
         if work.overload() == 0:
             break
         work.sweep(price * unit, limits.limit if number % 2 else limits.target)
         price *= 3
     work.restore()
-    for _ in range(CLIMBS):
+    for _ in range(ON_RANKS.climbs):
         before = work.volume
         work.sweep(0 * unit, cap=limits.limit)
-        if work.volume > (1 - LEAST_GAIN) * before:
+        if work.volume > (1 - ON_RANKS.least_gain) * before:
             break
     return work.owner
 
@@ -147,10 +135,12 @@ class _Work:
             np.ascontiguousarray(each, np.float64) for each in (target, price, cap)
         )
         bounds = Bounds(target, price, cap, 1 / limits.relative)
-        turn = turns(share.first, share.last, MOST_SWEEPS * self.seed + self.number, TURNS)
+        turn = turns(
+            share.first, share.last, ON_RANKS.most_sweeps * self.seed + self.number, ON_RANKS.turns
+        )
         self.number += 1
         cost = self.volume + overweight(self.loads, bounds)
-        for each in range(TURNS):
+        for each in range(ON_RANKS.turns):
             rows = np.flatnonzero(turn == each)
             place, ghosts = self._fetched(rows)
             part, saved, gain = wanted_parts(
@@ -162,7 +152,7 @@ class _Work:
             vertices, part, saved = (self.ranks.concatenated(array) for array in chosen)
             order = np.argsort(-self.ranks.concatenated(gain[move]), kind="stable")
             former = self.owner[vertices], self.loads.copy(), self.size.copy()
-            for _ in range(TRIES):
+            for _ in range(ON_RANKS.tries):
                 moved = move_rows(
                     order, vertices, part, saved, self.weight, self.loads, bounds, self.size,
                     self.owner,
@@ -176,7 +166,7 @@ class _Work:
                     break
                 self.owner[vertices] = former[0]
                 self.loads[:], self.size[:] = former[1:]
-                order = order[: len(order) // FEWER]
+                order = order[: len(order) // ON_RANKS.fewer]
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
         """The parts of this rank's nets, and the volume of all."""

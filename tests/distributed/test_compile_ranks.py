@@ -87,7 +87,7 @@ def check_forecast(provenance, expected):
 def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners(
     directed, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(clusters, "MANY_LINKS", 2000)
+    monkeypatch.setattr(clusters, "ON_RANKS", OnRanks(many_links=2000))
     graph = communities(directed=directed, ids=True)
     data = VertexData(
         features=np.random.default_rng(0).random((N, 3)).astype(np.float32),
@@ -116,18 +116,6 @@ def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners
     assert plan.metrics().nonzero_imbalance <= 0.11
 
 
-@pytest.mark.parametrize("links", [100, pytest.param(1500, marks=long), 10**6])
-def test_the_volume_is_that_of_a_search(links, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "MANY_LINKS", links)
-    graph = communities(3, 1500, 180)
-    folder = folder_of(graph, tmp_path / "graph")
-    found = on_ranks(2, folder, tmp_path / "p.h5", 12)
-    alone = plancc.compile(graph, "hp", 12, effort="fast")
-    assert found.metrics.volume <= 1.15 * alone.metrics().volume
-    assert found.metrics.volume < 0.5 * found.baseline.volume
-    assert not found.warnings
-
-
 def roads(side):
     """A grid without a third of its edges: parts have short boundaries."""
     rng, v = np.random.default_rng(1), np.arange(side * side).reshape(side, side)
@@ -139,17 +127,18 @@ def roads(side):
     return plancc.Graph(graph.indptr, graph.indices, directed=False, source=source)
 
 
-@pytest.mark.parametrize("links", [1500, 10**6])
-@pytest.mark.parametrize("within", [10**6, 300, 0])
-def test_boundaries_without_hubs_are_those_of_one_process(links, within, tmp_path, monkeypatch):
-    """Whether rank 0 has the whole graph, its clusters, or nothing but sweeps of all ranks."""
-    monkeypatch.setattr(clusters, "MANY_LINKS", links)
-    given = OnRanks(corridor=within, most_pins=10**6 if within else 0)
-    monkeypatch.setattr(nets, "ON_RANKS", given)
-    graph = roads(50)
-    found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 8)
-    alone = plancc.compile(graph, "hp", 8, effort="fast").metrics().volume
-    assert found.metrics.volume <= (1.05 if within == 10**6 else 1.35) * alone
+@pytest.mark.parametrize("links", [100, pytest.param(1500, marks=long), 10**6])
+@pytest.mark.parametrize("corridor", [0, 300, 10**6])
+@pytest.mark.parametrize(("graph", "most"), [(communities(3, 1500, 180), 1.15), (roads(50), 1.05)])
+def test_the_volume_is_that_of_a_search(graph, most, corridor, links, tmp_path, monkeypatch):
+    """Whether rank 0 has the whole graph, clusters, a corridor, or all ranks nothing but sweeps."""
+    given = OnRanks(many_links=links, corridor=corridor, most_pins=10**6 if corridor else 0)
+    for module in (clusters, nets):
+        monkeypatch.setattr(module, "ON_RANKS", given)
+    found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 12)
+    alone = plancc.compile(graph, "hp", 12, effort="fast")
+    assert found.metrics.volume <= (most if corridor == 10**6 else 1.35) * alone.metrics().volume
+    assert found.metrics.volume < 0.5 * found.baseline.volume
     assert not found.warnings
 
 
