@@ -59,6 +59,7 @@ from plancc.plan.plan import Plan, attributes_of
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
+from plancc.search.starts import is_uneven
 from plancc.text import shown as shortened
 
 FORMAT = "csr"
@@ -312,7 +313,14 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
     """Bytes that a rank is going to take; InputError if they are more than allowed (0: any)."""
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
-    sizes = ProblemSizes(rows, nonzeros + rows, mirrored, constraints=constraints, mapped=True)
+    sizes = ProblemSizes(
+        rows,
+        nonzeros + rows,
+        mirrored,
+        constraints=constraints,
+        uneven=is_uneven(np.diff(files.indptr)),
+        mapped=True,
+    )
     peak = work_of_rank(sizes, num_ranks).peak
     if allowed and peak > allowed:
         raise InputError(

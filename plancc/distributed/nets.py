@@ -10,6 +10,7 @@ part but its *corridor*, the vertices near the boundary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,12 +53,20 @@ def nets_between(
     sizes = np.diff(ptr)
     several = sizes > 1
     pins = (entry[np.repeat(several, sizes)] >> 1).astype(np.int32)
+    sizes, cost = sizes[several], np.ones(np.count_nonzero(several), np.int64)
+    sizes, pins, cost = _merged(sizes, pins, cost)
     if ranks.total(len(pins)) > ON_RANKS.most_pins:
         return None
-    sizes, pins = ranks.at_root(sizes[several]), ranks.at_root(pins)
-    ptr, none = np.concatenate([[0], np.cumsum(sizes)]), pins[:0]
-    ptr, pins, _, cost, _ = merge_equal_nets(ptr, pins, none, np.ones(len(sizes), np.int64), none)
+    sizes, pins, cost = _merged(*(ranks.at_root(each) for each in (sizes, pins, cost)))
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
     return Hypergraph(ptr, pins, weights_of(label, weight, num), cost)
+
+
+def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
+    """Equal nets as one, which costs their sum: numbers of pins, pins and costs."""
+    ptr, none = np.concatenate([[0], np.cumsum(sizes)]), pins[:0]
+    ptr, pins, _, cost, _ = merge_equal_nets(ptr, pins, none, cost, none)
+    return np.diff(ptr), pins, cost
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:

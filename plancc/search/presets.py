@@ -158,7 +158,7 @@ class OnRanks:
     least_gain: float = 0.002  # share of the volume that one must save, for another to follow
     # Of graphs without hubs (`plancc.distributed.nets`):
     starts: int = 4  # seeds of the partitioner of clusters: starts differ by a sixth
-    corridor: int = 1_000_000  # links of its vertices above which a corridor has no further layer
+    corridor: int = 3_000_000  # links of its vertices above which a corridor has no further layer
     most_pins: int = 4_000_000  # pins of nets above which rank 0 takes none
 
 
@@ -303,6 +303,7 @@ class MemoryTerms:
     of_rank: int = 70_000_000  # python with its libraries in a rank, and MPI
     # The graph between clusters, and a partitioner's child process on the first rank.
     clustered: int = 60_000_000
+    corridor_link: int = 45  # nets and cuts there, per link of a corridor
     # Per link of the undirected graph for the graph between clusters, and METIS on that: at most an
     # eighth of the links are left where vertices have few neighbours.
     cluster_link: int = 8
