@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plancc.distributed.kernels import take_labels, turns, wanted_labels
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array
+from plancc.distributed.share import Int32Array, Int64Array, joined
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.passes.clusters import Clusters, weights_of
@@ -176,17 +176,4 @@ class _Between:
         counts = self.ranks.swapped(sizes)
         ends = self.ranks.collected([ends for ends, _ in found])
         cost = self.ranks.collected([cost for _, cost in found])
-        return _added(counts, ends, cost, len(chosen[self.ranks.rank]), self.num)
-
-
-def _added(
-    counts: list[Int32Array], ends: Int32Array, cost: Int64Array, rows: int, columns: int
-) -> Any:
-    """Lists of several ranks as one matrix: links that they have in common cost their sum."""
-    from scipy.sparse import coo_array
-
-    numbers = np.arange(rows, dtype=np.int32)
-    row = np.concatenate([np.repeat(numbers, of_rank) for of_rank in counts])
-    made = coo_array((cost, (row, ends)), shape=(rows, columns)).tocsr()
-    made.sort_indices()
-    return made
+        return joined(counts, ends, cost, self.num)

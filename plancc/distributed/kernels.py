@@ -82,30 +82,6 @@ def take_labels(
     return moved
 
 
-@njit(cache=True, nogil=True)
-def joined(counts: Any, pins: Any) -> Any:
-    """Lists of several ranks put together: int64[m + 1] offsets, int32[entries].
-
-    Parameters
-    ----------
-    counts : int32[num_ranks, m]
-        Entries of every list from every rank.
-    pins : int32[entries]
-        All of rank 0, list by list, then all of rank 1, and so on.
-    """
-    ptr = np.zeros(counts.shape[1] + 1, dtype=np.int64)
-    for e in range(counts.shape[1]):
-        ptr[e + 1] = ptr[e] + counts[:, e].sum()
-    found, free, at = np.empty(len(pins), dtype=np.int32), ptr[:-1].copy(), 0
-    for rank in range(counts.shape[0]):
-        for e in range(counts.shape[1]):
-            for _ in range(counts[rank, e]):
-                found[free[e]] = pins[at]
-                free[e] += 1
-                at += 1
-    return ptr, found
-
-
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
@@ -321,16 +297,6 @@ def move_rows(
                 load[here, c] -= weight[v, c]
                 load[there, c] += weight[v, c]
     return moved
-
-
-@njit(cache=True, nogil=True)
-def overweight(load: Any, bounds: Bounds) -> float:
-    """What the overweight of all parts costs."""
-    total = 0.0
-    for q in range(len(load)):
-        for c in range(load.shape[1]):
-            total += penalty(load[q, c], bounds.target[q, c], bounds.price[q, c])
-    return total
 
 
 @njit(cache=True, nogil=True)

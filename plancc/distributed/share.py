@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import joined
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError
 from plancc.graph.canonical import is_canonical
@@ -141,4 +141,27 @@ def _nets(
     counts = np.diff(ptr).astype(np.int32)
     of_others = ranks.swapped(np.split(counts, bounds[1:-1]))
     pins = ranks.collected(np.split(rows, ends[1:-1]))
-    return joined(np.stack(of_others), pins)
+    nets = joined(of_others, pins, np.ones(len(pins), np.int8), int(bounds[-1]))
+    return nets.indptr.astype(np.int64), nets.indices.astype(np.int32, copy=False)
+
+
+def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
+    """Lists of several ranks as one matrix, its columns ascending in every row.
+
+    Parameters
+    ----------
+    counts : list of int32[rows]
+        Entries of every row from every rank.
+    ends : int32[entries]
+        Columns: all of rank 0, row by row, then all of rank 1, and so on.
+    cost : [entries]
+        Values; those of entries that ranks have in common are added.
+    columns : int
+    """
+    from scipy.sparse import coo_array
+
+    numbers = np.arange(len(counts[0]), dtype=np.int32)
+    row = np.concatenate([np.repeat(numbers, of_rank) for of_rank in counts])
+    made = coo_array((cost, (row, ends)), shape=(len(numbers), columns)).tocsr()
+    made.sort_indices()
+    return made

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from plancc.distributed.kernels import (
     mark_columns,
     move_rows,
-    overweight,
     parts_of_nets,
     picked,
     turns,
@@ -139,7 +138,7 @@ class _Work:
             share.first, share.last, ON_RANKS.most_sweeps * self.seed + self.number, ON_RANKS.turns
         )
         self.number += 1
-        cost = self.volume + overweight(self.loads, bounds)
+        cost = self.volume + self._overweight(bounds)
         for each in range(ON_RANKS.turns):
             rows = np.flatnonzero(turn == each)
             place, ghosts = self._fetched(rows)
@@ -160,13 +159,18 @@ class _Work:
                 if not moved:
                     break
                 nets, volume = self._measured()
-                now = volume + overweight(self.loads, bounds)
+                now = volume + self._overweight(bounds)
                 if now <= cost:
                     self.nets, self.volume, cost = nets, volume, now
                     break
                 self.owner[vertices] = former[0]
                 self.loads[:], self.size[:] = former[1:]
                 order = order[: len(order) // ON_RANKS.fewer]
+
+    def _overweight(self, bounds: Bounds) -> float:
+        """What the overweight of all parts costs."""
+        over = np.maximum(self.loads - bounds.target, 0)
+        return float((bounds.price * over**2).sum() / 2)
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
         """The parts of this rank's nets, and the volume of all."""
