@@ -58,6 +58,7 @@ def find_owners(
             )
     if made is not None:
         return Ownership(Owners(made.rows), dict(made.notes))
+    del sizes
     weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
     limits = Limits.of(weight, num_parts, loads.epsilon, loads.capacities)
     none = dict.fromkeys(loads.names, np.empty(0, np.int64))
