@@ -7,5 +7,5 @@ what decides, it works as one process does: on the graph between clusters, and o
 the boundaries of graphs without hubs (`nets`).
 
 `compile.compile_folder` is the whole on one page. Ranks are a transport of the runtime, which this
-package does not import (`ranks.Transport` says what is used of it).
+package does not import (`ranks.Collectives` says what is used of it).
 """

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures
 from plancc.distributed.lowering import lower_share
 from plancc.distributed.owners import find_owners
-from plancc.distributed.ranks import Ranks, Transport
+from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
 from plancc.graph.convert import own_data
@@ -186,7 +186,7 @@ class Order:
 
 
 def compile_folder(
-    transport: Transport,
+    transport: Collectives,
     order: Order,
     output: str | PathLike[str],
     observer: Observer = nullcontext,
@@ -197,8 +197,8 @@ def compile_folder(
 
     Parameters
     ----------
-    transport : Transport
-        Of `plancc_runtime`.
+    transport : Collectives
+        A transport of `plancc_runtime`.
     order : Order
         The same on all ranks.
     output : path

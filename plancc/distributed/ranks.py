@@ -22,7 +22,7 @@ class RankGroup(Protocol):
     def allreduce_sum(self, buffer: Array) -> None: ...
 
 
-class Transport(Protocol):
+class Collectives(Protocol):
     """What is used of `plancc_runtime.transport.base.Transport`."""
 
     rank: int
@@ -50,7 +50,7 @@ class Ranks:
         Ranks on this computer.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Collectives) -> None:
         self._transport = transport
         self.rank, self.size = transport.rank, transport.size
         self._group: RankGroup = transport.subgroup(range(self.size))
