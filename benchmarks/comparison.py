@@ -31,7 +31,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.partvector import write_part_vector
-from plancc.models.weights import part_weights
+from plancc.models.limits import part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import checked_owner
 from plancc.plan.metrics import Traffic, imbalance, summarize

@@ -2,7 +2,7 @@
 
     mpirun -n RANKS python -m benchmarks.epoch_ranks plan.h5 --width 32 --first tiny.h5
 
-Rank 0 prints one JSON line. Knows plancc's runtime; must not know rivals, the bare exchange aside.
+Rank 0 prints one JSON line.
 """
 
 from __future__ import annotations

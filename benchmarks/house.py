@@ -30,10 +30,7 @@ MOVING = (
 )
 """What says how rows move: layouts, epochs, predictions, replays."""
 WALKED = ("runtime/plancc_runtime/layouts/", "plancc/predict/schedules/")
-WALKS = (
-    *("forward", "adjoint", "forward_product", "adjoint_product", "product", "run"),
-    *("forward_columns", "adjoint_columns", "multiplied", "counts"),
-)
+WALKS = ("forward", "product", "run", "multiplied", "counts")
 TUNED = ("plancc/search/", "plancc/passes/")
 LIST = re.compile(r"\b(?:send|recv)_(?:peer|ptr)\b")
 NUMERIC = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)

@@ -1,10 +1,9 @@
 """The methods that `benchmarks.quality` compares: each turns one case into owners and seconds.
 
-Knows how a method is called, nothing of how its answer is judged. ``seconds`` is the wall time of
-the call that finds the owners, the child process of a native library included, and ``cpu_seconds``
-the processor time of all its threads and children. The matrix is made
-before, and so is the model's graph or hypergraph, except by plancc's own search, which builds what
-it needs on its own time.
+``seconds`` is the wall time of the call that finds the owners, the child process of a native
+library included, and ``cpu_seconds`` the processor time of all its threads and children. The matrix
+is made before, and so is the model's graph or hypergraph, except by plancc's own search, which
+builds what it needs on its own time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.partvector import read_part_vector
 from plancc.models import MODELS
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.options import SearchOptions
@@ -193,7 +191,7 @@ class FromSearch:
                 time_limit=options.time_limit,
                 dims=options.dims,
             ),
-            loads=Loads.of(case.matrix, case.balance, options.epsilon),
+            limits=case.balance.limits(case.matrix, case.num_parts, options.epsilon),
         )
         notes = [] if budget is None else [f"budget {budget:.1f} s"]
         notes += found.result.warnings

@@ -1,7 +1,6 @@
 """The methods that `benchmarks.minibatches` compares, and the batches that it draws.
 
-Knows how owners are found, nothing of how they are judged. ``seconds`` is the wall time of finding
-the owners, model and child processes included.
+``seconds`` is the wall time of finding the owners, model and child processes included.
 """
 
 from __future__ import annotations

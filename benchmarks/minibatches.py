@@ -70,8 +70,8 @@ from plancc.files import atomic_write, check_target
 from plancc.graph.formats import write_graph
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
+from plancc.models.limits import part_weights
 from plancc.models.problem import Hypergraph
-from plancc.models.weights import part_weights
 from plancc.plan.metrics import imbalance
 from plancc.search.expectation import expectation_of
 from plancc_datasets import load_dataset

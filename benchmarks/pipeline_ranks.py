@@ -5,7 +5,7 @@
 With `--bandwidth` an all-to-all ends no earlier than a network card of so many bytes per second
 would have brought what this rank receives, one all-to-all after the other, while its core is free.
 
-Rank 0 prints one JSON line. Knows plancc's runtime only.
+Rank 0 prints one JSON line.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ def _add_mesh(report: Report, path: Path) -> None:
 
 def _refine(case: Case, owner: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
     """Owners after `RefineVolume`, and how many gains it evaluated."""
-    refined = RefineVolume().refine(owner, case.hypergraph, Context(case.num_parts))
+    limits = Limits(case.hypergraph.vertex_weights, case.num_parts, OPTIONS.epsilon)
+    refined = RefineVolume().refine(owner, case.hypergraph, Context(limits))
     return refined.owner, refined.evaluations
 
 
@@ -135,7 +136,7 @@ def _measure_cuts(path: Path) -> dict[str, Any]:
     cases.append(_case(plancc.read_graph(path), MESH_PARTS))
     for case in cases:  # the first compiles the kernels
         owner, nets = _start(case), nets_of(case.hypergraph)
-        limits = Limits.of(nets.weight, case.num_parts, OPTIONS.epsilon)
+        limits = Limits(nets.weight, case.num_parts, OPTIONS.epsilon)
         seconds = {}
         for threads in (1, 2):
             state = state_of(nets, owner, case.num_parts)
@@ -143,9 +144,7 @@ def _measure_cuts(path: Path) -> dict[str, Any]:
             Flows(limits, threads=threads).refine(nets, state)
             seconds[threads] = time.perf_counter() - start
         start = time.perf_counter()
-        refined = RefineVolume().refine(
-            owner, case.hypergraph, Context(case.num_parts, OPTIONS.epsilon)
-        )
+        refined = RefineVolume().refine(owner, case.hypergraph, Context(limits))
         refinement = time.perf_counter() - start
     return {
         "before": before,

@@ -1,4 +1,4 @@
-"""The corpus of `benchmarks.replay`: cases as plain values. Knows nothing of plancc but names.
+"""The corpus of `benchmarks.replay`: cases as plain values.
 
 A case has a name, a kind (a method of `benchmarks.replay_corpus.Corpus`) and what that needs.
 Models, objectives and samplers are listed here by hand, so that one that is lost is a difference.

@@ -1,4 +1,4 @@
-"""A slow network between ranks that are threads of this process. Knows the runtime.
+"""A slow network between ranks that are threads of this process.
 
 A message takes a latency, and its bytes at a bandwidth, asleep, which needs no core. So the order
 of epochs is measured, not predicted.

@@ -1,4 +1,4 @@
-"""Short trainings of plans, ranks as threads of this process. Knows the runtime; no benchmark."""
+"""Short trainings of plans, ranks as threads of this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Add helps, lists and options to the built documentation (a hook of mkdocs)."""
+"""Add helps, lists, options and the files to the built documentation (a hook of mkdocs)."""
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
@@ -19,8 +22,11 @@ OPTIONS = {
     "plancc.refinement.refine": (RefineOptions,),
     "plancc.graph.formats.read_graph": (ReadOptions,),
     "plancc_runtime.options.TrainOptions": (TrainOptions,),
+    "plancc_runtime.script.train": (TrainOptions,),
 }
 """Options that docstrings get at run time, where mkdocs does not see them."""
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("plancc", "runtime/plancc_runtime", "cli/plancc_cli", "datasets/plancc_datasets")
 
 
 def _printed(program: Any, name: str, *words: str) -> str:
@@ -32,8 +38,25 @@ def _printed(program: Any, name: str, *words: str) -> str:
     return f"## {title}\n\n```text\n{result.output.rstrip()}\n```\n"
 
 
+def _sentence(path: Path) -> str:
+    """Return the first sentence of a module."""
+    text = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+    return re.split(r"(?<=\.)(?<! al\.) ", " ".join(text.split()))[0]
+
+
+def _files() -> list[str]:
+    """Return a table for every folder of the packages: files and their first sentences."""
+    folders = {path.parent for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    tables = []
+    for folder in sorted(folders):
+        rows = [f"| `{path.name}` | {_sentence(path)} |" for path in sorted(folder.glob("*.py"))]
+        lines = [f"## {folder.relative_to(ROOT)}", "", "| file | what is in it |", "| --- | --- |"]
+        tables.append("\n".join([*lines, *rows, ""]))
+    return tables
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add reference/commands.md and reference/registries.md."""
+    """Add reference/commands.md, reference/registries.md and reference/files.md."""
     names = [name for section in SECTIONS.values() for name in section]
     helps = [_printed(command, "plancc", name, "--help", "all") for name in names]
     helps.append(_printed(run_command, "plancc-run", "--help", "all"))
@@ -41,6 +64,7 @@ def on_files(files: Any, config: Any) -> Any:
     for page, title, blocks in (
         ("commands", "Commands", helps),
         ("registries", "Registries", lists),
+        ("files", "Files", _files()),
     ):
         text = "\n".join([f"# {title}\n", *blocks])
         files.append(File.generated(config, f"reference/{page}.md", content=text))

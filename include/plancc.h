@@ -539,7 +539,8 @@ static int plancc__read(plancc__reader *r, plancc_part *p) {
   if (plancc__text(r, "format", text, sizeof text)) return 1;
   if (strcmp(text, "plancc-plan")) return plancc__fail(r, "not a plan of plancc");
   if (plancc__text(r, "format_version", text, sizeof text)) return 1;
-  if (strncmp(text, "1.", 2) || strtol(text + 2, &rest, 10) < 5 || *rest)
+  if (strncmp(text, "1.", 2) || text[2] < '1' || text[2] > '9' || strtol(text + 2, &rest, 10) < 5 ||
+      *rest)
     return plancc__fail(r, "plan format %s, and this reader knows 1.x from 1.5 on", text);
   if (H5Aexists(r->file, "pieces") > 0)
     return plancc__fail(r, "a plan in pieces: make one file of it with plancc join");

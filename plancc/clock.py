@@ -1,7 +1,7 @@
 """Wall-clock seconds, without those in which kernels are compiled.
 
 numba compiles a kernel at its first call after an installation, and keeps it on disk. That may take
-45 seconds once, and would be counted as the time of whatever called the kernel first.
+45 seconds once, and would count as the time of the kernel's first caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options as fields: a frozen dataclass whose fields are what a user may set. Knows no such class.
+"""Options as fields: a frozen dataclass whose fields are what a user may set.
 
 Models, samplers, data sets, searches and trainings are such dataclasses. Command line, docstrings
 and signatures are made from their fields, so the options of a third party's class appear like the

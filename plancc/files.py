@@ -1,7 +1,7 @@
 """Files: opening, hashing, reading TOML, and writing that leaves either the whole file or nothing.
 
-Knows no format. Every reader of the project goes through `open_file`, or, where a library opens the
-file by its name, `check_input`; every writer through `atomic_write`.
+Every reader of the project goes through `open_file`, or, where a library opens the file by its
+name, `check_input`; every writer through `atomic_write`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _KINDS = (
 def check_input(path: str | os.PathLike[str]) -> None:
     """Refuse what is no regular file, or no link to one, without opening it.
 
-    A named pipe would block whoever opens it, and a device may have no end.
+    Opening a named pipe would block, and a device may have no end.
 
     Raises
     ------
@@ -238,7 +238,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """Keeps two processes from writing into one folder: a locked file ``.lock`` in it.
 
-    The lock ends with the process, whatever ends it. Where the file system has no locks, nothing
+    The lock ends with the process. Where the file system has no locks, nothing
     is locked.
 
     Parameters

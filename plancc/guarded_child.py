@@ -3,7 +3,6 @@
 HDF5 keeps most of its structures without checksums: one damaged byte there, and it crashes, or
 never returns, deaf to signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT REQUEST``,
 and turns every end of it into an answer or one sentence. The module's ``main()`` calls `answer`.
-Knows no format.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Kept:
         What the results depend on, such as a hash of the code. Results of other sources stay in
         the file and do not count.
     any_sources : bool
-        The last result of every step counts, whatever its sources.
+        The last result of every step counts, from any sources.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Memory of this computer that a process may still take. Knows the system's files; no ranks."""
+"""Memory of this computer that a process may still take."""
 
 from __future__ import annotations
 

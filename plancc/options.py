@@ -1,4 +1,4 @@
-"""The options of a compilation as values, checked once. Knows names and machines; no search."""
+"""The options of a compilation as values, checked once."""
 
 from __future__ import annotations
 

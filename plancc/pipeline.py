@@ -22,7 +22,6 @@ from plancc.graph.remarks import remarks
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
-from plancc.models.loads import Loads
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
@@ -160,12 +159,9 @@ def compile(
             found = numbered(matrix, found, task, report)
     wanted = found.balance or wanted
     with observer("lower"), large_arrays():
-        owners = found.owners
-        if owners.nonzeros is None:
-            reached = Loads.of(matrix, wanted, search.epsilon).imbalances(owners.rows, num_parts)
-        else:
-            loads = Loads.of_nonzeros(matrix.num_nonzeros, search.epsilon, wanted.capacities)
-            reached = loads.imbalances(owners.of_nonzeros(matrix), num_parts)
+        owners, limits = found.owners, found.limits
+        assert limits is not None
+        reached = limits.imbalance(limits.load(owners.sharers)).tolist()
         plan = lower(matrix, owners, num_parts, **how)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)

@@ -1,4 +1,4 @@
-"""Small pictures as PNG files, for pages that must hold everything they show. Knows no plan.
+"""Small pictures as PNG files, for pages that must hold everything they show.
 
 A page takes a library of images for granted only where the user installed one; a plan shows itself
 in a notebook without. So the few chunks of a palette picture are written here (PNG specification,

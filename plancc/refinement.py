@@ -23,7 +23,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
 from plancc.models.weights import BATCH, Balance
 from plancc.options import EPSILON, RefineOptions, SearchOptions
 from plancc.owners.numbering import STEP, with_better_numbers
@@ -125,22 +124,20 @@ def refine(
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
         matrix, owner = _matrix(plan), plan.owner()
-        loads = Loads.of(matrix, wanted, epsilon)
+        limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
-        problem = replace(problem, vertex_weights=loads.weights)
+        problem = replace(problem, vertex_weights=limits.vertex_weights)
         epoch = search.time(matrix, plan.num_parts)
     with observer("refine"):
         from plancc.passes.refine import refiner
 
-        limits = loads.limits(plan.num_parts)
-        judge = Judge(matrix, plan.num_parts, objective, epoch, limits, loads.weights)
+        judge = Judge(matrix, objective, epoch, limits)
         record = Record(report)
         record.add("as given", 0.0, judge.of(Owners(owner)))
         start = wall_seconds()
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
-        shared = loads.epsilon, loads.capacities
-        context = Context(plan.num_parts, *shared, seed=asked.seed, threads=asked.threads)
-        context = replace(context, deadline=Deadline.after(asked.budget), time=epoch)
+        deadline = Deadline.after(asked.budget)
+        context = Context(limits, asked.seed, asked.threads, deadline, epoch)
         found = refinement.refine(owner, problem, context)
         step = f"refined for {objective}, seed {asked.seed}"
         record.add(step, wall_seconds() - start, judge.of(found.owners))
@@ -160,7 +157,7 @@ def refine(
         refined = plan if same else _with_owners(plan, matrix, better, plan.num_parts)
 
     notes = empty_parts(better, plan.num_parts)
-    notes += balance_notes(better, loads, plan.num_parts, REFINED)
+    notes += balance_notes(better, limits, REFINED)
     if not same and "expected_volume" in recorded:
         notes.append(
             f"the plan was made for mini-batches ({recorded.get('sampler')}): refined for "
@@ -168,7 +165,7 @@ def refine(
         )
     for note in notes:
         warnings.warn(note, PlanccWarning, stacklevel=2)
-    reached = loads.imbalances(better, plan.num_parts)
+    reached = limits.imbalance(limits.load(better)).tolist()
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = {
         name: value

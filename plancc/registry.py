@@ -1,4 +1,4 @@
-"""Names to lazily loaded objects. Knows nothing of what it holds.
+"""Names to lazily loaded objects.
 
 Third parties add to a registry by an entry point in the group ``plancc.<registry name>``; the
 command line takes its choices from here.
@@ -90,7 +90,7 @@ class Registry:
         Raises
         ------
         InputError
-            If there is no such entry; the message lists those that exist.
+            If there is no such entry; the message lists all entries.
         BackendUnavailable
             If the entry is a third party's and cannot be loaded, or is of another type than the
             registry's; the message names its package.

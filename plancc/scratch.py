@@ -1,7 +1,7 @@
 """Large arrays in files on the disk that have no name, where memory does not suffice.
 
 The system keeps as much of them in memory as it has room for, and writes the rest behind. They are
-gone with the process, whatever ends it.
+gone with the process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def folder() -> str:
 
 
 def check_room(wanted: int) -> None:
-    """OutputError if the disk has less room than so many bytes."""
+    """Raise OutputError if the disk has less room than this."""
     free = shutil.disk_usage(folder()).free
     if wanted > free:
         raise OutputError(

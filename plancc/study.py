@@ -3,7 +3,7 @@
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
 Every row is a whole compilation. Rows are kept in a file as they come, so that an interrupted study
-goes on. Knows no terminal.
+goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccError, PlanccWarning
 from plancc.fields import KINDS, kind_of, options_of, parsed
 from plancc.files import check_target, open_file, sha256_of
@@ -54,7 +55,7 @@ OF_SEARCH = {
 } | {"balance": PlanOptions.__dataclass_fields__["balance"]}
 """Options of the search that a contender may have of its own."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
-"""Figures that are compared with those of a baseline."""
+"""Figures that are compared with a baseline's."""
 LARGEST = 2**63
 """Largest figure of a row."""
 
@@ -71,7 +72,7 @@ class Contender:
     options : dict
         Of the model.
     search : dict
-        Some of `OF_SEARCH`, which replace those of the study.
+        Some of `OF_SEARCH`, in place of the study's.
     """
 
     label: str
@@ -126,7 +127,7 @@ class Contender:
     def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
         """Keywords of `compile`: those of the study that make sense here, and its own.
 
-        All row plans share the same evenly, those of named partitioners too.
+        All row plans share the same evenly, also of named partitioners.
         """
         chosen = make_model(self.model, self.options)
         inner = (
@@ -179,7 +180,7 @@ def _of_search(option: str, text: str) -> Any:
 
 
 def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """Refuse options that the model cannot have, whatever the graph and the shared options."""
+    """Refuse options that the model cannot have with any graph and shared options."""
     chosen = make_model(model, options)
     if isinstance(chosen, ProcessGridModel):
         model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
@@ -419,7 +420,7 @@ def study(
         Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders that have
         use for them.
     keep : path, optional
-        File of JSON lines in which rows are kept; those that are there are not computed again.
+        File of JSON lines in which rows are kept; present ones are not computed again.
         Rows of another version of plancc, or with other options, do not count. Of a row with a
         value that no row has, a warning says so, and it is computed again.
     observer : callable, optional
@@ -434,7 +435,8 @@ def study(
     Raises
     ------
     InputError
-        A graph cannot be read, two have the same name, or `keep` is not a study's file.
+        A graph cannot be read, two have the same name, no model has the objective, or `keep` is
+        not a study's file.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -444,6 +446,9 @@ def study(
         if names.count(name) > 1:
             raise InputError(f"graph '{name}' is there twice: a study tells graphs by their names")
     given = dict(settings or {})
+    if given.get("objective") is not None:
+        own = [name for model in MODELS.loaded().values() for name in model.own_objectives]
+        check_choice("objective", given["objective"], dict.fromkeys([*own, *OBJECTIVES]))
     reading = {name: given.pop(name) for name in READING if name in given}
     cases = _Cases(given, reading, observer or (lambda _: nullcontext()))
     kept = None if keep is None else open_kept(keep)

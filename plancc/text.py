@@ -1,4 +1,4 @@
-"""Text from outside, made fit to be shown. Knows no file.
+"""Text from outside, made fit to be shown.
 
 What files, options and other libraries say may be of any length and hold control characters. Every
 error and every warning passes `message`; what is printed as text passes `printable`.

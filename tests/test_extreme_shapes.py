@@ -18,13 +18,13 @@ from plancc.errors import InputError
 from plancc.graph.normalize import normalize
 from plancc.models import MODELS, checkerboard, crowd, make_model, stochastic
 from plancc.models.crowd import Crowd
-from plancc.models.limits import Limits
+from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
 from plancc.models.process_grid import ProcessGridModel
 from plancc.passes.bound import least_volume
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
-from plancc.passes.kernels.volume import Bounds, sweep
+from plancc.passes.kernels.volume import sweep
 from plancc_datasets import load_dataset
 from plancc_datasets.extreme import SHAPES
 
@@ -189,7 +189,7 @@ def test_least_volume(seed):
     cost = rng.integers(1, 5, len(members))
     pins = np.concatenate(members).astype(np.int32)
     nets = nets_of(Hypergraph(ptr, pins, weight, net_costs=cost))
-    limits = Limits.of(nets.weight, num_parts, 0.1, (1.0, 2.0, 1.5) if seed > 3 else None)
+    limits = Limits(nets.weight, num_parts, 0.1, (1.0, 2.0, 1.5) if seed > 3 else None)
     volumes = []
     for owner in itertools.product(range(num_parts), repeat=n):
         loads = np.zeros((num_parts, weight.shape[1]), dtype=np.int64)

@@ -191,6 +191,11 @@ def test_wrong_contenders(text: str, words: str) -> None:
         parse_contenders(text)
 
 
+def test_an_objective_of_no_model_is_refused_before_a_graph_is_read(tmp_path):
+    with pytest.raises(InputError, match="unknown objective 'most': choose from cut, volume, "):
+        study([tmp_path / "none.mtx"], [Contender.parse("hp")], [2], settings={"objective": "most"})
+
+
 def test_wrong_baseline() -> None:
     with pytest.raises(InputError, match=r"unknown baseline 'mien'.*mine"):
         parse_contenders("rp,mine=hp", "mien")

@@ -1,4 +1,4 @@
-"""How often a row of H in a cache is read before it is evicted. Knows graphs; measures no time."""
+"""How often a row of H in a cache is read before it is evicted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What an epoch on a process grid moves, as Tripathy et al. 2020 have it; terms, totals and memory.
 
-Knows numbers only: n, nonzeros, widths d_0..d_L, a `Grid`; no plan, no machine. An epoch is one
-forward pass, the loss and one backward pass. A *message* is what the paper multiplies with alpha,
-a *word* what it multiplies with beta; lg is the logarithm to base 2.
+An epoch is one forward pass, the loss and one backward pass. A *message* is what the paper
+multiplies with alpha, a *word* what it multiplies with beta; lg is the logarithm to base 2.
 
 `published` has the terms of Section IV as they are printed, per process. The text at hand is a
 noisy copy; it is read so:

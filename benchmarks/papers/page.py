@@ -1,4 +1,4 @@
-"""docs/results/papers.md, made from the rows. Knows items and rows; measures nothing."""
+"""docs/results/papers.md, made from the rows."""
 
 from __future__ import annotations
 

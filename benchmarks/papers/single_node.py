@@ -1,4 +1,4 @@
-"""Epochs of DGL 2.1.0 and of plancc's one rank, in turns on one core. Knows no paper."""
+"""Epochs of DGL 2.1.0 and of plancc's one rank, in turns on one core."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Every rival is a script that reads a problem (`problem.write_problem`) in a process and, where its
 library needs one, an environment of its own, and prints one JSON line. All start from the same
-weights, so all must report the same losses. Knows the scripts; must not know plancc's runtime.
+weights, so all must report the same losses.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     mpirun -n RANKS python bare_exchange.py plan.h5 --width 32
 
-No rows are packed and no product waits. Prints one JSON line. Knows a plan's messages and MPI; must
-not know plancc's runtime. `BareExchange` and `time_rounds` also serve to measure another exchange
-in turns with this one.
+No rows are packed and no product waits. Prints one JSON line. `BareExchange` and `time_rounds` also
+serve to measure another exchange in turns with this one.
 """
 
 from __future__ import annotations

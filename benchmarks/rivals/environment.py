@@ -1,7 +1,4 @@
-"""Environments of their own for rivals whose libraries would not stand beside plancc's.
-
-Knows venv and pip; must not know what a rival does with them.
-"""
+"""Environments of their own for rivals whose libraries would not stand beside plancc's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that a rival trains from. Knows plancc's graphs; must not know the rivals."""
+"""The file that a rival trains from."""
 
 from __future__ import annotations
 

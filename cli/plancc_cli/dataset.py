@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from plancc.errors import PlanccError
 from plancc.registry import check_choice
 from plancc.text import docstring, first_sentence
 from plancc_cli import options
 from plancc_cli.generated import option_of
-from plancc_cli.words import say
+from plancc_cli.words import name_flags, say
 from plancc_datasets.dataset import DATASETS, dataset_options
 
 
@@ -24,6 +25,14 @@ class DatasetGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         check_choice("dataset", cmd_name, DATASETS)
         return _dataset_command(cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PlanccError as error:
+            if (name := ctx.invoked_subcommand) is not None:
+                name_flags(error, self.get_command(ctx, name))
+            raise
 
 
 @click.group(cls=DatasetGroup, name="dataset")

@@ -1,7 +1,4 @@
-"""Signals that ask work to stop tidily: a run with checkpoints, or a search that keeps its best.
-
-Knows signals; must not know training or searches, which only ask whether there was one.
-"""
+"""Signals that ask work to stop tidily: a run with checkpoints, or a search that keeps its best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of data sets and what every data set shares. Knows no particular one."""
+"""The registry of data sets and what every data set shares."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import BackendError, InputError
-from plancc.fields import kind_of, option, options_of, unknown_option
+from plancc.fields import option, options_of, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph, Source
 from plancc.graph.vertexdata import VertexData
-from plancc.registry import Registry, check_choice, place_of
+from plancc.registry import Registry, place_of
 
 DATASETS = Registry(
     "dataset",
@@ -46,10 +46,7 @@ class Dataset:
 
 
 class Recipe(Protocol):
-    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`).
-
-    Their metadata may have ``low`` and ``high``, or ``choices``, for `check_options`.
-    """
+    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`)."""
 
     def build(self) -> Dataset:
         """Make the data set; the same options give the same bytes."""
@@ -91,27 +88,12 @@ def load_dataset(name: str, **options: Any) -> Dataset:
     return made
 
 
-def check_options(recipe: Recipe) -> None:
-    """InputError for an option of another type, or outside what its metadata allow."""
-    for each in options_of(recipe):
-        value, kind = getattr(recipe, each.name), kind_of(each)
-        if "choices" in each.metadata:
-            check_choice(each.name, value, each.metadata["choices"])
-            continue
-        low, high = each.metadata.get("low", 0), each.metadata.get("high", MAX_VERTICES)
-        numbers = int | np.integer if kind == "int" else int | float | np.number
-        right = isinstance(value, numbers) and low <= value <= high
-        words = f"an integer in {low}..{high}"
-        if kind == "bool":
-            words = "true or false"
-        elif kind == "float":
-            words = f"a number in {low:g}..{high:g}"
-        if isinstance(value, bool) != (kind == "bool") or not right:
-            raise InputError(f"option '{each.name}' must be {words}, not '{value}'")
+COUNT = {"at_least": 1, "at_most": MAX_VERTICES}
+SHARE = {"at_least": 0, "at_most": 1}
 
 
 def seed_option(help: str = "random seed") -> Any:
-    return option(0, help, high=2**63 - 1)
+    return option(0, help, at_least=0, at_most=2**63 - 1)
 
 
 def describe(recipe: Recipe) -> Source:

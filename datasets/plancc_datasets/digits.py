@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import BackendUnavailable
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
+from plancc_datasets.dataset import Dataset, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,9 @@ class Digits:
     train, 20 % validation, 60 % test, stratified by class.
     """
 
-    neighbors: int = option(10, "nearest images that every image is joined to", low=1, high=1796)
+    neighbors: int = option(
+        10, "nearest images that every image is joined to", at_least=1, at_most=1796
+    )
     seed: int = seed_option("random seed of the masks")
 
     def build(self) -> Dataset:

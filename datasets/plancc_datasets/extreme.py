@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import check_num_vertices
-from plancc_datasets.dataset import Dataset, check_options, describe
+from plancc_datasets.dataset import COUNT, Dataset, describe
 
 Entries = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -51,7 +51,7 @@ class Extreme:
     """
 
     shape: str = option("star", f"one of {', '.join(SHAPES)}", choices=SHAPES)
-    vertices: int = option(1000, "number of vertices", low=1)
+    vertices: int = option(1000, "number of vertices", **COUNT)
 
     def build(self) -> Dataset:
         check_options(self)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option
+from plancc_datasets.dataset import COUNT, Dataset, describe, seed_option
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Geometric:
     Features: the two coordinates, float32[n, 2].
     """
 
-    num_vertices: int = option(4096, "number of points", low=1)
+    num_vertices: int = option(4096, "number of points", **COUNT)
     radius: float = option(
-        0.0, "largest distance of joined points; 0: a mean degree of about 8", high=2
+        0.0, "largest distance of joined points; 0: a mean degree of about 8", at_least=0, at_most=2
     )
     seed: int = seed_option()
 

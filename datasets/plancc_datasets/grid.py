@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import check_num_vertices
-from plancc_datasets.dataset import Dataset, check_options, describe
+from plancc_datasets.dataset import COUNT, Dataset, describe
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class GridMesh:
     With `periodic` the grid closes to a torus.
     """
 
-    rows: int = option(64, "rows of the grid", low=1)
-    cols: int = option(64, "columns of the grid", low=1)
+    rows: int = option(64, "rows of the grid", **COUNT)
+    cols: int = option(64, "columns of the grid", **COUNT)
     points: int = option(5, "stencil: 5 or 9 points")
     periodic: bool = option(False, "join opposite borders")
 
     def build(self) -> Dataset:
         check_options(self)
         if self.points not in (5, 9):
-            raise InputError(f"option 'points' must be 5 or 9, not '{self.points}'")
+            raise InputError(f"`points` {self.points}: must be 5 or 9")
         n = self.rows * self.cols
         check_num_vertices(n, "dataset 'grid'")
         number = np.arange(n, dtype=np.int32).reshape(self.rows, self.cols)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plancc.fields import check_options
 from plancc.graph.canonical import build_graph
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
+from plancc_datasets.dataset import Dataset, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import MAX_VERTICES
 from plancc.graph.vertexdata import VertexData
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option, split_masks
+from plancc_datasets.dataset import COUNT, SHARE, Dataset, describe, seed_option, split_masks
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Sbm:
     train, 20 % validation, 60 % test.
     """
 
-    blocks: int = option(8, "number of blocks", low=1)
-    size: int = option(256, "vertices per block", low=1)
-    p_in: float = option(0.05, "probability of an edge within a block", high=1)
-    p_out: float = option(0.002, "probability of an edge between blocks", high=1)
-    num_features: int = option(32, "features per vertex", low=1, high=65536)
+    blocks: int = option(8, "number of blocks", **COUNT)
+    size: int = option(256, "vertices per block", **COUNT)
+    p_in: float = option(0.05, "probability of an edge within a block", **SHARE)
+    p_out: float = option(0.002, "probability of an edge between blocks", **SHARE)
+    num_features: int = option(32, "features per vertex", at_least=1, at_most=65536)
     noise: float = option(
-        1.0, "standard deviation of the features around their block's mean", high=1e6
+        1.0, "standard deviation of the features around their block's mean", at_least=0, at_most=1e6
     )
     seed: int = seed_option()
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.fields import option
+from plancc.fields import check_options, option
 from plancc.graph.canonical import build_graph
 from plancc.graph.graph import MAX_VERTICES
-from plancc_datasets.dataset import Dataset, check_options, describe, seed_option
+from plancc_datasets.dataset import COUNT, SHARE, Dataset, describe, seed_option
 
 SIZES = 0.8
 """Exponent of the Pareto distribution of pages per host."""
@@ -30,10 +30,10 @@ class Web:
     page of the crawl links to. So hosts are dense blocks, and pages of many links lie between them.
     """
 
-    pages: int = option(10_000, "number of pages", low=1)
-    links: float = option(5.0, "average links of a page", low=1, high=1000)
-    copy: float = option(0.6, "probability that a link is copied", high=1)
-    outside: float = option(0.1, "probability that a new link leaves the host", high=1)
+    pages: int = option(10_000, "number of pages", **COUNT)
+    links: float = option(5.0, "average links of a page", at_least=1, at_most=1000)
+    copy: float = option(0.6, "probability that a link is copied", **SHARE)
+    outside: float = option(0.1, "probability that a new link leaves the host", **SHARE)
     seed: int = seed_option()
 
     def build(self) -> Dataset:

@@ -1,4 +1,4 @@
-"""Time and energy of neighbour aggregation on an accelerator. Knows sizes, and measures nothing.
+"""Time and energy of neighbour aggregation on an accelerator.
 
 One aggregation is Wan et al. 2025's S-SpMM, ``Z = (A H) * M`` (Equation 4): H and Z are n x width,
 the mask M keeps a share of Z.

@@ -1,7 +1,7 @@
 """Cost of mini-batches under owner vectors: counted batch by batch, or as an expectation.
 
-Knows samplers, patterns and owners; no plan, no file, no terminal. In a batch a part receives row
-j once per block if it owns a row whose nonzero in column j the block keeps, and does not own j.
+In a batch a part receives row j once per block if it owns a row whose nonzero in column j the block
+keeps, and does not own j.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BatchFigures:
     Attributes
     ----------
     vertices : int64[batches]
-        Distinct vertices of the batch, whoever owns them.
+        Distinct vertices of the batch, of all owners.
     nonzeros : int64[batches]
         Kept by all blocks together.
     volume : int64[batches]

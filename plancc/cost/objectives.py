@@ -1,4 +1,4 @@
-"""What a search minimises: one number for each objective. Knows figures of parts, no machine."""
+"""What a search minimises: one number for each objective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traffic that owners cause, without building their plan. Knows matrices and owners only."""
+"""The traffic that owners cause, without building their plan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Rows that every part sends to every other, from owners, a plan, or a plan file's offsets.
 
-Knows no machine and no numbering of nodes. All results are ``csr_array int64[p, p]``: entry (q, m)
-is the rows that part q sends to part m in one expand; the diagonal is empty, no zero is stored,
-columns ascend.
+All results are ``csr_array int64[p, p]``: entry (q, m) is the rows that part q sends to part m in
+one expand; the diagonal is empty, no zero is stored, columns ascend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time of an epoch for a search: the prediction of owners, rates of moves. Knows no machine."""
+"""Time of an epoch for a search: the prediction of owners, rates of moves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LinkRates(NamedTuple):
 
 @dataclass(frozen=True)
 class EpochTime:
-    """The predicted epoch of one matrix on so many parts, as a function of owners.
+    """The predicted epoch of one matrix as a function of owners.
 
     Attributes
     ----------

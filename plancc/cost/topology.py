@@ -1,4 +1,4 @@
-"""Volume and messages inside and between the nodes of a machine. Knows no search."""
+"""Volume and messages inside and between the nodes of a machine."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     level : ClusterLevel
         The graph.
     limits : Limits
-        Of the parts, for weights in columns.
+        Of the parts.
     seed : int
 
     Returns

@@ -34,7 +34,6 @@ from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.models.loads import Loads
 from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
@@ -241,11 +240,15 @@ def compile_folder(
         )
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
-        owner, how = found.owners.rows, found.how
+        owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
+        del found
     if task.options.nodes is not None:
         with observer("map to nodes"):
             owner = mapped(ranks, share, owner, task.options.nodes, task.options.capacities)
             how = {**how, "topology": str(task.options.nodes)}
+    assert limits is not None
+    reached = limits.imbalance(limits.load(owner)).tolist()
+    del limits
     with observer("baseline"):
         baseline, random = random_figures(ranks, share, order.num_parts)
         predictor = task.options.predictor
@@ -262,16 +265,12 @@ def compile_folder(
         self_loops=order.plan.self_loops,
     )
     with observer("lower"):
-        loads = Loads.of(share.sizes(source), wanted, task.options.epsilon)
-        reached = loads.imbalances(owner, order.num_parts)
-        del loads
         parts = lower_share(ranks, share, owner, header)
         del share
     with observer("predict"):
         metrics = metrics_of(ranks, parts)
         forecast = forecast_of(ranks, predictor, parts, random)
         del random
-    notes = found.warnings
     if forecast.slower and not task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     written = provenance(

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from plancc.kernel import njit
+from plancc.models.limits import Bounds
 from plancc.passes.kernels.label_propagation import ClusterLinks, best_label
-from plancc.passes.kernels.volume import Bounds, penalty
+from plancc.passes.kernels.volume import penalty
 
 MOST_SHORT = 1 << 16
 """Numbers below which 16 bits suffice."""

@@ -108,7 +108,6 @@ def refined(
     owners : sequence of int32[num_vertices]
         Starts; not changed.
     limits : Limits
-        Of several constraints, or of one in a column.
     seed : int
     coarse : bool
         Whether the vertices are clusters: then a V-cycle follows.

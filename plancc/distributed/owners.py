@@ -16,7 +16,6 @@ from plancc.graph.graph import Source
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
 from plancc.models.limits import Limits
-from plancc.models.loads import Loads
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
@@ -51,36 +50,33 @@ def find_owners(
     made, begin = None, wall_seconds()
     with ranks.agreement():
         sizes = share.sizes(source)
-        loads = Loads.of(sizes, balance, epsilon)
+        limits = balance.limits(sizes, num_parts, epsilon)
         if not task.model.searched:
             made = build_problem(
                 task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
             )
     if made is not None:
-        return Ownership(Owners(made.rows), dict(made.notes))
+        return Ownership(Owners(made.rows), dict(made.notes), limits=limits)
     del sizes
-    weight = np.ascontiguousarray(loads.weights.reshape(len(share.degree), -1))
-    limits = Limits.of(weight, num_parts, loads.epsilon, loads.capacities)
-    none = dict.fromkeys(loads.names, np.empty(0, np.int64))
-    loads = replace(loads, by_name=none)  # weights once are enough
     links = share.links
-    level = ClusterLevel(links, share.first, weight, ranks.total(number_of_links(links)))
+    total = ranks.total(number_of_links(links))
+    level = ClusterLevel(links, share.first, limits.weights, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
     del level, links
     warnings: list[str] = []
     if clusters is None:
-        owner = random_owner(len(weight), num_parts, seed, loads.capacities)
+        owner = random_owner(len(share.degree), num_parts, seed, limits.capacities)
         who, even = f"random seed {seed}", False
     else:
         degree = share.degree.astype(np.int64)
         even = not has_hubs(degree)
-        problem = nets_between(ranks, share, clusters.label, weight) if even else None
-        owner, who, warnings = _started(ranks, clusters, problem, task, loads, limits, degree)
+        problem = nets_between(ranks, share, clusters.label, limits.weights) if even else None
+        owner, who, warnings = _started(ranks, clusters, problem, task, limits, degree)
         del clusters, problem, degree
     label = corridor(ranks, share, owner) if even else None
-    problem = None if label is None else nets_between(ranks, share, label, weight)
+    problem = None if label is None else nets_between(ranks, share, label, limits.weights)
     if label is None or problem is None:
-        owner = sweep(ranks, share, owner, weight, limits, seed, even)
+        owner = sweep(ranks, share, owner, limits, seed, even)
     else:
         made = None
         with ranks.agreement():
@@ -97,9 +93,8 @@ def find_owners(
         "threads": ranks.size,
         "started_from": who,
     }
-    loads = Loads.of(share.sizes(source), balance, epsilon)
-    notes = balance_notes(owner, loads, num_parts, "the search of several ranks")
-    return Ownership(Owners(owner), how, warnings, notes)
+    notes = balance_notes(owner, limits, "the search of several ranks")
+    return Ownership(Owners(owner), how, warnings, notes, limits=limits)
 
 
 def _started(
@@ -107,7 +102,6 @@ def _started(
     clusters: Clusters,
     problem: Hypergraph | None,
     task: Task,
-    loads: Loads,
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
@@ -115,7 +109,7 @@ def _started(
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
-            first, *others = _partitions(clusters.graph, task, loads, degree)
+            first, *others = _partitions(clusters.graph, task, limits, degree)
             owner = first.owner
             if problem is not None:
                 starts = [owner, *(each.owner for each in others)]
@@ -127,12 +121,12 @@ def _started(
 
 
 def _partitions(
-    graph: WeightedGraph, task: Task, loads: Loads, degree: Int64Array
+    graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
     """Partitions of the graph between clusters, by whoever begins quick searches of its kind."""
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset
-    several = len(loads.names) > 1
+    several = len(limits.names) > 1
     if name == AUTO:
         weights, links = graph.vertex_weights, len(graph.indices)
         starts = beginnings(kind, "fast", weights, links, num_parts, False)
@@ -144,14 +138,12 @@ def _partitions(
         preset=preset,
         epsilon=options.epsilon,
         time_limit=options.time_limit,
-        capacities=loads.capacities,
+        capacities=limits.capacities,
     )
-    columns = dict(zip(loads.names, np.atleast_2d(graph.vertex_weights.T), strict=True))
-    shared = replace(loads, by_name=columns)
-    number = 1
+    shared, number = replace(limits, weights=graph.vertex_weights), 1
     if kind == "even":
         number = ON_RANKS.starts
-        shared = tightest(degree, shared, num_parts) or shared
-        graph = replace(graph, vertex_weights=shared.weights)
+        shared = tightest(degree, shared) or shared
+        graph = replace(graph, vertex_weights=shared.vertex_weights)
     seeds = [(options.seed + k) % 2**31 for k in range(number)]
-    return partitions(graph, num_parts, seeds, asked, loads=shared)
+    return partitions(graph, num_parts, seeds, asked, limits=shared)

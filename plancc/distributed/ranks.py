@@ -1,4 +1,4 @@
-"""Ranks that compile together: arrays gathered and exchanged. Knows no graph."""
+"""Ranks that compile together: arrays gathered and exchanged."""
 
 from __future__ import annotations
 

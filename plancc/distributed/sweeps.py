@@ -22,12 +22,10 @@ from plancc.distributed.kernels import (
 )
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
-from plancc.models.limits import Limits
+from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
-from plancc.models.weights import part_weights
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
-from plancc.passes.kernels.volume import Bounds
 from plancc.passes.multilevel import Sweeps, price_unit
 from plancc.passes.presets import PRICES, Annealing
 from plancc.plan.lowering import mark_boundary
@@ -38,7 +36,6 @@ def sweep(
     ranks: Ranks,
     share: Share,
     owner: Int32Array,
-    weight: npt.NDArray[np.int64],
     limits: Limits,
     seed: int,
     within: bool = False,
@@ -51,14 +48,13 @@ def sweep(
     share : Share
     owner : int32[n]
         Not changed.
-    weight : int64[n, c]
     limits : Limits
-        Of the parts, for weights in columns.
+        Of the parts.
     seed : int
     within : bool
         Whether no sweep allows weight beyond the limits, unless the start has some.
     """
-    work = _Work(ranks, share, owner.copy(), weight, limits, seed)
+    work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
     for price in () if within else PRICES:
         work.sweep(price * unit)
@@ -85,13 +81,12 @@ class _Work:
         ranks: Ranks,
         share: Share,
         owner: Int32Array,
-        weight: npt.NDArray[np.int64],
         limits: Limits,
         seed: int,
     ) -> None:
-        self.ranks, self.share, self.weight, self.limits = ranks, share, weight, limits
+        self.ranks, self.share, self.weight, self.limits = ranks, share, limits.weights, limits
         self.owner, self.seed, self.number = owner, seed, 0
-        self.loads = part_weights(owner, weight, limits.num_parts)
+        self.loads = limits.load(owner)
         self.size = np.bincount(owner, minlength=limits.num_parts)
         self.nets, self.volume = self._measured()
 
@@ -127,13 +122,7 @@ class _Work:
         `target`: from where on weight costs something; None: `Limits.target`. Without `cap` parts
         weigh as much as they like.
         """
-        limits, share = self.limits, self.share
-        target = limits.target if target is None else target
-        cap = np.full(self.loads.shape, np.inf) if cap is None else cap
-        target, price, cap = (
-            np.ascontiguousarray(each, np.float64) for each in (target, price, cap)
-        )
-        bounds = Bounds(target, price, cap, 1 / limits.relative)
+        share, bounds = self.share, self.limits.bounds(price, cap, target)
         turn = turns(
             share.first, share.last, ON_RANKS.most_sweeps * self.seed + self.number, ON_RANKS.turns
         )

@@ -1,4 +1,4 @@
-"""Plans in the formats of other frameworks, one file per target. Knows plans; reads nothing."""
+"""Plans in the formats of other frameworks, one file per target."""
 
 from plancc.export.target import EXPORTS, Export, export
 

@@ -1,4 +1,4 @@
-"""What a target is, the registry of them, and writing one whole or not at all. Knows no format."""
+"""What a target is, the registry of them, and writing one whole or not at all."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EXPORTS = Registry(
     "export",
     "plancc.exports",
     {
-        "distdgl": "plancc.export.distdgl:EXPORT",
-        "dgl-chunked": "plancc.export.dgl_chunked:EXPORT",
-        "pyg-cluster": "plancc.export.pyg_cluster:EXPORT",
-        "pyg-partition": "plancc.export.pyg_partition:EXPORT",
-        "petsc": "plancc.export.petsc:EXPORT",
-        "hypre": "plancc.export.hypre:EXPORT",
+        "distdgl": "plancc.interop.distdgl:EXPORT",
+        "dgl-chunked": "plancc.interop.dgl_chunked:EXPORT",
+        "pyg-cluster": "plancc.interop.pyg_cluster:EXPORT",
+        "pyg-partition": "plancc.interop.pyg_partition:EXPORT",
+        "petsc": "plancc.interop.petsc:EXPORT",
+        "hypre": "plancc.interop.hypre:EXPORT",
     },
     instance_of="plancc.export.target:Export",
 )
@@ -46,7 +46,7 @@ class Export:
     install : str
         The command that installs it.
     doubles : bool
-        Whether the matrix is written in double precision, whatever the plan holds.
+        Whether the matrix is written in double precision, also of a plan in single.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""From entries to the canonical Graph. Knows no file format; every reader ends here.
+"""From entries to the canonical Graph. Every reader ends here.
 
 What all sources share:
 

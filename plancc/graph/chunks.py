@@ -1,4 +1,4 @@
-"""Threads over ranges of rows or parts. Knows neither; the kernels that it runs release the GIL."""
+"""Threads over ranges of rows or parts, for kernels that release the GIL."""
 
 from __future__ import annotations
 

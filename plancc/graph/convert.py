@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, build_graph, detect_direction
-from plancc.graph.dgl_files import is_dgl, record_of_dgl
-from plancc.graph.formats import data_keys, graph_keys, read_graph
+from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
+from plancc.graph.formats import data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
-from plancc.graph.pyg import edge_index_of, graph_of_record, is_data, record_of
 from plancc.graph.vertexdata import (
     VertexData,
+    as_array,
     check_vertex_data,
     read_vertex_data,
     vertex_data_of,
@@ -27,7 +25,6 @@ _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a graph of networkx, igraph, PyTorch Geometric or "
     "DGL, or a pair (num_vertices, edge_index)"
 )
-_DGL = "DGL graph"
 
 
 def as_graph(obj: Any) -> Graph:
@@ -48,7 +45,7 @@ def as_graph(obj: Any) -> Graph:
           ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
           from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
         - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with ``edge_index``
-          (`plancc.graph.pyg.graph_of_record`).
+          (`plancc.interop.record.graph_of_record`).
         - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n, edge_index)``.
         - igraph: as networkx; values if edges have the attribute "weight".
 
@@ -69,17 +66,11 @@ def as_graph(obj: Any) -> Graph:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
         raise InputError("(edge_index, n) is the wrong way round: pass (num_vertices, edge_index)")
-    if is_dgl(obj):
-        return graph_of_record(record_of_dgl(obj, _DGL), _DGL, Source(_DGL, format="dgl"))
-    if is_data(obj):
-        name = f"PyG {type(obj).__name__}"
-        return graph_of_record(record_of(obj, name), name, Source(name, format="pyg"))
     if isinstance(obj, np.ndarray | tuple | list) or type(obj).__module__ == "torch":
         raise InputError(_no_graph(obj))
-    if hasattr(obj, "adj") and hasattr(obj, "nodes") and hasattr(obj, "is_directed"):
-        return _from_networkx(obj)
-    if hasattr(obj, "vcount") and hasattr(obj, "get_edgelist") and hasattr(obj, "is_directed"):
-        return _from_igraph(obj)
+    held = find_held(obj)
+    if held is not None:
+        return held.graph()
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
 
 
@@ -162,11 +153,9 @@ def own_data(
         if isinstance(obj, str | os.PathLike):
             of_file: Any = {"format": format, "allow_large": allow_large}
             return read_vertex_data(obj, graph, **of_file, **choice)
-        if is_dgl(obj):
-            return vertex_data_of(record_of_dgl(obj, _DGL), graph, f"{_DGL}: ", **choice)
-        if is_data(obj):
-            name = f"PyG {type(obj).__name__}"
-            return vertex_data_of(record_of(obj, name), graph, f"{name}: ", **choice)
+        held = find_held(obj)
+        if held is not None and held.data:
+            return vertex_data_of(held.data, graph, f"{held.name}: ", **choice)
     except InputError as error:
         raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error
     if split is not None or data_keys(keys):
@@ -204,73 +193,13 @@ def _from_scipy(matrix: Any) -> Graph:
     return detect_direction(build_graph(matrix.shape[0], row, col, values, source=source))
 
 
-def _from_networkx(graph: Any) -> Graph:
-    name = f"networkx {type(graph).__name__}"
-    return graph_of_networkx(graph, name, Source(name, format="networkx"))
-
-
-def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) -> Graph:
-    """A Graph of a networkx graph; flags as `plancc.graph.formats.read_graph` has them."""
-    from itertools import chain
-
-    n = graph.number_of_nodes()
-    check_num_vertices(n, name)
-    nodes = list(graph)
-    number = dict(zip(nodes, range(n), strict=True))
-    edges = list(graph.edges(data="weight"))
-    ends = chain.from_iterable((number[u], number[v]) for u, v, _ in edges)
-    pair = np.fromiter(ends, np.int32, 2 * len(edges)).reshape(-1, 2)
-    row, col = pair[:, 0], pair[:, 1]
-    values = None
-    if any(weight is not None for _, _, weight in edges):
-        try:
-            values = np.array([1.0 if w is None else float(w) for _, _, w in edges])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{name}: an edge's 'weight' is not a number ({error})") from error
-    directed = graph.is_directed()
-    if not directed:
-        off = row != col
-        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
-        values = values if values is None else np.concatenate([values, values[off]])
-    ids = None
-    if all(isinstance(node, int | np.integer) and not isinstance(node, bool) for node in nodes):
-        try:
-            ids = np.array(nodes, dtype=np.int64)
-        except OverflowError:
-            ids = None
-        if ids is not None and np.array_equal(ids, np.arange(n)):
-            ids = None
-    if reading.pop("pattern", False):
-        values = None
-    source = replace(source, weights="'weight'")
-    built = build_graph(n, row, col, values, directed=directed, source=source, **reading)
-    return replace(built, original_ids=ids)
-
-
-def _from_igraph(graph: Any) -> Graph:
-    name = "igraph Graph"
-    n = graph.vcount()
-    check_num_vertices(n, name)
-    pair = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
-    row, col = pair[:, 0], pair[:, 1]
-    values = None
-    if "weight" in graph.es.attributes():
-        values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
-    directed = graph.is_directed()
-    if not directed:
-        off = row != col
-        row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
-        values = values if values is None else np.concatenate([values, values[off]])
-    source = Source(name, format="igraph", weights="'weight'")
-    return build_graph(n, row, col, values, directed=directed, source=source)
-
-
 def _from_edge_index(n: Any, edge_index: Any) -> Graph:
     name = "edge_index"
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise InputError(f"(num_vertices, {name}): num_vertices must be an integer, not '{n}'")
     check_num_vertices(int(n), name)
-    pair = edge_index_of(edge_index, f"(num_vertices, {name})")
+    where = f"(num_vertices, {name})"
+    pair = check_edge_index(as_array(edge_index, f"{where}: '{name}'"), where)
     check_range(pair, int(n), name)
     source, destination = pair
     return detect_direction(

@@ -1,4 +1,4 @@
-"""The formats by name and by extension. Knows which module reads what, and nothing of how."""
+"""The formats by name and by extension."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import BackendError, InputError
 from plancc.fields import option, options_of, taking
@@ -34,14 +37,14 @@ FORMATS = Registry(
         "edgelist": "plancc.graph.edgelist:FORMAT",
         "npz": "plancc.graph.npz:FORMAT",
         "csr": "plancc.graph.csr:FORMAT",
-        "pyg": "plancc.graph.pyg:FORMAT",
-        "ogb": "plancc.graph.ogb:FORMAT",
-        "dgl": "plancc.graph.dgl_files:FORMAT",
-        "parquet": "plancc.graph.parquet:FORMAT",
-        "h5ad": "plancc.graph.h5ad:FORMAT",
-        "graphml": "plancc.graph.networkx_files:GRAPHML",
-        "gml": "plancc.graph.networkx_files:GML",
-        "pajek": "plancc.graph.networkx_files:PAJEK",
+        "pyg": "plancc.interop.pyg:FORMAT",
+        "ogb": "plancc.interop.ogb:FORMAT",
+        "dgl": "plancc.interop.dgl_graphs:FORMAT",
+        "parquet": "plancc.interop.parquet:FORMAT",
+        "h5ad": "plancc.interop.h5ad:FORMAT",
+        "graphml": "plancc.interop.networkx_graphs:GRAPHML",
+        "gml": "plancc.interop.networkx_graphs:GML",
+        "pajek": "plancc.interop.networkx_graphs:PAJEK",
     },
     instance_of="plancc.graph.formats:Format",
 )
@@ -101,6 +104,24 @@ READING = tuple(each.name for each in options_of(ReadOptions))
 """Names of all reading options."""
 
 
+class Held(NamedTuple):
+    """A graph in memory that another library made.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    graph : callable
+        ``graph() -> Graph``.
+    data : mapping
+        Its vertex data by name, beside what is of edges; empty where it can hold none.
+    """
+
+    name: str
+    graph: Callable[[], Graph]
+    data: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Format:
     """One graph format.
@@ -130,6 +151,13 @@ class Format:
     entries : callable, or None
         ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk by chunk,
         for sources that do not fit into memory. None: files of this format are read whole.
+    hold : callable, or None
+        ``hold(object) -> Held``: a graph that the library has in memory; None for other objects.
+    read_columns : callable, or None
+        ``read_columns(path, wanted) -> dict of str to array or None``: a table of vertices, the
+        columns that ``wanted(names)`` returns; None for the others.
+    read_parts : callable, or None
+        ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's vertices.
     needs : str
         Library that reads it, in the words of `pip install`; "" where plancc needs nothing else.
     what : str
@@ -144,6 +172,9 @@ class Format:
     read_data: Callable[..., Mapping[str, Any]] | None = None
     files: Callable[[str], list[str]] | None = None
     entries: Callable[..., Any] | None = None
+    hold: Callable[[Any], Held | None] | None = None
+    read_columns: Callable[..., dict[str, Any]] | None = None
+    read_parts: Callable[[StrPath], npt.NDArray[np.int32]] | None = None
     needs: str = ""
     what: str = ""
 
@@ -177,6 +208,18 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         f"{os.fspath(path)}: cannot infer the format from the extension "
         f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"
     )
+
+
+def find_held(obj: Any) -> Held | None:
+    """The graph that an object of a library is; None for other objects."""
+    holds = (entry.hold for entry in FORMATS.loaded().values() if entry.hold is not None)
+    return next((held for hold in holds if (held := hold(obj)) is not None), None)
+
+
+def format_of_table(name: str) -> Format | None:
+    """The format that reads a file of this name as a table of vertices; None: there is none."""
+    able = (entry for entry in FORMATS.loaded().values() if entry.read_columns is not None)
+    return next((entry for entry in able if name.endswith(entry.extensions)), None)
 
 
 def check_beginning(path: StrPath, format: str) -> None:

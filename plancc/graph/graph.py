@@ -1,4 +1,4 @@
-"""The Graph value: a square sparse matrix in CSR. Knows no file format, no partition, no plan."""
+"""The Graph value: a square sparse matrix in CSR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays whose content is in a file, mapped into memory. Knows numpy, no graph and no format."""
+"""Arrays whose content is in a file, mapped into memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The named normalisation step: from the adjacency matrix to the matrix that is multiplied.
-
-Knows the three normalisations and nothing of partitions or files.
-"""
+"""The named normalisation step: from the adjacency matrix to the matrix that is multiplied."""
 
 from __future__ import annotations
 

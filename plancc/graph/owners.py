@@ -1,7 +1,6 @@
 """Owners: which part has every row of a matrix and, in an edge partition, every nonzero.
 
-Knows matrices only: no partitioner, no plan. Models, passes, the search, costs and the lowering
-share this type.
+Models, passes, the search, costs and the lowering share this type.
 """
 
 from __future__ import annotations
@@ -50,6 +49,11 @@ class Owners:
     def is_edge_partition(self) -> bool:
         """Whether nonzeros have owners of their own: the plan then has a fold."""
         return self.nonzeros is not None
+
+    @property
+    def sharers(self) -> npt.NDArray[np.int32]:
+        """Owners of what parts share: of nonzeros where these have owners, else of rows."""
+        return self.rows if self.nonzeros is None else self.nonzeros
 
     def of_nonzeros(self, matrix: Graph) -> npt.NDArray[np.int32]:
         """Part of every nonzero of `matrix` in CSR order, int32[nnz]."""

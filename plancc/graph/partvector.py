@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.files import atomic_write
+from plancc.graph.formats import FORMATS
 from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
 
 
@@ -18,7 +19,7 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
     Parameters
     ----------
     path : str or PathLike
-        Or the .json file of a partition of DistDGL (`plancc.graph.distdgl`).
+        Or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
     num_vertices : int, optional
         How many parts must be listed.
 
@@ -33,9 +34,7 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
         number of lines; the message names file, line and value.
     """
     if os.fspath(path).lower().endswith(".json"):
-        from plancc.graph.distdgl import read_partition
-
-        parts = read_partition(path)
+        parts: npt.NDArray[np.int32] = FORMATS["dgl"].read_parts(path)
         if num_vertices is not None and len(parts) != num_vertices:
             raise InputError(
                 f"{os.fspath(path)}: the graph has {num_vertices} vertices, the partition "

@@ -1,6 +1,6 @@
 """Opening input files, plain or gzipped, and naming the place where one is wrong.
 
-Knows no format; all readers of plancc.graph share it, so that every message reads
+All readers of plancc.graph share it: every message reads
 ``FILE, line N: what is wrong 'value'``.
 """
 

@@ -32,12 +32,10 @@ from plancc.graph.bounds import (
     check_unpacked,
     most_clusters,
 )
-from plancc.graph.formats import FORMATS, Format, data_keys, find_format
+from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive, map_array, read_npz_data
-from plancc.graph.parquet import EXTENSIONS as PARQUET
-from plancc.graph.parquet import read_columns
 from plancc.graph.rowids import GRAPH_IDS, ROW_IDS, rows_by_id, warn_of_order, why_not
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
@@ -137,8 +135,9 @@ OF_GRAPHS = frozenset(
 """Names that are of a graph, or of sparse features."""
 MOST_LISTED = 5
 """Most names that a warning spells out."""
-NO_GRAPH = (".npy", ".csv", ".tsv", *PARQUET)
-"""Extensions of files that hold vertex data and no graph, where vertex data are asked for."""
+NO_GRAPH = (".npy", ".csv", ".tsv")
+"""Extensions of files that hold vertex data and no graph, where vertex data are asked for; those of
+tables (`plancc.graph.formats.format_of_table`) too."""
 _NUMBERED = re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})")
 """Names of columns of features."""
 
@@ -215,11 +214,12 @@ def _held(
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")
     held: Mapping[str, Any]
-    if format is None and plain.endswith(NO_GRAPH) and required:
+    table = format_of_table(plain) if format is None and required else None
+    if table is not None and table.read_columns is not None:
+        held = _of_columns(table.read_columns(path, partial(_wanted, keys=keys)), keys, name)
+    elif format is None and plain.endswith(NO_GRAPH) and required:
         if plain.endswith(".npy"):
             held = _read_array_file(name)
-        elif plain.endswith(PARQUET):
-            held = _of_columns(read_columns(path, partial(_wanted, keys=keys)), keys, name)
         else:
             held = _read_table(name, num_vertices, keys)
     else:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.npz import map_array
-from plancc.graph.parquet import EXTENSIONS as PARQUET
 from plancc.graph.rowids import ROW_IDS
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, open_input
 from plancc.graph.vertexdata import (
@@ -85,7 +85,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
     if plain.endswith(".npy"):
         check_readable(name)
         found = vertex_data_of({"weights": map_array(name)}, graph, f"{name}: ").weights
-    elif plain.endswith((".npz", *PARQUET)):
+    elif plain.endswith(".npz") or format_of_table(plain) is not None:
         found = read_vertex_data(path, graph).weights
     else:
         found = vertex_data_of(_read_text(name, graph), graph, f"{name}: ").weights

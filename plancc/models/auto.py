@@ -1,4 +1,4 @@
-"""Which models compete where the user leaves the choice: model ``auto``. Knows names only."""
+"""Which models compete where the user leaves the choice: model ``auto``."""
 
 from __future__ import annotations
 

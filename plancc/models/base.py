@@ -1,4 +1,4 @@
-"""What every model is, and what it says of itself. Knows no particular model."""
+"""What every model is, and what it says of itself."""
 
 from __future__ import annotations
 

@@ -62,13 +62,6 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
     return found / found[0] if (found == found[0]).all() else found / found.mean()
 
 
-def imbalance(loads: npt.NDArray[np.int64], capacities: Capacities = None) -> float:
-    """Largest load of a part over its even share, less 1; 0 when there is no load at all."""
-    total = int(loads.sum())
-    fullest = float((loads / relative_capacities(len(loads), capacities)).max())
-    return fullest * len(loads) / total - 1.0 if total else 0.0
-
-
 def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
     """Capacities from a text file: numbers with blanks, commas or line ends between them.
 

@@ -1,7 +1,5 @@
 """Rows and columns of the matrix dealt to the rows and columns of a grid: model ``checkerboard``.
 
-Knows the grid and which nonzero belongs to which cell; no search, no partitioner.
-
 Every vertex v has a row group g(v) and a column group c(v). Cell (a, b) of the grid owns vertex v
 if g(v) = a and c(v) = b, and nonzero (i, j) if g(i) = a and c(j) = b::
 

@@ -1,4 +1,4 @@
-"""Graphs most of whose nonzeros are in full rows and columns. Knows the matrix alone."""
+"""Graphs most of whose nonzeros are in full rows and columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-grain model of edge plans: ``fine-grain``. Knows the matrix alone."""
+"""Fine-grain model of edge plans: ``fine-grain``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Row plans in which only the heaviest rows are split: ``hub-split``.
-
-Knows the matrix alone.
-"""
+"""Row plans in which only the heaviest rows are split: ``hub-split``."""
 
 from __future__ import annotations
 

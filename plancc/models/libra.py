@@ -1,4 +1,4 @@
-"""Greedy vertex-cut of edge plans: ``libra``. Knows the matrix alone."""
+"""Greedy vertex-cut of edge plans: ``libra``."""
 
 from __future__ import annotations
 

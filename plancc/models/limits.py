@@ -1,155 +1,248 @@
-"""How heavy parts may be. Knows weights, no partition."""
+"""What parts share evenly, and how heavy each of them may be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.models.capacities import Capacities, relative_capacities
-from plancc.models.weights import least_maximum
 
-Epsilon = float | tuple[float, ...]
-"""Allowed imbalance of all constraints, or of one after the other."""
 SLACK = 0.01
 """Distance of the target below the limit, over an even share."""
 ROUNDING = 1e-12
 """Relative error of shares that are no whole numbers."""
 
 
-@dataclass(frozen=True, eq=False)
-class Limits:
-    """How heavy the parts of a partition may be.
-
-    Numbers of parts are [num_parts] for one weight per vertex, and [num_parts, c] for several
-    constraints; numbers of all parts together are scalars, or [c].
+class Bounds(NamedTuple):
+    """What parts may weigh in a sweep: the limits as kernels take them, all float64.
 
     Attributes
     ----------
-    total : int64
-        Sum of all weights.
-    least : int64, of parts
-        What the heaviest part of any partition weighs at least, where all parts are alike. Else
-        what this part may have to weigh: some part is as heavy in every partition.
-    epsilon : float64
-        Allowed imbalance.
-    relative : float64[num_parts]
-        Capacities over their mean; 1 where all parts are alike.
-    share : float64, of parts
-        Even share of the total.
-    even : int64, of parts
-        `share`, rounded up.
-    allowed : float64, of parts
-        ``(1 + epsilon) * even``, rounded down, since weights are whole numbers.
-    limit : float64, of parts
-        `allowed`, or `least` if that is more: no part should be heavier.
-    target : float64, of parts
-        Passes price the weight of a part above it.
+    target : [num_parts, c], or the cells of a grid
+        Weight up to which a part costs nothing.
+    price : as target
+        Half of it times the square of the weight above the target is what a part costs.
+    cap : as target
+        No move fills a part above it.
+    scale : [num_parts], or the cells of a grid
+        Weights of two parts are compared times this: 1 over their capacities, times the mean.
     """
 
-    total: Any
-    least: Any
-    epsilon: Any
-    relative: npt.NDArray[np.float64]
+    target: Any
+    price: Any
+    cap: Any
+    scale: Any
 
-    @classmethod
-    def of(
-        cls,
-        weights: npt.NDArray[np.int64],
-        num_parts: int,
-        epsilon: Epsilon | npt.NDArray[np.float64],
-        capacities: Capacities = None,
-    ) -> Limits:
-        """Limits for the weights int64[n] or int64[n, c] of all vertices."""
-        relative = relative_capacities(num_parts, capacities)
-        least = [least_weights(column, relative) for column in np.atleast_2d(weights.T)]
-        allowed = np.asarray(epsilon, dtype=np.float64)
-        if allowed.size == 1:
-            allowed = allowed.reshape(())
-        shape = (num_parts, *weights.shape[1:])
-        of_parts = np.ascontiguousarray(np.transpose(least)).reshape(shape)
-        return cls(weights.sum(axis=0), of_parts, allowed, relative)
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """The weights that parts share evenly, and how heavy every part may be.
+
+    Numbers of parts are [num_parts, c], numbers of all parts together [c], for c constraints.
+
+    Attributes
+    ----------
+    weights : int64[n, c]
+        Of the vertices (or nonzeros), not negative; int64[n] is taken as a column.
+    num_parts : int
+    epsilon : float64[c]
+        Allowed imbalance, max / mean - 1; one number is taken for all constraints.
+    capacities : tuple of float, optional
+        To which the even shares of the parts are in proportion; None: all alike.
+    names : tuple of str, optional
+        Of the constraints.
+    relative : float64[num_parts]
+        Capacities over their mean; 1 where all parts are alike.
+
+    Raises
+    ------
+    InputError
+        There are capacities of another number of parts.
+    """
+
+    weights: npt.NDArray[np.int64]
+    num_parts: int
+    epsilon: Any
+    capacities: Capacities = None
+    names: tuple[str, ...] = ()
+    relative: npt.NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = self.weights if self.weights.ndim > 1 else self.weights[:, None]
+        number, allowed = weights.shape[1], np.asarray(self.epsilon, np.float64)
+        made = {
+            "weights": weights,
+            "epsilon": np.broadcast_to(allowed, number),
+            "names": self.names or tuple(f"weight {k}" for k in range(1, number + 1)),
+            "relative": relative_capacities(self.num_parts, self.capacities),
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of_nonzeros(
-        cls, num_nonzeros: int, num_parts: int, epsilon: float, capacities: Capacities = None
+        cls, number: int, num_parts: int, epsilon: float, capacities: Capacities = None
     ) -> Limits:
-        """Limits for nonzeros that have an owner each: every one weighs 1."""
-        relative = relative_capacities(num_parts, capacities)
-        found = cls(np.int64(num_nonzeros), 0, np.float64(epsilon), relative)
-        return cls(found.total, found.even, found.epsilon, relative)
+        """Limits of nonzeros that have an owner each: every one weighs 1."""
+        ones = np.broadcast_to(np.int64(1), number)  # takes no memory
+        return cls(ones[:, None], num_parts, epsilon, capacities, ("nnz",))
 
     @property
-    def num_parts(self) -> int:
-        return len(self.relative)
+    def vertex_weights(self) -> npt.NDArray[np.int64]:
+        """The weights as a problem has them: int64[n], or int64[n, c] for several constraints."""
+        several = len(self.names) > 1
+        return self.weights if several else np.ascontiguousarray(self.weights[:, 0])
 
     @property
-    def _relative(self) -> npt.NDArray[np.float64]:
-        """`relative`, in the shape of numbers of parts."""
-        return self.relative if np.ndim(self.total) == 0 else self.relative[:, None]
+    def unequal(self) -> bool:
+        """Whether some parts are to be larger than others."""
+        return bool((self.relative != 1).any())
+
+    @property
+    def described(self) -> str:
+        """Names and allowed imbalances, for messages."""
+        pairs = zip(self.names, self.epsilon, strict=True)
+        return ", ".join(f"{name} {epsilon:g}" for name, epsilon in pairs)
+
+    def apart(self) -> list[Limits]:
+        """Every constraint by itself."""
+        each = enumerate(zip(self.epsilon, self.names, strict=True))
+        return [
+            replace(self, weights=self.weights[:, k : k + 1], epsilon=epsilon, names=(name,))
+            for k, (epsilon, name) in each
+        ]
 
     @cached_property
-    def share(self) -> Any:
-        return self.total / self.num_parts * self._relative
+    def total(self) -> npt.NDArray[np.int64]:
+        """Sum of all weights: int64[c]."""
+        return np.asarray(self.weights.sum(axis=0))
 
     @cached_property
-    def even(self) -> Any:
-        if (self.relative == 1).all():
-            return np.zeros(self.share.shape, np.int64) - (-self.total // self.num_parts)
-        return np.ceil(self.share * (1 - ROUNDING)).astype(np.int64)
+    def share(self) -> npt.NDArray[np.float64]:
+        """Even share of the total, of parts."""
+        return self.total / self.num_parts * self.relative[:, None]
 
     @cached_property
-    def allowed(self) -> Any:
-        return np.floor((1 + self.epsilon) * self.even + 1e-9)
+    def even(self) -> npt.NDArray[np.int64]:
+        """`share`, rounded up."""
+        if self.unequal:
+            return np.ceil(self.share * (1 - ROUNDING)).astype(np.int64)
+        return np.zeros(self.share.shape, np.int64) - (-self.total // self.num_parts)
 
     @cached_property
-    def limit(self) -> Any:
+    def least(self) -> npt.NDArray[np.int64]:
+        """Weights that parts must be allowed: no partition is below all of one constraint's.
+
+        Where all parts are alike, `least_maximum` for each. Else the even share times
+        `least_factor`, and the lightest vertex, since no part is empty.
+        """
+        columns = self.weights.T
+        if not self.unequal:
+            most = [least_maximum(column, self.num_parts) for column in columns]
+            return np.tile(np.array(most, np.int64), (self.num_parts, 1))
+        shares = (self.share * (1 + ROUNDING)).T
+        pairs = zip(columns, shares, strict=True)
+        least = [np.floor(least_factor(each, self.relative) * of + 1e-9) for each, of in pairs]
+        return np.maximum(np.array(least, np.int64).T, _lightest(self.weights))
+
+    @property
+    def least_imbalance(self) -> npt.NDArray[np.float64]:
+        """Imbalance that no partition is below: float64[c]; 0 where there is no weight at all."""
+        total = np.maximum(self.total, 1)
+        if not self.unequal:
+            found = self.least[0] * self.num_parts / total
+        else:
+            none_empty = _lightest(self.weights) * self.num_parts / total / self.relative.min()
+            factors = [least_factor(column, self.relative) for column in self.weights.T]
+            found = np.maximum(factors, none_empty)
+        return np.where(self.total > 0, found - 1, 0.0)
+
+    @cached_property
+    def allowed(self) -> npt.NDArray[np.float64]:
+        """``(1 + epsilon) * even``, rounded down, since weights are whole numbers; of parts."""
+        return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
+
+    @cached_property
+    def limit(self) -> npt.NDArray[np.float64]:
+        """`allowed`, or `least` if that is more: no part should be heavier."""
         return np.maximum(self.allowed, self.least)
 
     @cached_property
-    def target(self) -> Any:
-        return self.allowed - SLACK * self.even
+    def target(self) -> npt.NDArray[np.float64]:
+        """Passes price the weight of a part above it."""
+        return np.asarray(self.allowed - SLACK * self.even)
+
+    def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
+        """Bounds of a sweep: no `cap` is none at all, no `target` is `Limits.target`."""
+        cap = np.full(self.limit.shape, np.inf) if cap is None else cap
+        return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
+
+    def load(self, owner: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Weights of the parts, int64[num_parts, c]; `owner`: int32[n]."""
+        return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
         """Weight of all parts above the limit, each over its even share, added up.
 
-        `loads`: weights of the parts, int64[num_parts] or int64[num_parts, c].
+        `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] of one constraint.
         """
-        over = (np.maximum(loads - self.limit, 0) / self._relative).sum(axis=0)
+        over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
+        over = (over / self.relative[:, None]).sum(axis=0)
         return float((over / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
-    def imbalance(self, loads: npt.NDArray[np.int64]) -> Any:
-        """Largest of the parts' weights over their even shares, less 1: float64, or float64[c].
+    def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Largest of the parts' weights over their even shares, less 1: float64[c].
 
         0 where there is no weight at all. `loads` as of `overload`.
         """
-        fullest = (loads / self._relative).max(axis=0) * self.num_parts
+        loads = loads.reshape(self.share.shape)
+        fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
 
 
-def least_weights(
-    weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]
+def part_weights(
+    owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int64]:
-    """What parts must be allowed to weigh, int64[num_parts]: no partition is below all of it.
+    """Sum of the weights of every part's vertices, exact.
 
-    Where all parts are alike, `least_maximum` for each. Else the even share times `least_factor`,
-    and the lightest vertex, since no part is empty.
+    Parameters
+    ----------
+    owner : int32[n]
+    weights : int64[n] or int64[n, c]
+    num_parts : int
+
+    Returns
+    -------
+    int64[num_parts] or int64[num_parts, c]
+    """
+    sums = np.zeros((num_parts, *weights.shape[1:]), dtype=np.int64)
+    for of_parts, of_vertices in zip(np.atleast_2d(sums.T), np.atleast_2d(weights.T), strict=True):
+        np.add.at(of_parts, owner, of_vertices)
+    return sums
+
+
+def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
+    """What the heaviest part of any partition weighs at least.
+
+    The largest of three: ``ceil(total / num_parts)``, since weights are whole numbers; the
+    heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
+    sum of the two lightest among these. 0 where there is nothing to share.
 
     Parameters
     ----------
     weights : int64[n], not negative
-    relative : float64[num_parts]
-        Capacities over their mean.
+    num_parts : int
     """
-    num_parts = len(relative)
-    if (relative == 1).all():
-        return np.full(num_parts, least_maximum(weights, num_parts))
-    share = int(weights.sum()) / num_parts * relative * (1 + ROUNDING)
-    least = np.floor(least_factor(weights, relative) * share + 1e-9).astype(np.int64)
-    return np.maximum(least, weights.min() if len(weights) else 0)
+    heaviest, even = int(weights.max(initial=0)), -(-int(weights.sum()) // num_parts)
+    if 2 * heaviest > even and len(weights) > num_parts:
+        first = len(weights) - num_parts - 1
+        light, next_heavier = np.partition(weights, [first, first + 1])[first : first + 2]
+        heaviest = max(heaviest, int(light) + int(next_heavier))
+    return max(heaviest, even)
 
 
 def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]) -> float:
@@ -167,9 +260,9 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
         Capacities over their mean.
     """
     total, num_parts = int(weights.sum()), len(relative)
-    if total == 0:
-        return 1.0
     share = np.sort(total / num_parts * relative)[::-1]
+    if 2 * int(weights.max(initial=0)) <= share[0]:
+        return 1.0
     number = min(num_parts + 1, len(weights))
     heavy = np.sort(np.partition(weights, len(weights) - number)[-number:])[::-1].astype(float)
     apart, together = np.full(number, np.inf), np.full(number, np.inf)
@@ -178,24 +271,6 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
     return max(1.0, float(np.minimum(apart, together).max()))
 
 
-def imbalance_bound(
-    weights: npt.NDArray[np.int64], num_parts: int, capacities: Capacities = None
-) -> float:
-    """The imbalance, largest weight of a part over its even share - 1, that no partition is below.
-
-    0 when the total is 0.
-
-    Parameters
-    ----------
-    weights : int64[n], not negative
-        Of one constraint.
-    num_parts : int
-    capacities : tuple of float, optional
-    """
-    total, relative = int(weights.sum()), relative_capacities(num_parts, capacities)
-    if total == 0:
-        return 0.0
-    if (relative == 1).all():
-        return least_maximum(weights, num_parts) * num_parts / total - 1
-    none_empty = float(weights.min() * num_parts / total / relative.min())
-    return max(least_factor(weights, relative), none_empty) - 1
+def _lightest(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The least weight of every constraint: int64[c]; 0 where there is none."""
+    return np.asarray(weights.min(axis=0) if len(weights) else np.zeros(weights.shape[1], np.int64))

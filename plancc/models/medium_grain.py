@@ -1,4 +1,4 @@
-"""Medium-grain model of edge plans: ``medium-grain``. Knows the matrix alone."""
+"""Medium-grain model of edge plans: ``medium-grain``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Process grids of Tripathy et al. 2020 (CAGNET) and feature parallelism of Wan et al. 2025
 (MixGCN) as models: ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
 
-Knows which shapes a number of ranks admits, and who assigns rows to the blocks of the grid; no
-plan. What its ranks share is `plancc.plan.grid.Grid`'s business.
+What its ranks share is `plancc.plan.grid.Grid`'s business.
 """
 
 from __future__ import annotations

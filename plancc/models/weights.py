@@ -1,4 +1,4 @@
-"""Vertex weights: what a partition balances, and how even it can be. Knows the matrix, no model."""
+"""Vertex weights: what a partition balances, and how even it can be."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.models.limits import Limits
 from plancc.registry import check_choice
 
 MAX_TOTAL = 2**53
@@ -124,6 +125,18 @@ class Balance:
         """Allowed imbalance of a constraint by its name in `constraints`: its own, or `default`."""
         return self.allowed.get(constraint.split()[0], default)
 
+    def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
+        """Limits of the parts of a matrix; constraints without one of their own take `epsilon`.
+
+        Raises
+        ------
+        InputError
+            See `constraints`; there are capacities of another number of parts.
+        """
+        found = constraints(matrix, self)
+        allowed = [self.epsilon(name, epsilon) for name in found]
+        return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
+
     def without_limits(self) -> Balance:
         """The same names, none with an allowed imbalance of its own."""
         return replace(self, allowed={})
@@ -182,13 +195,7 @@ def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int6
     InputError
         See `constraints`.
     """
-    return as_columns(constraints(matrix, balance))
-
-
-def as_columns(loads: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """What `constraints` answered as one array: int64[n], or int64[n, c] if there are several."""
-    columns = list(loads.values())
-    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
+    return _stacked(constraints(matrix, balance))
 
 
 def combined(
@@ -221,47 +228,6 @@ def combined(
     return np.ceil(weights * scale).astype(np.int64).sum(axis=1)
 
 
-def part_weights(
-    owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
-) -> npt.NDArray[np.int64]:
-    """Sum of the weights of every part's vertices, exact.
-
-    Parameters
-    ----------
-    owner : int32[n]
-    weights : int64[n] or int64[n, c]
-    num_parts : int
-
-    Returns
-    -------
-    int64[num_parts] or int64[num_parts, c]
-    """
-    sums = np.zeros((num_parts, *weights.shape[1:]), dtype=np.int64)
-    for of_parts, of_vertices in zip(np.atleast_2d(sums.T), np.atleast_2d(weights.T), strict=True):
-        np.add.at(of_parts, owner, of_vertices)
-    return sums
-
-
-def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
-    """What the heaviest part of any partition weighs at least.
-
-    The largest of three: ``ceil(total / num_parts)``, since weights are whole numbers; the
-    heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
-    sum of the two lightest among these. 0 where there is nothing to share.
-
-    Parameters
-    ----------
-    weights : int64[n], not negative
-    num_parts : int
-    """
-    heaviest = int(weights.max(initial=0))
-    if len(weights) > num_parts:
-        first = len(weights) - num_parts - 1
-        light, next_heavier = np.partition(weights, [first, first + 1])[first : first + 2]
-        heaviest = max(heaviest, int(light) + int(next_heavier))
-    return max(heaviest, -(-int(weights.sum()) // num_parts))
-
-
 def check_dims(dims: Sequence[int]) -> None:
     """Raise InputError unless `dims` are two or more whole numbers from 1."""
     if len(dims) < 2 or not all(_is_width(width) for width in dims):
@@ -282,6 +248,11 @@ def check_num_parts(num_vertices: int, num_parts: int, what: str = "part") -> No
             f"{num_parts} {what}s for {num_vertices} vertices: every {what} needs at least one "
             "vertex"
         )
+
+
+def _stacked(found: Mapping[str, npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    columns = list(found.values())
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 def _not_allowed(name: str, number: str) -> str:

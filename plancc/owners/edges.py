@@ -1,7 +1,6 @@
 """Who owns which row and which nonzero, for the models whose plans have an expand and a fold.
 
-The counterpart of `plancc.owners.rows` for layout "edge". Knows models, partitioners, passes and
-the search; no plan, no file, no terminal.
+The counterpart of `plancc.owners.rows` for layout "edge".
 
     searched     a searched model, no partitioner named   plancc.search.edges and .checkerboard
     partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
@@ -15,15 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models import build_problem
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.problem import Assignment, EdgeProblem
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
@@ -58,7 +54,7 @@ def find_edge_owners(
     if task.options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):
             found = mapped_to_nodes(found, matrix, task.options.nodes, task.options.capacities)
-    return replace(found, how=found.how | taken)
+    return replace(found, how=found.how | taken, limits=_limits(matrix, task))
 
 
 def _found(
@@ -85,9 +81,7 @@ def _found(
         if isinstance(problem, Assignment):
             found = _assigned(matrix, problem, task)
         else:
-            weights = {"nnz": problem.hypergraph.vertex_weights}
-            loads = Loads(weights, task.options.epsilon, balance.capacities)
-            found = partitioned(problem.hypergraph, task, loads)
+            found = partitioned(problem.hypergraph, task, _limits(matrix, task))
             found = replace(found, owners=problem.owners(found.owners.rows))
     if task.objective is not None and found.how.get("partitioner") != TRIVIAL:
         with observer("refine"):
@@ -107,14 +101,11 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     from plancc.search.edges import search_edges
 
     def find(
-        matrix: Graph, num_parts: int, options: SearchOptions, loads: Any, report: Report | None
+        matrix: Graph, num_parts: int, options: SearchOptions, limits: Any, report: Report | None
     ) -> SearchResult:
         return search_edges(matrix, model, num_parts, options, report=report)
 
-    loads = None
-    if options.nodes is not None:
-        loads = Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities)
-    found = search_on_nodes(find, matrix, task.num_parts, options, loads, report)
+    found = search_on_nodes(find, matrix, task.num_parts, options, _limits(matrix, task), report)
     return found_by_search(*found, task)
 
 
@@ -124,14 +115,11 @@ def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
 
     who, num_parts, options = f"model '{task.name}'", task.num_parts, task.options
     rows = checked_owner(who, problem.rows, matrix.num_vertices, num_parts)
-    owners = Owners(rows, problem.of_nonzeros(matrix))
+    owners, limits = Owners(rows, problem.of_nonzeros(matrix)), _limits(matrix, task)
     if num_parts > 1:
-        context = Context(num_parts, options.epsilon, options.capacities, options.seed)
-        owners = VectorOwners().refine(owners, matrix, context)
-    notes = [
-        *empty_parts(owners.rows, num_parts),
-        *_balance_notes(owners.of_nonzeros(matrix), task, who),
-    ]
+        owners = VectorOwners().refine(owners, matrix, Context(limits, options.seed))
+    notes = empty_parts(owners.rows, num_parts)
+    notes += balance_notes(owners.of_nonzeros(matrix), limits, who)
     return Ownership(owners, dict(problem.notes), about_owners=notes)
 
 
@@ -142,14 +130,13 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     assert task.objective is not None
     goal, start = task.objective, wall_seconds()
     epoch = task.search_options.time(matrix, task.num_parts)
-    record, options = Record(report), task.options
-    context = Context(task.num_parts, options.epsilon, options.capacities, options.seed)
-    context = replace(context, deadline=Deadline.after(options.budget), time=epoch)
+    record, options, limits = Record(report), task.options, _limits(matrix, task)
+    deadline = Deadline.after(options.budget)
+    context = Context(limits, options.seed, deadline=deadline, time=epoch)
     result = RefineEdges(goal).refine(found.owners, matrix, context)
     seconds = wall_seconds() - start
 
-    limits = context.limits_of_nonzeros(matrix.num_nonzeros)
-    judge = Judge(matrix, task.num_parts, goal, epoch, limits)
+    judge = Judge(matrix, goal, epoch, limits)
     spent = found.how["partition_seconds"]
     record.add(found.how["partitioner"], spent, judge.of(found.owners))
     record.add(f"refined for {goal}", seconds, judge.of(result.owners))
@@ -158,12 +145,11 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
         best.owners,
         found.how | {"tried": best.tried_json()},
         found.about_run,
-        _balance_notes(best.owners.of_nonzeros(matrix), task, REFINED),
+        balance_notes(best.owners.of_nonzeros(matrix), limits, REFINED),
     )
 
 
-def _balance_notes(nonzero_owner: npt.NDArray[np.int32], task: Task, who: str) -> list[str]:
-    """What to say where parts differ more in nonzeros than asked for."""
-    options = task.options
-    loads = Loads.of_nonzeros(len(nonzero_owner), options.epsilon, options.capacities)
-    return balance_notes(nonzero_owner, loads, task.num_parts, who)
+def _limits(matrix: Graph, task: Task) -> Limits:
+    """Limits of the nonzeros of parts."""
+    epsilon, capacities = task.options.epsilon, task.options.capacities
+    return Limits.of_nonzeros(matrix.num_nonzeros, task.num_parts, epsilon, capacities)

@@ -1,4 +1,4 @@
-"""From a task to owners: a search, a partitioner or the model itself, whatever its layout.
+"""From a task to owners: a search, a partitioner or the model itself, in every layout.
 
 Model ``auto`` finds owners for every candidate and keeps the best. They are judged by predicted
 epochs (`plancc.predict.predictor`) unless an objective is named; the table of all of them goes into
@@ -23,14 +23,14 @@ from plancc.graph.graph import Graph
 from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
 from plancc.models.base import Model
-from plancc.models.capacities import imbalance
+from plancc.models.capacities import relative_capacities
 from plancc.models.crowd import HUB, Crowd
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
 from plancc.owners.numbering import numbered
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Observer, Ownership, Report, Task
-from plancc.plan.metrics import summarize
+from plancc.plan.metrics import imbalance, summarize
 from plancc.registry import check_choice
 
 STOPPED = "the search was stopped before its end; these are the best owners so far"
@@ -136,6 +136,7 @@ def choose(
     check_choice("objective", goal, OBJECTIVES)
     predictor = options.predictor
     epoch = predictor.time(matrix, task.num_parts)
+    relative = relative_capacities(task.num_parts, options.capacities)
     num_searched = sum(known[name].searched for name in names)
     table: list[Candidate] = []
     answers: list[Ownership | None] = []
@@ -178,8 +179,8 @@ def choose(
                 volume=metrics.volume,
                 messages=metrics.messages,
                 max_volume=metrics.max_volume,
-                nonzero_imbalance=imbalance(parts.nonzeros, options.capacities),
-                row_imbalance=imbalance(parts.rows, options.capacities),
+                nonzero_imbalance=imbalance(parts.nonzeros, relative),
+                row_imbalance=imbalance(parts.rows, relative),
                 epoch_seconds=epoch.seconds(found.owners),
                 value=float(objective_value(goal, parts, found.owners, epoch)),
             )

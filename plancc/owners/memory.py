@@ -1,4 +1,4 @@
-"""What of a search fits into the memory that there is. Knows tasks and graphs; measures nothing.
+"""What of a search fits into the memory that there is.
 
 Numbers are those of `plancc.search.footprint`.
 """

@@ -1,8 +1,7 @@
 """Owners for the nodes of a machine first, and for the ranks of every node then.
 
-Knows the searches and a topology; no plan, no file, no terminal. A row that several ranks of a node
-need crosses to the node once (`plancc.plan.routing`), so what travels between nodes is the volume
-of a partition for as many parts as there are nodes:
+A row that several ranks of a node need crosses to the node once (`plancc.plan.routing`), so what
+travels between nodes is the volume of a partition for as many parts as there are nodes:
 
     matrix --search--> nodes        few rows between nodes
     node k --search--> its ranks    on its own nonzeros; rows of other nodes come for free and may
@@ -11,7 +10,7 @@ of a partition for as many parts as there are nodes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
@@ -33,7 +32,7 @@ from plancc.search.job import Report
 from plancc.search.record import Judge, Record, SearchResult
 
 Find = Callable[[Graph, int, SearchOptions, Any, Report | None], SearchResult]
-"""A search: matrix, number of parts, options, `Loads`, and what is told of every trial."""
+"""A search: matrix, number of parts, options, `Limits`, and what is told of every trial."""
 OF_NODES = 0.5
 """Share of the allowed imbalance that nodes take; the rest is for the ranks of a node."""
 LEAST_EPSILON = 0.001
@@ -61,7 +60,7 @@ def search_on_nodes(
     matrix: Graph,
     num_parts: int,
     options: SearchOptions,
-    loads: Loads | None,
+    limits: Limits | None,
     report: Report | None = None,
 ) -> tuple[SearchResult, Topology | None]:
     """What a search finds, for nodes first where that pays.
@@ -72,8 +71,8 @@ def search_on_nodes(
         The search.
     matrix, num_parts, options
         Of the whole.
-    loads : Loads
-        What the parts share; None: nodes do not matter.
+    limits : Limits
+        Of the parts; None: nodes do not matter.
     report : callable, optional
         See `plancc.search.search`.
 
@@ -85,11 +84,11 @@ def search_on_nodes(
         ranks.
     """
     nodes = options.nodes
-    if nodes is not None and loads is not None and pays(matrix, nodes):
-        found = _on_nodes(find, matrix, options, loads, report)
+    if nodes is not None and limits is not None and pays(matrix, nodes):
+        found = _on_nodes(find, matrix, options, limits, report)
         if found is not None:
             return found, nodes
-    return find(matrix, num_parts, options, loads, report), None
+    return find(matrix, num_parts, options, limits, report), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +98,8 @@ class _Share:
     Attributes
     ----------
     matrix : Graph
-    num_parts : int
     options : SearchOptions
-    loads : Loads
+    limits : Limits
     rows, nonzeros : int64[...]
         The rows and nonzeros of the whole that it finds owners for.
     own : bool[vertices of `matrix`]
@@ -109,25 +107,24 @@ class _Share:
     """
 
     matrix: Graph
-    num_parts: int
     options: SearchOptions
-    loads: Loads
+    limits: Limits
     rows: npt.NDArray[np.int64]
     nonzeros: npt.NDArray[np.int64]
     own: npt.NDArray[np.bool_]
 
 
 def _on_nodes(
-    find: Find, matrix: Graph, options: SearchOptions, loads: Loads, report: Report | None
+    find: Find, matrix: Graph, options: SearchOptions, limits: Limits, report: Report | None
 ) -> SearchResult | None:
     def search_part(part: _Share) -> SearchResult:
-        return find(part.matrix, part.num_parts, part.options, part.loads, None)
+        return find(part.matrix, part.limits.num_parts, part.options, part.limits, None)
 
     topology = options.nodes
     assert topology is not None
     record, ranks = Record(report), topology.ranks()
     first = np.concatenate([[0], np.cumsum(ranks)])
-    upper = search_part(_of_nodes(matrix, options, loads, first))
+    upper = search_part(_of_nodes(matrix, options, limits, first))
     for trial in upper.tried:
         noted = replace(trial, step=f"nodes: {trial.step}", best=False)
         record.trials.append(noted)
@@ -136,7 +133,7 @@ def _on_nodes(
     if (np.bincount(upper.owners.rows, minlength=topology.nodes) < ranks).any():
         return None
     begin = wall_seconds()
-    shares = [_of_node(matrix, options, loads, upper.owners, first, k) for k in range(len(ranks))]
+    shares = [_of_node(matrix, options, limits, upper.owners, first, k) for k in range(len(ranks))]
     with ThreadPoolExecutor(min(max(options.threads, AT_ONCE), len(shares))) as pool:
         found = list(pool.map(search_part, shares))
 
@@ -148,47 +145,40 @@ def _on_nodes(
         rows[share.rows] = first[k] + result.owners.rows[share.own]
         if nonzeros is not None:
             nonzeros[share.nonzeros] = first[k] + result.owners.of_nonzeros(share.matrix)
-    if nonzeros is None and loads.overload(rows, topology.num_ranks) > 0:
-        rows = _rebalanced(matrix, rows, loads, options.seed, topology.num_ranks)
+    if nonzeros is None and limits.overload(limits.load(rows)) > 0:
+        rows = _rebalanced(matrix, rows, limits, options.seed)
     owners = Owners(rows, nonzeros)
-    loaded = rows if nonzeros is None else nonzeros
-    num_ranks, objective = topology.num_ranks, options.objective or "volume"
-    time, limits = options.time(matrix, num_ranks), loads.limits(num_ranks)
-    weights = loads.weights if nonzeros is None else None
-    member = Judge(matrix, num_ranks, objective, time, limits, weights).of(owners)
+    objective, time = options.objective or "volume", options.time(matrix, topology.num_ranks)
+    member = Judge(matrix, objective, time, limits).of(owners)
     if objective == "volume":
         member = replace(member, value=float(member.value))
     record.add("ranks of every node", wall_seconds() - begin, member)
     said = [note for each in (upper, *found) for note in each.warnings if note.startswith("left")]
-    notes = balance_notes(loaded, loads, topology.num_ranks, "the partition for nodes and ranks")
+    notes = balance_notes(owners.sharers, limits, "the partition for nodes and ranks")
     return record.result([*dict.fromkeys(said), *notes])
 
 
 def _rebalanced(
-    matrix: Graph, rows: npt.NDArray[np.int32], loads: Loads, seed: int, num_parts: int
+    matrix: Graph, rows: npt.NDArray[np.int32], limits: Limits, seed: int
 ) -> npt.NDArray[np.int32]:
     """Owners whose parts are lighter: limits of nodes and of their ranks may not meet."""
-    problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
-    problem = replace(problem, vertex_weights=loads.weights)
-    context = Context(num_parts, loads.epsilon, loads.capacities, seed)
-    return rebalance(rows, problem, context)
+    problem = HypergraphModel().build(matrix, limits.num_parts, balance="nnz", seed=seed)
+    problem = replace(problem, vertex_weights=limits.vertex_weights)
+    return rebalance(rows, problem, Context(limits, seed))
 
 
 def _of_nodes(
-    matrix: Graph, options: SearchOptions, loads: Loads, first: npt.NDArray[np.int64]
+    matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
     """The search for the nodes, which takes a share of what is allowed."""
-    capacities = loads.capacities or (1.0,) * int(first[-1])
+    capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
     of_nodes = None if len(set(sums.tolist())) == 1 else tuple(sums.tolist())
-    epsilon = _each(loads)
-    upper = replace(
-        loads, epsilon=_one_or_all(OF_NODES * value for value in epsilon), capacities=of_nodes
-    )
+    epsilon = OF_NODES * limits.epsilon
+    upper = replace(limits, num_parts=len(sums), epsilon=epsilon, capacities=of_nodes)
     return _Share(
         matrix,
-        len(first) - 1,
-        _options(options, options.effort, OF_NODES * epsilon[0], of_nodes, FIRST),
+        _options(options, options.effort, float(epsilon[0]), of_nodes, FIRST),
         upper,
         np.arange(matrix.num_vertices),
         np.arange(matrix.num_nonzeros),
@@ -199,7 +189,7 @@ def _of_nodes(
 def _of_node(
     matrix: Graph,
     options: SearchOptions,
-    loads: Loads,
+    limits: Limits,
     nodes: Owners,
     first: npt.NDArray[np.int64],
     node: int,
@@ -223,24 +213,21 @@ def _of_node(
     )
     ranks, mine = int(first[node + 1] - first[node]), own[vertices]
     capacities = None
-    if loads.capacities is not None:
-        capacities = loads.capacities[first[node] : first[node + 1]]
-    everything = sum(loads.capacities) if loads.capacities is not None else float(first[-1])
+    if limits.capacities is not None:
+        capacities = limits.capacities[first[node] : first[node + 1]]
+    everything = sum(limits.capacities) if limits.capacities is not None else float(first[-1])
     share = (sum(capacities) if capacities is not None else ranks) / everything
-    by_name, epsilon = {}, []
-    for (name, load), allowed in zip(loads.by_name.items(), _each(loads), strict=True):
-        if nodes.nonzeros is None:
-            by_name[name] = np.where(mine, load[vertices], 0)
-        else:
-            by_name[name] = load[nonzeros]
-        weight = max(1, int(by_name[name].sum()))
-        epsilon.append(max(LEAST_EPSILON, (1 + allowed) * share * int(load.sum()) / weight - 1))
-    of_ranks = Loads(by_name, _one_or_all(epsilon), capacities)
+    if nodes.nonzeros is None:
+        weights = np.where(mine[:, None], limits.weights[vertices], 0)
+    else:
+        weights = limits.weights[nonzeros]
+    allowed = (1 + limits.epsilon) * share * limits.total / np.maximum(weights.sum(axis=0), 1)
+    epsilon = np.maximum(allowed - 1, LEAST_EPSILON)
+    of_ranks = Limits(weights, ranks, epsilon, capacities, limits.names)
     later = (1 - FIRST) / (len(first) - 1)
     return _Share(
         part,
-        ranks,
-        _options(options, INSIDE[options.effort or EFFORT], epsilon[0], capacities, later),
+        _options(options, INSIDE[options.effort or EFFORT], float(epsilon[0]), capacities, later),
         of_ranks,
         vertices[mine],
         nonzeros,
@@ -262,14 +249,3 @@ def _options(
         capacities=capacities,
         budget=None if budget is None else of_budget * budget,
     )
-
-
-def _each(loads: Loads) -> Sequence[float]:
-    """The allowed imbalance of every constraint."""
-    epsilon = loads.epsilon
-    return epsilon if isinstance(epsilon, tuple) else (epsilon,) * len(loads.names)
-
-
-def _one_or_all(epsilon: Any) -> float | tuple[float, ...]:
-    values = tuple(epsilon)
-    return values[0] if len(set(values)) == 1 else values

@@ -1,4 +1,4 @@
-"""Parts under numbers that suit the nodes of the machine. Knows owners and the prediction."""
+"""Parts under numbers that suit the nodes of the machine."""
 
 from __future__ import annotations
 

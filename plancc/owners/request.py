@@ -1,7 +1,6 @@
 """What is asked for, checked before a graph is read: a task, its balance, a grid if there is one.
 
 Owners of the rows of a process grid are found as those of any row plan, by the model of its blocks.
-Knows models and grids; no file, no terminal.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Assigner:
 
     @classmethod
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
-        """What a model with these options needs for so many ranks.
+        """What a model with these options needs for a number of ranks.
 
         Raises
         ------
@@ -224,7 +223,7 @@ def default_balance(model: str, options: SearchOptions) -> str:
 
 
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
-    """The grid that a model makes of so many ranks.
+    """The grid that a model makes of `num_ranks` ranks.
 
     Raises
     ------

@@ -1,12 +1,10 @@
-"""Who owns which row: owners that answer a task for a row plan.
+"""Who owns which row: owners that answer a task for a row plan. A model is
 
-Knows models, partitioners, passes and the search; no plan, no file, no terminal.
-
-    searched     a searched model, no partitioner named   plancc.search, by effort
-    partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
-                                                          minimise the objective by itself,
-                                                          rebalanced if it misses several balances
-    assigned     any other model                          the model's own answer
+searched     a searched model, no partitioner named   plancc.search, by effort
+partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
+                                                      minimise the objective by itself,
+                                                      rebalanced if it misses several balances
+assigned     any other model                          the model's own answer
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from plancc.models import build_problem
 from plancc.models.capacities import Capacities
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.stochastic import AUTO as EXACT_OR_ENOUGH
@@ -61,7 +59,7 @@ class _Rows:
 
     matrix: Graph
     task: Task
-    loads: Loads
+    limits: Limits
     expectation: Expectation | None
     report: Report | None
 
@@ -76,9 +74,9 @@ def find_row_owners(
     """Owners of the rows of `matrix`; see `plancc.owners.find.find_owners`."""
     model, options, num_parts = task.model, task.options, task.num_parts
     balance = replace(balance, capacities=options.capacities)
-    loads = Loads.of(matrix, balance, options.epsilon)
-    expectation = _expectation(matrix, task, loads, observer)
-    job = _Rows(matrix, task, loads, expectation, report)
+    limits = balance.limits(matrix, num_parts, options.epsilon)
+    expectation = _expectation(matrix, task, limits, observer)
+    job = _Rows(matrix, task, limits, expectation, report)
     problem = None
     if not task.searches:
         with observer(f"model {task.name}"):
@@ -92,7 +90,7 @@ def find_row_owners(
             notes = empty_parts(rows, num_parts)
             found = Ownership(Owners(rows), dict(problem.notes), about_owners=notes)
         else:
-            found = partitioned(problem, task, loads)
+            found = partitioned(problem, task, limits)
     if isinstance(problem, Hypergraph | WeightedGraph) and model.searched:
         left = _left_to_do(found, job)
         if left:
@@ -106,7 +104,7 @@ def find_row_owners(
     if options.nodes is not None and "topology" not in found.how:
         with observer("map to nodes"):
             found = mapped_to_nodes(found, matrix, options.nodes, options.capacities)
-    return found
+    return replace(found, limits=limits)
 
 
 def mapped_to_nodes(
@@ -120,7 +118,9 @@ def mapped_to_nodes(
     return replace(found, owners=owners, how=found.how | {"topology": str(topology)})
 
 
-def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) -> Expectation | None:
+def _expectation(
+    matrix: Graph, task: Task, limits: Limits, observer: Observer
+) -> Expectation | None:
     """What a model of mini-batches minimises; None for other models."""
     model, options = task.model, task.options
     if not isinstance(model, StochasticModel):
@@ -139,7 +139,7 @@ def _expectation(matrix: Graph, task: Task, loads: Loads, observer: Observer) ->
 
     with observer("mini-batches"):
         return expectation_of(
-            model, matrix, loads.weights, task.num_parts, options.seed, options.threads
+            model, matrix, limits.vertex_weights, task.num_parts, options.seed, options.threads
         )
 
 
@@ -151,7 +151,7 @@ def _searched(job: _Rows) -> Ownership:
         matrix: Graph,
         num_parts: int,
         options: SearchOptions,
-        loads: Loads | None,
+        limits: Limits | None,
         report: Report | None,
     ) -> SearchResult:
         return search(
@@ -159,12 +159,12 @@ def _searched(job: _Rows) -> Ownership:
             num_parts,
             options,
             model=task.model,
-            loads=loads or job.loads,
+            limits=limits or job.limits,
             expectation=expectation,
             report=report,
         )
 
-    shared = job.loads if expectation is None else None
+    shared = job.limits if expectation is None else None
     result, topology = search_on_nodes(
         find, job.matrix, task.num_parts, task.search_options, shared, job.report
     )
@@ -194,9 +194,9 @@ def _versions(tried: Sequence[Trial]) -> str:
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
 
 
-def partitioned(problem: Hypergraph | WeightedGraph, task: Task, loads: Loads) -> Ownership:
+def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits) -> Ownership:
     """What one partitioner answers; the owners are those of the problem's vertices."""
-    result = partition(problem, task.num_parts, task.options, loads=loads)
+    result = partition(problem, task.num_parts, task.options, limits=limits)
     how = {
         "partitioner": result.partitioner,
         "partitioner_version": result.version,
@@ -219,20 +219,19 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     batches = getattr(job.task.model, "batches", EXACT_OR_ENOUGH)
     if job.task.objective is not None and batches == EXACT_OR_ENOUGH:
         return "refine"
-    if len(job.loads.names) == 1 and not job.loads.unequal:
+    limits = job.limits
+    if len(limits.names) == 1 and not limits.unequal:
         return ""
-    over = job.loads.overload(found.owners.rows, job.task.num_parts)
-    return "rebalance" if over > 0 else ""
+    return "rebalance" if limits.overload(limits.load(found.owners.rows)) > 0 else ""
 
 
 def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows) -> Ownership:
     """A partitioner's answer, refined for an objective that it does not have, or rebalanced."""
-    task, matrix, loads = job.task, job.matrix, job.loads
+    task, matrix, limits = job.task, job.matrix, job.limits
     num_parts, goal = task.num_parts, task.objective
     epoch = task.search_options.time(matrix, num_parts)
     seed = task.options.seed
-    limits, weights = loads.limits(num_parts), loads.weights
-    judge = Judge(matrix, num_parts, goal or "volume", epoch, limits, weights, job.expectation)
+    judge = Judge(matrix, goal or "volume", epoch, limits, job.expectation)
     record = Record(job.report)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
@@ -246,15 +245,15 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
         if isinstance(problem, Hypergraph)
         else HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
     )
-    hypergraph = replace(hypergraph, vertex_weights=loads.weights)
-    about_run, threads = list(found.about_run), task.options.threads
-    context = Context(num_parts, loads.epsilon, loads.capacities, seed, threads, time=epoch)
+    hypergraph = replace(hypergraph, vertex_weights=limits.vertex_weights)
+    about_run = list(found.about_run)
+    context = Context(limits, seed, task.options.threads, time=epoch)
     if goal is None:
         step, who = f"rebalanced, seed {seed}", REBALANCED
         owner = rebalance(given, hypergraph, context)
         if owner is not given:
             about_run.append(
-                f"{partitioner} is above epsilon ({loads.described}): plancc moved rows between "
+                f"{partitioner} is above epsilon ({limits.described}): plancc moved rows between "
                 "its parts"
             )
     else:
@@ -268,7 +267,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     record.add(step, wall_seconds() - start, judge.of(Owners(owner)))
 
     result = record.result(about_run)
-    notes = balance_notes(result.owners.rows, loads, num_parts, who)
+    notes = balance_notes(result.owners.rows, limits, who)
     how = found.how | {"tried": result.tried_json()}
     return Ownership(result.owners, how, about_run, notes)
 

@@ -1,6 +1,6 @@
-"""What is asked of whoever finds owners, and what they answer. Finds nothing.
+"""Requests for owners, and the answers.
 
-Task     model, number of parts, options of the search: whatever makes no sense is refused here
+Task     model, number of parts, options of the search: refuses combinations without meaning
 Found    owners, how they were found, what the user should know of them
 """
 
@@ -16,6 +16,7 @@ from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.models import MODELS
 from plancc.models.base import Model
+from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance
 from plancc.options import EFFORT, SearchOptions
@@ -201,6 +202,8 @@ class Ownership:
         What the user should know of how the owners were found, and of the owners themselves.
     balance : Balance or None
         What the parts share evenly, where that is not what was asked for.
+    limits : Limits or None
+        None where only owners are known.
     """
 
     owners: Owners
@@ -208,6 +211,7 @@ class Ownership:
     about_run: list[str] = field(default_factory=list)
     about_owners: list[str] = field(default_factory=list)
     balance: Balance | None = None
+    limits: Limits | None = None
 
     @property
     def warnings(self) -> list[str]:

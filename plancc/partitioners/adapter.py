@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 
 FEW = 16
@@ -189,8 +190,8 @@ def most_weights(
     epsilon : float
     capacities : float64[num_parts], with sum 1
     """
-    even = np.ceil(int(weights.sum()) * capacities * (1 - 1e-12))
-    most: list[int] = np.floor((1 + epsilon) * even + 1e-9).astype(np.int64).tolist()
+    limits = Limits(weights, len(capacities), epsilon, tuple(capacities))
+    most: list[int] = limits.allowed[:, 0].astype(np.int64).tolist()
     return most
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import combined
-from plancc.partitioners.adapter import FEW, Adapter, Start
+from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start
 from plancc.passes.multilevel import Sweeps, coarsen
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ STARTS_PINS = 1_000_000
 FOR_FEW: dict[str, Any] = {"most_parts": FEW, "most_nonzeros": 250_000}
 """Where searches start here: several partitions take little longer than the start of a process, and
 are better than one of any library in graphs of communities."""
+FOR_FEW_LARGE = FOR_FEW | {"most_nonzeros": LARGE}
+"""Where they start here too, beside libraries."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def run(
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())
-    limits = Limits.of(nets.weight, num_parts, epsilon, shares)
+    limits = Limits(nets.weight, num_parts, epsilon, shares)
     sweeps = Sweeps(limits, rng)
 
     def annealed(level: Nets, owner: npt.NDArray[np.int32]) -> State:
@@ -162,6 +164,6 @@ ADAPTER = Adapter(
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
         Start({"hubs": 45}, "eco", "", ("fast",), **FOR_FEW),
-        Start({"hubs": 29, "wide": 29}, "strong", "", ("balanced",), **FOR_FEW),
+        Start({"hubs": 29, "wide": 29}, "strong", "", ("balanced",), **FOR_FEW_LARGE),
     ),
 )

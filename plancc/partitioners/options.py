@@ -1,4 +1,4 @@
-"""What a caller says of a partitioner: which one, and how it runs. Knows names, no library."""
+"""What a caller says of a partitioner: which one, and how it runs."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from plancc.clock import wall_seconds
 from plancc.errors import BackendError, BackendUnavailable, InputError
-from plancc.models.capacities import check_capacities
-from plancc.models.limits import Limits, imbalance_bound
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import MAX_TOTAL, check_num_parts, combined
 from plancc.partitioners import OTHERWISE, PARTITIONERS
@@ -78,7 +76,7 @@ def partition(
     num_parts: int,
     options: PartitionOptions | None = None,
     *,
-    loads: Loads | None = None,
+    limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts.
@@ -89,9 +87,9 @@ def partition(
     num_parts : int
         At most the number of vertices.
     options : PartitionOptions, optional
-    loads : Loads, optional
-        The problem's weights with the names and the allowed imbalances of their columns; None:
-        the options' epsilon for all.
+    limits : Limits, optional
+        Of the parts, with a column for every weight of the problem: its names and allowed
+        imbalances count. None: the options' epsilon for all.
     stop : callable, optional
         Asked now and then whether a native partitioner is to be ended.
 
@@ -107,7 +105,7 @@ def partition(
         The named partitioner failed or gave a wrong answer.
     """
     options = options or PartitionOptions()
-    return partitions(problem, num_parts, [options.seed], options, loads=loads, stop=stop)[0]
+    return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
 
 
 def partitions(
@@ -116,7 +114,7 @@ def partitions(
     seeds: Sequence[int],
     options: PartitionOptions,
     *,
-    loads: Loads | None = None,
+    limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[PartitionResult]:
     """`partition` with every seed in place of that of the options.
@@ -128,17 +126,15 @@ def partitions(
     check_num_parts(problem.num_vertices, num_parts)
     _check_weights(problem)
 
-    loads = _loads(problem.vertex_weights, options, loads)
-    if options.capacities is not None:
-        check_capacities(options.capacities, num_parts)
+    limits = _limits(problem.vertex_weights, num_parts, options, limits)
     about_run: list[str] = []
     adapters = _candidates(problem, options.partitioner, about_run)
     if preset is not None:
         check_choice(f"preset of {adapters[0].name}", preset, adapters[0].presets)
 
-    trivial = _trivial_owner(problem, loads.limits(num_parts))
+    trivial = _trivial_owner(problem, limits)
     if trivial is not None:
-        notes = balance_notes(trivial, loads, num_parts, "the partition")
+        notes = balance_notes(trivial, limits, "the partition")
         return [PartitionResult(trivial, TRIVIAL, about_owners=notes)]
 
     given = options.time_limit
@@ -148,7 +144,7 @@ def partitions(
         settings: dict[str, Any] = {"preset": chosen or adapter.presets[0], "threads": threads}
         start = wall_seconds()
         try:
-            raws = _run(adapter, problem, num_parts, seeds, loads, settings, limit, stop)
+            raws = _run(adapter, problem, seeds, limits, settings, limit, stop)
             found = [
                 checked_owner(adapter.name, raw, problem.num_vertices, num_parts, f"; {OTHERWISE}")
                 for raw in raws
@@ -163,7 +159,7 @@ def partitions(
         seconds = wall_seconds() - start
         break
 
-    if loads.unequal and not adapter.capacities:
+    if limits.unequal and not adapter.capacities:
         about_run.append(
             f"{adapter.name} makes parts of one size: plancc moved vertices between them, to the "
             "shares of `capacities`"
@@ -175,7 +171,7 @@ def partitions(
         about_run.append(note)
     results = []
     for seed, owner in zip(seeds, found, strict=True):
-        owner, about_owners = _mended(adapter, problem, owner, loads, num_parts, seed)
+        owner, about_owners = _mended(adapter, problem, owner, limits, seed)
         results.append(
             PartitionResult(
                 owner=owner,
@@ -194,34 +190,36 @@ def _mended(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,
     owner: npt.NDArray[np.int32],
-    loads: Loads,
-    num_parts: int,
+    limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Owners with the shares that are asked for and without empty parts, and what is to be said."""
-    if loads.unequal and not adapter.capacities:
+    if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
-        context = Context(num_parts, loads.epsilon, loads.capacities, seed)
-        owner = rebalance(owner, as_hypergraph(problem), context)
-    size, notes = np.bincount(owner, minlength=num_parts), []
+        owner = rebalance(owner, as_hypergraph(problem), Context(limits, seed))
+    num_parts, notes = limits.num_parts, []
+    size = np.bincount(owner, minlength=num_parts)
     if not size.all():
         notes.append(
             f"{adapter.name} left {int((size == 0).sum())} of {num_parts} parts empty; "
             "each was given a vertex"
         )
         owner = fill_empty_parts(owner, problem.vertex_weights, num_parts)
-    return owner, notes + balance_notes(owner, loads, num_parts, adapter.name)
+    return owner, notes + balance_notes(owner, limits, adapter.name)
 
 
-def _loads(weights: npt.NDArray[np.int64], options: PartitionOptions, given: Loads | None) -> Loads:
-    """A problem's weights by constraint; numbered if they are not those that are given."""
-    columns = np.atleast_2d(weights.T)
-    if given is None or len(given.names) != len(columns):  # the model has weights of its own
-        by_name = {f"weight {k}": load for k, load in enumerate(columns, 1)}
-        return Loads(by_name, options.epsilon, options.capacities)
-    by_name = dict(zip(given.names, columns, strict=True))
-    return Loads(by_name, given.epsilon, options.capacities)
+def _limits(
+    weights: npt.NDArray[np.int64],
+    num_parts: int,
+    options: PartitionOptions,
+    given: Limits | None,
+) -> Limits:
+    """Limits for a problem's weights; the model may have others than are given."""
+    limits = Limits(weights, num_parts, options.epsilon, options.capacities)
+    if given is None or len(given.names) != len(limits.names):
+        return limits
+    return replace(limits, epsilon=given.epsilon, names=given.names)
 
 
 def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
@@ -334,15 +332,14 @@ def _trivial_owner(
         return np.zeros(n, dtype=np.int32)
     weights = combined(problem.vertex_weights)
     heaviest_first = np.argsort(-weights, kind="stable")
-    unequal = (limits.relative != 1).any()
     if num_parts == n:
         owner = np.arange(n, dtype=np.int32)
-        if unequal:
+        if limits.unequal:
             owner[heaviest_first] = np.argsort(-limits.relative, kind="stable")
         return owner
     links = problem.pins if isinstance(problem, Hypergraph) else problem.indices
     if len(links) == 0:
-        if unequal:
+        if limits.unequal:
             return _dealt(weights[heaviest_first], limits.relative)[np.argsort(heaviest_first)]
         # Deal the vertices out, heaviest first, forth and back over the parts.
         place = np.arange(n) % (2 * num_parts)
@@ -371,27 +368,24 @@ def _dealt(
 def _run(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,
-    num_parts: int,
     seeds: Sequence[int],
-    loads: Loads,
+    limits: Limits,
     options: dict[str, Any],
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> list[object]:
     """Call the back end on a problem that its integers can hold; an answer for every seed."""
-    weights = problem.vertex_weights
-    most = num_parts - 1.0  # no partition has more
-    epsilon: Any = np.minimum(loads.epsilon, most)
+    weights, num_parts = problem.vertex_weights, limits.num_parts
+    epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # no partition has more
     if weights.ndim > 1:
         counts = weights.any(axis=0)
-        epsilon = np.broadcast_to(epsilon, weights.shape[1:])
         if adapter.constraints and np.count_nonzero(counts) > 1:
             weights, epsilon = weights[:, counts], epsilon[counts]
         else:
             weights, epsilon = _as_one(weights, epsilon)
-    options = options | {"epsilon": epsilon if weights.ndim > 1 else float(epsilon)}
-    if loads.unequal and adapter.capacities:
-        shares = np.array(loads.capacities)
+    options = options | {"epsilon": epsilon if weights.ndim > 1 else float(np.max(epsilon))}
+    if limits.unequal and adapter.capacities:
+        shares = np.array(limits.capacities)
         options["capacities"] = shares / shares.sum()
     if not weights.any():
         weights = np.ones(len(weights), dtype=np.int64)
@@ -467,36 +461,30 @@ ROUNDED = 0.05
 """Imbalance beyond epsilon, by rounding to whole vertices, that is said."""
 
 
-def balance_notes(
-    owner: npt.NDArray[np.int32], loads: Loads, num_parts: int, who: str
-) -> list[str]:
+def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:
     """Warnings about vertices too heavy for balance and about missed balance, by constraint."""
     notes = []
-    for name, load in loads.apart().items():
-        about, column = f"{name}: " if len(loads.names) > 1 else "", load.weights
-        limits, weights = load.limits(num_parts), load.of_parts(owner, num_parts)
-        if (limits.least > limits.allowed).any():
-            bound = imbalance_bound(column, num_parts, load.capacities)
-            cause = f"the heaviest vertex weighs {column.max()}, the average part "
-            cause += f"{limits.total / num_parts:.1f}"
-            if load.capacities is not None:
-                cause += f" and the largest {limits.share.max():.1f}"
-            if (limits.allowed < column.min()).any():
-                share = limits.share.min()
+    for each in limits.apart():
+        about = f"{each.names[0]}: " if len(limits.names) > 1 else ""
+        loads, share = each.load(owner), int(each.total[0]) / each.num_parts
+        heavy = bool((each.least > each.allowed).any())
+        if heavy:
+            lightest, heaviest = each.weights.min(), each.weights.max()
+            cause = f"the heaviest vertex weighs {heaviest}, the average part {share:.1f}"
+            if each.capacities is not None:
+                cause += f" and the largest {each.share.max():.1f}"
+            if (each.allowed < lightest).any():
                 cause = (
-                    f"every vertex weighs {column.min()} or more, the least share is {share:.3g}"
+                    f"every vertex weighs {lightest} or more, the least share is "
+                    f"{each.share.min():.3g}"
                 )
+            bound = each.least_imbalance[0]
             notes.append(f"{about}{cause}: no partition has an imbalance below {bound:.3f}")
-        over, epsilon = weights > limits.limit, float(limits.epsilon)
-        reached = float(limits.imbalance(np.where(over, weights, 0) if over.any() else weights))
+        over, epsilon = loads > each.limit, each.epsilon[0]
+        reached = each.imbalance(np.where(over, loads, 0) if over.any() else loads)[0]
         said = f"{about}imbalance {reached:.4g} of {who} is above epsilon {epsilon:g}"
         if over.any() and reached > NOISE * epsilon:
             notes.append(said)
-        elif (
-            not over.any()
-            and reached > epsilon + ROUNDED
-            and (limits.least <= limits.allowed).all()
-        ):
-            share = limits.total / num_parts
+        elif not over.any() and reached > epsilon + ROUNDED and not heavy:
             notes.append(f"{said}: the average part weighs {share:.1f}, in whole vertices")
     return notes

@@ -1,4 +1,4 @@
-"""The volume that no balanced partition is below. Knows nets and limits."""
+"""The volume that no balanced partition is below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def least_volume(nets: Nets, limits: Limits) -> int:
     from plancc.passes.kernels.nets import net_weights
 
     weight = net_weights(nets)
-    room = np.sort(limits.limit.reshape(limits.num_parts, -1), axis=0)[::-1].cumsum(axis=0)
+    room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
     parts = np.zeros(len(weight), dtype=np.int64)
     for of_nets, of_parts in zip(weight.T, room.T, strict=True):
         parts = np.maximum(parts, np.searchsorted(of_parts, of_nets))

@@ -4,8 +4,6 @@ Size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014): verti
 that most of their links lead to, as long as it has room. It takes memory for vertices only beside
 the matrix, and a fraction of a partitioner's time. Clusters of clusters follow while the graph
 between them is large. Partitions of that graph are partitions of the vertices.
-
-Knows graphs and weights; no partitioner.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ def find_clusters(
     """
     from plancc.passes.kernels.label_propagation import ClusterLinks, between
 
-    share = np.atleast_1d(limits.total) * limits.relative.min() / limits.num_parts
+    share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
     found: Clusters | None = None
     enough = how.many_links

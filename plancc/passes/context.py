@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from plancc.cost.rates import EpochTime
-from plancc.models.capacities import Capacities
-from plancc.models.limits import Epsilon, Limits
+from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
 
 
@@ -19,11 +18,8 @@ class Context:
 
     Attributes
     ----------
-    num_parts : int
-    epsilon : float or tuple of float
-        Allowed imbalance of every constraint, or of one after the other.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion; None: all alike.
+    limits : Limits
+        Of the vertices of the problem, or of nonzeros that have an owner each.
     seed : int
         The same seed gives the same owners, unless the deadline passes.
     threads : int
@@ -36,23 +32,16 @@ class Context:
         Nonzeros that may be elsewhere than their rows; None: all.
     """
 
-    num_parts: int
-    epsilon: Epsilon = 0.01
-    capacities: Capacities = None
+    limits: Limits
     seed: int = 1
     threads: int = 1
     deadline: Deadline = field(default_factory=Deadline)
     time: EpochTime | None = None
     movable: Any = None
 
-    def limits(self, weights: Any) -> Limits:
-        """Limits of vertices that weigh int64[n] or int64[n, num_constraints]."""
-        return Limits.of(weights, self.num_parts, self.epsilon, self.capacities)
-
-    def limits_of_nonzeros(self, number: int) -> Limits:
-        """Limits of `number` nonzeros, each with an owner."""
-        assert not isinstance(self.epsilon, tuple)
-        return Limits.of_nonzeros(number, self.num_parts, self.epsilon, self.capacities)
+    @property
+    def num_parts(self) -> int:
+        return self.limits.num_parts
 
     def rng(self) -> np.random.Generator:
         return np.random.default_rng(self.seed)

@@ -1,4 +1,4 @@
-"""When refinement is to stop. Knows the clock, nothing else."""
+"""When refinement is to stop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Refine owners of rows and nonzeros for an exact objective.
 
-Knows matrices and their owners; no plan, no file, no partitioner. The better owners are those with
-less overload, then with the smaller value of the objective, then with the smaller volume.
+The better owners are those with less overload, then with the smaller value of the objective, then
+with the smaller volume.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Search:
         self.rng, self.deadline, self.context = context.rng(), context.deadline, context
         self.matrix, self.num_parts = matrix, context.num_parts
         self.pattern: MatrixPattern = pattern_of(matrix.indptr, matrix.indices, context.movable)
-        self.limits = context.limits_of_nonzeros(matrix.num_nonzeros)
+        self.limits = context.limits
         self.scale = 1 / self.limits.relative
 
     def start(self, owners: Owners) -> Merit:
@@ -168,7 +168,7 @@ class _Search:
 
         for _ in range(self.numbers.max_climbs):
             before = volume(self.state)
-            self._sweep(0.0, self.limits.limit, strength)
+            self._sweep(0.0, self.limits.limit[:, 0], strength)
             if before - volume(self.state) <= self.numbers.least_progress * before:
                 return
 
@@ -205,7 +205,7 @@ class _Search:
         none: dict[str, Any] = dict.fromkeys(Prices._fields, 0.0)
         none |= {"row": 1.0, "fees": np.zeros(1)}
         weight = {
-            "target": self.limits.target,
+            "target": self.limits.target[:, 0],
             "weight": price * unit * self.scale,
             "cap": np.full(self.num_parts, cap, dtype=np.float64),
             "scale": self.scale,
@@ -222,7 +222,7 @@ class _Search:
         rates = ROWS
         if self.context.time is not None and self.objective.is_time:
             rates = self.context.time.rates
-            speed = float(np.mean(self.context.capacities or 1.0))
+            speed = float(np.mean(self.limits.capacities or 1.0))
             rates = rates._replace(nonzero=rates.nonzero / speed, own_row=rates.own_row / speed)
         work = (rates.nonzero * state.load + rates.own_row * state.rows) * self.scale
         out = rates.row * state.sent + rates.message * state.messages_sent + work

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.models.weights import combined, part_weights
+from plancc.models.limits import part_weights
+from plancc.models.weights import combined
 
 
 def fill_empty_parts(

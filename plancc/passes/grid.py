@@ -1,15 +1,15 @@
 """Better groups for a checkerboard: less volume, and cells with about as many nonzeros each.
 
-Knows a matrix and the groups of its vertices (`plancc.models.checkerboard`); no partitioner, no
-plan. The volume is that of two hypergraphs: nets of the columns under the row groups, and nets of
-the rows under the column groups. Only the balance of the cells joins the two, so sweeps over the
-row groups and over the column groups take turns. Early ones are warm (a heat bath) and let cells
-grow; the temperature falls and the price of overweight rises from sweep to sweep. V-cycles do the
-same with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` bytes.
+The volume is that of two hypergraphs: nets of the columns under the row groups, and nets of the
+rows under the column groups. Only the balance of the cells joins the two, so sweeps over the row
+groups and over the column groups take turns. Early ones are warm (a heat bath) and let cells grow;
+the temperature falls and the price of overweight rises from sweep to sweep. V-cycles do the same
+with clusters of vertices first. Counts take ``4 * n * (rows + columns)`` bytes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,13 +20,13 @@ import scipy.sparse as sp
 
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import Groups
-from plancc.models.limits import Limits
+from plancc.models.limits import Bounds, Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.presets import GRID_SWEEPS, PART_SWEEPS, Annealing, Fees, GridSweeps
 
 if TYPE_CHECKING:
-    from plancc.passes.kernels.grid import CellBounds, CellSide
+    from plancc.passes.kernels.grid import CellSide
     from plancc.passes.kernels.nets import Nets
 
 
@@ -113,26 +113,6 @@ def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64])
     return CellSide(*index[0], *index[1], weight.data, pins.shape[1], rows)
 
 
-@dataclass(frozen=True, eq=False)
-class CellLimits:
-    """How heavy cells may be.
-
-    Attributes
-    ----------
-    nonzeros : Limits
-    rows : Limits or None
-        None: cells may own any number of rows, and a process grid's vectors are no load.
-    """
-
-    nonzeros: Limits
-    rows: Limits | None = None
-
-    def overload(self, load: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> float:
-        """Weight of all cells above the limits; `load` and `size` are by cell."""
-        over = self.nonzeros.overload(load.ravel())
-        return over if self.rows is None else over + self.rows.overload(size.ravel())
-
-
 @dataclass(eq=False)
 class Board:
     """Groups of the vertices of a level, with what changes at every move.
@@ -144,7 +124,8 @@ class Board:
         Row groups and column groups; copied.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : CellLimits
+    limits : one or two Limits
+        Of the nonzeros of cells, and of their rows where these count.
     rng : numpy.random.Generator
     least_size : int
         No move leaves a cell fewer rows.
@@ -160,7 +141,7 @@ class Board:
     level: Level
     groups: tuple[Groups, Groups]
     shape: tuple[int, int]
-    limits: CellLimits
+    limits: Sequence[Limits]
     rng: np.random.Generator
     least_size: int = 1
     fee: npt.NDArray[np.float64] = field(default_factory=lambda: NO_FEES)
@@ -186,32 +167,29 @@ class Board:
 
     @property
     def overload(self) -> float:
-        return self.limits.overload(self.load, self.size)
+        """Weight of all cells above the limits."""
+        pairs = zip(self.limits, (self.load, self.size), strict=False)
+        return sum(limits.overload(load) for limits, load in pairs)
 
     @property
     def price_unit(self) -> npt.NDArray[np.float64]:
         """Volume per nonzero, for an overweight of `Annealing.overweight` of a cell: by cell."""
         per_nonzero = self.volume / max(int(self.load.sum()), 1)
-        unit = per_nonzero / np.maximum(Annealing.overweight * self.limits.nonzeros.even, 1)
+        unit = per_nonzero / np.maximum(Annealing.overweight * self.limits[0].even, 1)
         return np.asarray(unit)
 
-    def _bounds(
-        self, limits: Limits | None, price: npt.NDArray[np.float64], way: str
-    ) -> CellBounds:
-        """Bounds of nonzeros or rows for a sweep; `price` and `way` as there."""
-        from plancc.passes.kernels.grid import CellBounds
-
-        free = np.full(self.shape, np.inf)
-        if limits is None:
-            return CellBounds(free, np.zeros(self.shape), free)
-        if limits is not self.limits.nonzeros:  # the same share costs the same
-            price = price * (self.limits.nonzeros.even / np.maximum(limits.even, 1)) ** 2
-        limit, target = (
-            np.asarray(each, np.float64).reshape(self.shape)
-            for each in (limits.limit, limits.target)
-        )
-        cap = limit if way == "within" else free
-        return CellBounds(limit if way == "steep" else target, price.reshape(self.shape), cap)
+    def _bounds(self, of: int, price: npt.NDArray[np.float64], way: str) -> Bounds:
+        """Bounds of nonzeros (0) or rows (1) for a sweep; `price` and `way` as there."""
+        nonzeros, limits = self.limits[0], self.limits[min(of, len(self.limits) - 1)]
+        if limits is not nonzeros:  # the same share costs the same
+            price = price * (nonzeros.even / np.maximum(limits.even, 1)) ** 2
+        limit = limits.limit
+        if of == len(self.limits):  # rows cost nothing
+            found = limits.bounds(0 * price, target=np.full(limit.shape, np.inf))
+        else:
+            cap, target = (limit if way == each else None for each in ("within", "steep"))
+            found = limits.bounds(price, cap, target)
+        return Bounds(*(each.reshape(self.shape) for each in found))
 
     def sweep(
         self, price: npt.NDArray[np.float64], *, way: str = "beyond", temperature: float = 0.0
@@ -220,7 +198,7 @@ class Board:
 
         Parameters
         ----------
-        price : float64[num_cells]
+        price : float64[num_cells, 1]
             Price of overweight, in rows moved per square of a nonzero.
         way : str
             "beyond": cells may grow, at the price of what is above the target. "steep": at the
@@ -230,8 +208,7 @@ class Board:
         """
         from plancc.passes.kernels.grid import CellRules, Messages, flows, sweep
 
-        nonzeros = self._bounds(self.limits.nonzeros, price, way)
-        owned = self._bounds(self.limits.rows, price, way)
+        nonzeros, owned = (self._bounds(of, price, way) for of in range(2))
         flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
         if len(self.fee) > 0:
             flow = [
@@ -286,9 +263,9 @@ class Board:
             self.sweep(0 * unit, way="within")
 
 
-def _turned(bounds: CellBounds) -> CellBounds:
+def _turned(bounds: Bounds) -> Bounds:
     """The bounds of the transposed cells."""
-    return type(bounds)(*(np.ascontiguousarray(each.T) for each in bounds))
+    return Bounds(*(np.ascontiguousarray(each.T) for each in bounds))
 
 
 def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np.float64]:
@@ -312,7 +289,7 @@ def place_parts(
     finest: Level,
     owner: npt.NDArray[np.int32],
     shape: tuple[int, int],
-    limits: CellLimits,
+    limits: Sequence[Limits],
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
@@ -340,7 +317,7 @@ def settle(
     finest: Level,
     groups: tuple[Groups, Groups],
     shape: tuple[int, int],
-    limits: CellLimits,
+    limits: Sequence[Limits],
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[Groups, Groups]:
@@ -355,7 +332,7 @@ def refine(
     finest: Level,
     groups: tuple[Groups, Groups],
     shape: tuple[int, int],
-    limits: CellLimits,
+    limits: Sequence[Limits],
     rng: np.random.Generator,
     deadline: Deadline,
     coarsen: bool = False,
@@ -372,7 +349,8 @@ def refine(
         Row groups and column groups, not changed.
     shape : (int, int)
         Rows and columns of the grid.
-    limits : CellLimits
+    limits : one or two Limits
+        See `Board`.
     rng : numpy.random.Generator
     deadline : Deadline
         No sweep starts after it but those that balance.
@@ -397,7 +375,7 @@ def refine(
             break
         groups = board.groups[0][members], board.groups[1][members]
     board.settle(deadline)
-    if limits.nonzeros.overload(board.load.ravel()) > 0 and limits.rows is not None:
-        board.limits = CellLimits(limits.nonzeros)  # nonzeros come first, as they are asked for
+    if len(limits) > 1 and limits[0].overload(board.load) > 0:
+        board.limits = limits[:1]  # nonzeros come first, as they are asked for
         board.settle(deadline)
     return board.groups

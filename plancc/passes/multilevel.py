@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.models.limits import Limits
+from plancc.models.limits import Bounds, Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import Flows
 from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarsening, Cuts, VCycles
@@ -27,7 +27,6 @@ from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarseni
 if TYPE_CHECKING:
     from plancc.passes.kernels.nets import Nets
     from plancc.passes.kernels.state import State
-    from plancc.passes.kernels.volume import Bounds
 
 Owner = npt.NDArray[np.int32]
 
@@ -95,7 +94,6 @@ class Sweeps:
     Attributes
     ----------
     limits : Limits
-        Of several constraints, or of one in a column.
     rng : numpy.random.Generator
     deadline : Deadline
         No sweep starts after it, and no coarser level, but for those that restore the balance.
@@ -135,20 +133,11 @@ class Sweeps:
                 order = boundary(nets, state)
             self.rng.shuffle(order)
             if moved or price != last:  # nothing would move again
-                bounds = self.bounds(price * unit)
+                bounds = self.limits.bounds(price * unit)
                 moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
                 evaluations += tried
             last = price
         return evaluations
-
-    def bounds(
-        self, price: npt.NDArray[np.float64], cap: npt.NDArray[np.float64] | None = None
-    ) -> Bounds:
-        """What parts may weigh in a sweep, at a price; without `cap` as much as they like."""
-        from plancc.passes.kernels.volume import Bounds
-
-        free = np.full(self.limits.limit.shape, np.inf) if cap is None else cap
-        return Bounds(self.limits.target, price, free, 1 / self.limits.relative)
 
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
@@ -191,7 +180,7 @@ class Sweeps:
         """Sweep within the limit, so that nothing gets worse; returns the gains evaluated."""
         from plancc.passes.kernels.state import boundary
 
-        bounds = self.bounds(np.zeros(state.sums.shape), self.limits.limit)
+        bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         evaluations, moved = 0, 1
         for _ in range(self.numbers.climbs):
             if self.deadline.passed():

@@ -1,7 +1,4 @@
-"""Number the parts for the nodes of a machine, so that their busiest exchange takes less time.
-
-Knows pairs of parts and prices of their messages; no vertex and no machine.
-"""
+"""Number the parts for the nodes of a machine, so that their busiest exchange takes less time."""
 
 from __future__ import annotations
 

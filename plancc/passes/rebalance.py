@@ -29,7 +29,7 @@ def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     from plancc.passes.kernels.state import state_of
 
     nets = nets_of(problem)
-    limits, state = context.limits(nets.weight), state_of(nets, owner, context.num_parts)
+    limits, state = context.limits, state_of(nets, owner, context.num_parts)
     before = limits.overload(state.sums)
     if before == 0:
         return owner

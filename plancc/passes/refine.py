@@ -1,7 +1,7 @@
 """Better owners than given, by exact objective: what no single partitioner minimises.
 
 Every pass returns the best owners it met, the given ones included: first by the overload of parts
-above the limit, then by its objective. Knows hypergraphs with sources, no plan and no file.
+above the limit, then by its objective.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Run:
 
         goal, self.context = options._goal(problem, context), context
         self.nets = nets_of(problem, sized=goal.reach is not None)
-        limits, rng = context.limits(self.nets.weight), context.rng()
+        limits, rng = context.limits, context.rng()
         deadline, threads = context.deadline, context.threads
         self.sweeps = Sweeps(limits, rng, deadline, goal, threads, options.numbers)
         self.evaluations, self.least = 0, 0
@@ -443,7 +443,7 @@ class _Rounds:
                 break
             order = boundary(level, state)
             sweeps.rng.shuffle(order)
-            bounds = sweeps.bounds(price, cap)
+            bounds = sweeps.limits.bounds(price, cap)
             tried += int(sweep_traffic(order, level, state, flow, tariff, bounds)[1])
         return tried
 

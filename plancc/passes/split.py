@@ -1,4 +1,4 @@
-"""Which nonzeros go with their columns, best for given owners. Knows the matrix and its owners."""
+"""Which nonzeros go with their columns, best for given owners."""
 
 from __future__ import annotations
 
@@ -69,13 +69,12 @@ class Resplit:
         load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
         load = load.astype(np.int64)
         load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
-        limits = context.limits_of_nonzeros(matrix.num_nonzeros)
-        scale = 1 / limits.relative
+        scale = 1 / context.limits.relative
         mate, mate_right = kernels.match(cut, banned)
         left, right, component, num = kernels.cover(cut, banned, mate, mate_right)
         kernels.complete(cut, left, right, component, num, mate, load, scale)
         of_cut = kernels.place(cut, left, right, fixed, load, scale)
         if self.evenly:
-            kernels.relieve(cut, left, right, fixed, load, limits.limit, of_cut)
+            kernels.relieve(cut, left, right, fixed, load, context.limits.limit[:, 0], of_cut)
         with_column[cut.at] = of_cut
         return with_column

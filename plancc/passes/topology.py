@@ -1,6 +1,6 @@
 """Number the parts so that those which exchange much share a node.
 
-Knows pairs of parts; no vertex, no matrix. What a numbering costs is `plancc.cost.topology`'s.
+What a numbering costs is `plancc.cost.topology`'s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Owners of rows for given owners of nonzeros: where they save most, evenly over the parts.
-
-Knows a matrix and who needs which row and column of it; no plan, no file, no partitioner.
-"""
+"""Owners of rows for given owners of nonzeros: where they save most, evenly over the parts."""
 
 from __future__ import annotations
 
@@ -56,14 +53,14 @@ class VectorOwners:
         owners.check(matrix, num_parts)
         owner, nonzero_owner = owners.rows, owners.of_nonzeros(matrix)
         needs = _needs(matrix.indptr, matrix.indices, nonzero_owner, num_parts)
-        rng, limits = context.rng(), context.limits_of_nonzeros(matrix.num_nonzeros)
+        rng, limit = context.rng(), context.limits.limit[:, 0]
         tried = []
         for anew in (True, False):
             new, new_nonzero = owner.copy(), nonzero_owner.copy()
             order = rng.permutation(len(owner))
             heavy_first = order[np.argsort(-np.diff(needs[0])[order], kind="stable")]
             volume, busiest = _assign(
-                *needs, new, new_nonzero, num_parts, limits.limit, heavy_first, self.sweeps, anew
+                *needs, new, new_nonzero, num_parts, limit, heavy_first, self.sweeps, anew
             )
             tried.append((volume, busiest, Owners(new, new_nonzero)))
         return min(tried, key=lambda found: found[:2])[2]

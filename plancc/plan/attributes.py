@@ -1,7 +1,7 @@
 """Attributes of HDF5 groups: how they are written, read as Python values, and what their digest is.
 
-Knows no name of the format. Texts are of fixed length: those of variable length stand in HDF5's
-global heap, from which a damaged byte keeps its readers for ever.
+Texts are of fixed length: those of variable length stand in HDF5's global heap, from which a
+damaged byte keeps its readers for ever.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An HDF5 file that is not trusted: links, storage, filters and types are checked before use.
 
-Every call of HDF5 stands in a `Container.reading` block: whatever HDF5 raises on a damaged file
-becomes a PlanError. Plans and their pieces are such files. Knows no plan.
+Every call of HDF5 stands in a `Container.reading` block: all errors of HDF5 on a damaged file
+become PlanErrors. Plans and their pieces are such files.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Container:
 
     def __init__(self, path: str, shown: str | None = None) -> None:
         self.path, self._shown = path, shown or path
-        self._groups: set[str] = set()  # those that were found in the file itself
+        self._groups: set[str] = set()  # found in the file itself
         check_input(path)
         try:
             if not has_checksums(path):
@@ -83,7 +83,7 @@ class Container:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Turn whatever h5py raises into a PlanError that names `what`."""
+        """Turn every error of h5py into a PlanError that names `what`."""
         try:
             yield
         except PlanccError:

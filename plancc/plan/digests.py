@@ -1,6 +1,6 @@
-"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan. Knows no file.
+"""The tree of digests over a plan: parts' slices of datasets, datasets, the plan.
 
-A leaf is the BLAKE3 digest of one part's entries of one dataset, so that whoever reads a part can
+A leaf is the BLAKE3 digest of one part's entries of one dataset, so that a reader of a part can
 check what it read, and nothing else. The leaves of a dataset stand in ``/digests`` of the file; the
 content hash is made of all of them (docs/reference/plan-format.md, "Digests" and "Content hash").
 """
@@ -30,7 +30,7 @@ Digests = npt.NDArray[np.uint8]
 
 
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """Where the entries of every part start in a dataset, and where those of the last end.
+    """Where the entries of every part start in a dataset, and where the last ones end.
 
     Parameters
     ----------

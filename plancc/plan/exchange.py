@@ -8,8 +8,6 @@ Every method is one identity of these matrices:
     renumbered    its rows and columns permuted: row orders, rows that are left
     merged        blocks of ranks as one rank, equal rows once: fewer ranks than parts
     of_parts      some of the ranks: a slice, a piece of the file
-
-Knows no matrix of a graph, no file and no MPI.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
 
 
 def most_classes(num_vertices: int) -> int:
-    """Classes that labels of so many vertices may name, unless a user says how many there are.
+    """Return the most classes that labels may name, unless a user says how many there are.
 
     All that `plancc.graph.bounds.check_classes` accepts of a file is below.
     """
@@ -188,7 +188,7 @@ def most_classes(num_vertices: int) -> int:
 
 
 def too_many_classes(classes: int, num_vertices: int) -> str:
-    """What is wrong with labels that name so many classes; empty if nothing is."""
+    """Return the problem of labels with this number of classes; "" if there is none."""
     if classes <= most_classes(num_vertices):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Process grids: how the ranks of a grid or feature plan share its parts. Knows numbers only.
+"""Process grids: how the ranks of a grid or feature plan share its parts.
 
 A grid plan holds the same tables as a row plan: its *parts* are blocks of rows. Its grid says which
 ranks share each of them, and how (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for
@@ -60,6 +60,11 @@ class Piece(NamedTuple):
     last: int
     row: int
     column: int
+
+    @property
+    def size(self) -> int:
+        """Rows of H, and columns of A."""
+        return self.last - self.first
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The share of a plan that a rank of a process grid reads. Knows grids and parts; no MPI.
+"""The share of a plan that a rank of a process grid reads.
 
 The file holds a row plan, so that every grid of as many parts reads the same tables:
 

@@ -1,4 +1,4 @@
-"""The hash of plans, BLAKE3: its library is imported at first use. Knows bytes only.
+"""The hash of plans, BLAKE3: its library is imported at first use.
 
 Plans that are compiled and trained from in one process are never hashed, and need no such library.
 """

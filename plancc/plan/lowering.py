@@ -1,8 +1,8 @@
 """Lowering: from a matrix and its owners to the tables of a plan.
 
-Knows no partitioner and no file. Memory is linear in nonzeros plus volume; so is time, but for the
-bitmap, which every part reads once (n / 64 words). Parts are independent and run in threads; the
-result does not depend on their number.
+Memory is linear in nonzeros plus volume; so is time, but for the bitmap, which every part reads
+once (n / 64 words). Parts are independent and run in threads; the result does not depend on their
+number.
 
     owners -> rows in plan order (part by part, interior rows first)
     of each part -> its foreign columns, marked in a bitmap over plan order

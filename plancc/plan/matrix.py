@@ -1,4 +1,4 @@
-"""The matrix that a plan distributes, read back from its parts. Knows no file and no lowering."""
+"""The matrix that a plan distributes, read back from its parts."""
 
 from __future__ import annotations
 

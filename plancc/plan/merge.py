@@ -1,4 +1,4 @@
-"""Several parts of a plan on one rank. Knows no file and no MPI.
+"""Several parts of a plan on one rank.
 
 Rows are united, messages between the parts dropped, and a row that several parts of one rank
 receive travels once. Both ends of a message order its rows by plan order (`plancc.plan.plan`),

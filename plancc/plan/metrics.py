@@ -1,8 +1,8 @@
 """The cost of a plan, one definition per figure.
 
-Knows messages and arrays of parts; no plan, no machine, no file. All volumes are in rows of H (a
-row travels once per part that needs it); words are rows times the width of H. The volume of an edge
-plan is the sum of its two steps: rows that are expanded, and partial rows that are folded.
+All volumes are in rows of H (a row travels once per part that needs it); words are rows times the
+width of H. The volume of an edge plan is the sum of its two steps: rows that are expanded, and
+partial rows that are folded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.plan.exchange import Exchange, Int64Array
 
@@ -165,7 +166,7 @@ class Metrics:
         return asdict(self)
 
     def figures(self) -> dict[str, int | float]:
-        """All figures by name, also those that follow from the stored ones: for tables and JSON."""
+        """Return all figures by name, derived ones too: for tables and JSON."""
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}
 
@@ -202,7 +203,7 @@ def summarize(parts: Traffic) -> Metrics:
     )
 
 
-def imbalance(load: Int64Array) -> float:
-    """max / mean - 1 of a load per part; 0 when there is no load at all."""
+def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
+    """max / mean - 1 of a load per part, over `relative` capacities; 0 when there is no load."""
     total = int(load.sum())
-    return float(load.max()) * len(load) / total - 1.0 if total else 0.0
+    return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

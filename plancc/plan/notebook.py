@@ -1,6 +1,6 @@
 """A plan in a notebook: one sentence, a few figures and a small picture, as HTML without a library.
 
-Text of the plan is escaped. Knows no terminal and no page around it.
+Text of the plan is escaped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invariants of the parts that a rank reads, and what it says of other ranks. Knows no file.
+"""Invariants of the parts that a rank reads, and what it says of other ranks.
 
 Every reader checks them, by loops in time linear in nonzeros and volume.
 """
@@ -104,7 +104,7 @@ def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
     """(rule, what breaks it or "") of vertex data, one for each that is there.
 
-    `num_vertices` are those of the plan, whatever rows these are.
+    `num_vertices` counts the plan's, also where these are some rows only.
     """
     for name, array in vertex_data_arrays(data).items():
         if array is not None:

@@ -1,4 +1,4 @@
-"""A rank's share of a route: what it sends and keeps in every hop. Knows no file and no MPI.
+"""A rank's share of a route: what it sends and keeps in every hop.
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '--------cross from-------'    |

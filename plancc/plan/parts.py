@@ -1,4 +1,4 @@
-"""Parts of a plan: one as a rank executes it, or several side by side. Knows no file and no MPI."""
+"""Parts of a plan: one as a rank executes it, or several side by side."""
 
 from __future__ import annotations
 

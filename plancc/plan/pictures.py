@@ -1,4 +1,4 @@
-"""Pictures of a plan as arrays: who sends to whom, and where the nonzeros stand. Knows no page."""
+"""Pictures of a plan as arrays: who sends to whom, and where the nonzeros stand."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _write_piece(path: str, index: int, arrays: Arrays, content: str, compress: 
         os.fsync(stream.fileno())
     finally:
         stream.close()
-        stream.check()  # whatever HDF5 says after a failed write
+        stream.check()  # HDF5 may say anything after a failed write
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,7 +90,7 @@ def former_pieces(path: str | PathLike[str]) -> Path | None:
                 str(stored(file, each).value) if is_plain(file.attrs.get_id(each)) else ""
                 for each in (PIECES, "content_sha256")
             )
-    except (InputError, OSError, RuntimeError, KeyError, ValueError):  # whatever stands there
+    except (InputError, OSError, RuntimeError, KeyError, ValueError):  # any node may stand there
         return None
     form = rf"{re.escape(f'{_stem(target)}-{content[:HASH_DIGITS]}')}(-[0-9a-f]{{{OWN_DIGITS}}})?"
     own = is_folder_name(name) and re.fullmatch(form, name)
@@ -132,7 +132,7 @@ class Pieces:
     PiecesGone
         If the folder is not there.
     PlanError
-        If the name is no folder's, or the parts of the pieces are not those of the plan.
+        If the name is no folder's, or the pieces have other parts than the plan.
     """
 
     _held = -1

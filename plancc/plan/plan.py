@@ -1,4 +1,4 @@
-"""The Plan value: a distributed sparse product, compiled. Knows no file, no MPI, no partitioner.
+"""The Plan value: a distributed sparse product, compiled.
 
 *Plan order* numbers all rows part by part: row ``r`` of part ``m`` is row ``part_ptr[m] + r`` in
 plan order. Every table below is flat, with offsets per part or per message, so that 4,096 parts

@@ -1,4 +1,4 @@
-"""Invariants of a whole plan: quick loops, in time linear in its size. Knows plans, no file.
+"""Invariants of a whole plan: quick loops, in time linear in its size.
 
 What concerns one part alone is in `plancc.plan.part_invariants`; here is what parts say of each
 other.

@@ -1,4 +1,4 @@
-"""The population that samplers draw from, read from a plan. Knows no values and no ranks.
+"""The population that samplers draw from, read from a plan.
 
 Compiler and runtime must draw from the same population to see the same batches: vertices in the
 order of the source, and columns ascending in every row, since samplers pick them by their place.

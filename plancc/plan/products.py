@@ -12,9 +12,9 @@ partial rows for other ranks):
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program knows no rank and no size. Whoever reads it binds the names of its steps: to messages,
+A program knows no rank and no size. A reader binds the names of its steps: to messages,
 groups of ranks and matrices to execute it, to what these move (`plancc.plan.words.transfers`) to
-count it. Whoever executes it starts the messages of the steps between two steps of whole groups
+count it. Its execution starts the messages of the steps between two steps of whole groups
 first, waits for them where they are read, and adds what they return last; a product of rows that
 arrive in pieces takes piece by piece. Steps that need another order are refused.
 """

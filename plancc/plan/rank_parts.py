@@ -1,4 +1,4 @@
-"""The parts of a rank: their rows in plan order, and those that the rank speaks for."""
+"""The parts of a rank: their rows in plan order, and the parts that it speaks for."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 One method, `PlanFile.node`, opens every dataset: it refuses links that leave the file, foreign
 storage, unknown filters, other dtypes and sizes than the header allows. One, `PlanFile.read`, reads
 them: it compares the digest of every slice that it read. Every call of HDF5 stands in a `_reading`
-block: whatever HDF5 raises on a damaged file becomes a PlanError.
+block: its errors on a damaged file become PlanErrors.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """PlanError if the file has figures that are not those of its tables."""
+        """Raise PlanError if the figures in the file differ from its tables."""
         if not self._container.is_there("metrics", h5py.Group):
             return
         found = self.metrics()

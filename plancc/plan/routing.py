@@ -147,7 +147,7 @@ def _carriers(send: Side, once: _Once, topology: Topology) -> tuple[Int32Array, 
 def _step(
     sender: Int32Array, receiver: Int32Array, place: Int64Array, part_ptr: Int64Array
 ) -> Exchange:
-    """Both tables of these rows; those that are there twice travel once."""
+    """Both tables of these rows; a row that is there twice travels once."""
     parts, rows = len(part_ptr) - 1, int(part_ptr[-1])
     if parts * parts * rows < 2**63:
         key = np.unique((sender.astype(np.int64) * parts + receiver) * rows + place)

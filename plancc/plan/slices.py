@@ -1,4 +1,4 @@
-"""Reading a rank's slice of a plan file. Knows no MPI: a rank is a number here.
+"""Reading a rank's slice of a plan file.
 
 Rank k of r takes the parts ``k * p // r .. (k + 1) * p // r - 1``; `plancc.plan.merge` makes one of
 them. Offsets are checked before anything is read with them, and all else by
@@ -44,7 +44,7 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
     Raises
     ------
     InputError
-        If the file is missing, or the plan does not run on so many ranks.
+        If the file is missing, or the plan does not run on `num_ranks`.
     PlanError
         If the file is damaged.
     """

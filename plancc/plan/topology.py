@@ -1,4 +1,4 @@
-"""Which parts share a node. Knows no plan and no machine.
+"""Which parts share a node.
 
 Parts are numbered node by node, as MPI places ranks unless told otherwise: node 0 runs the first
 parts, node 1 those after them.

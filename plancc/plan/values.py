@@ -1,4 +1,4 @@
-"""Header of plans, and their messages by step. Knows no plan as a whole and no file."""
+"""Header of plans, and their messages by step."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ class Exchanges(dict[str, Exchange]):
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    The way back has the hops reversed; whoever sent a row adds what comes back for it. Partial rows
-    of an edge plan's fold go back along its hops, from the parts that have them to the owners. One
-    message at most crosses from a node to another.
+    The way back has the hops reversed; the sender of a row adds what is returned for it. Partial
+    rows of an edge plan's fold go back along its hops, from the parts that have them to the owners.
+    One message at most crosses from a node to another.
     """
 
     @property

@@ -1,9 +1,8 @@
 """What travels in an epoch: one count, for predictions and for the runtime's own figures.
 
-Knows programs, groups of ranks and sizes; no plan, no machine. Whoever executes a layout, or
-predicts it, says what the names of its program's steps move: its *transfers*; `count` adds them up.
-The runtime's transports count the same as they send, and tests hold them to it. A word is one
-number, whatever its type.
+Whoever executes a layout, or predicts it, says what the names of its program's steps move: its
+*transfers*; `count` adds them up. The runtime's transports count the same as they send, and tests
+hold them to it. A word is one number of any type.
 """
 
 from __future__ import annotations

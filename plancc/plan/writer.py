@@ -1,4 +1,4 @@
-"""Plan to HDF5. Knows the format's nodes and nothing of how a plan was made."""
+"""Plan to HDF5."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _write(
             write_attributes(file, {"content_sha256": content})
     finally:
         stream.close()
-        stream.check()  # whatever HDF5 says after a failed write
+        stream.check()  # HDF5 may say anything after a failed write
     return content
 
 

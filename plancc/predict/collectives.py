@@ -1,4 +1,4 @@
-"""The time of single collectives, as the prediction of an epoch has it. Knows machines and ranks.
+"""The time of single collectives, as the prediction of an epoch has it.
 
 For those who execute an epoch themselves and only ask what its collectives would take elsewhere.
 """

@@ -1,11 +1,11 @@
 """Rates of what an epoch computes beside sparse products, from the times of whole epochs.
 
-Knows schedules; measures nothing. What of an epoch is no sparse product is, as
-`plancc.predict.simulation` has it, linear in three unknowns:
+What of an epoch is no sparse product is, as `plancc.predict.simulation` has it, linear in three
+unknowns:
 
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 
-so a few epochs of different sizes give all three, and with them whatever the runtime spends on
+so a few epochs of different sizes give all three, and with them all that the runtime spends on
 allocations, on cold caches and on Python.
 """
 

@@ -125,7 +125,7 @@ class Compute:
         Bytes per second read and written by elementwise work, and of the operands of dense
         products; both take no time if it is None.
     overhead : float
-        Seconds per operation, whatever its size.
+        Seconds per operation of any size.
     """
 
     dense: float | None = None
@@ -264,7 +264,7 @@ class Machine:
     node : Node
     compute : Compute
     spmm : SparseRates or None
-        None: `multiply_adds`, whatever the shape.
+        None: `multiply_adds` for every shape.
     overlap : Overlap
     collective : CollectiveShapes
     speed : tuple of float
@@ -395,7 +395,7 @@ class Machine:
         return self.spmm.rate(nonzeros_per_row, width, rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """The three numbers, and whatever else is not as by default; ready for JSON."""
+        """Return the three numbers and all that differs from defaults; ready for JSON."""
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
             for each in fields(self)
@@ -432,7 +432,7 @@ def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
 
 
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    """InputError for keys that `kind` has no attribute for, and for those that it lacks."""
+    """Raise InputError for unknown or missing keys of `kind`."""
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:

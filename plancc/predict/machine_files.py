@@ -1,4 +1,4 @@
-"""Machines from TOML files: those that come with plancc, and the user's own."""
+"""Machines from TOML files: shipped with plancc, and the user's own."""
 
 from __future__ import annotations
 

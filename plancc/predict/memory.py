@@ -1,9 +1,8 @@
 """What a rank holds while it trains a GCN: an estimate, term by term.
 
-Knows matrices, owners and widths, and how `plancc_runtime` executes an epoch with all its passes in
-float32, on a CPU, without dropout or norms; no machine. Weights, their gradients and what the
-optimiser keeps of each (Adam two numbers, momentum one), libraries, and what the system's allocator
-keeps for itself come on top.
+An epoch has all passes of `plancc_runtime`, in float32 on a CPU, without dropout or norms. Weights,
+their gradients and the optimiser's numbers (Adam two for each, momentum one), libraries, and the
+allocator's own memory come on top.
 """
 
 from __future__ import annotations

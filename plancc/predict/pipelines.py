@@ -1,4 +1,4 @@
-"""What the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2). Knows patterns only.
+"""What the pipeline of a feature plan hides (Wan et al. 2025, Section 3.2.2).
 
 The rows are cut into batches. A product begins with the batches of the input that it needs; while
 it is made, others arrive and the batch before it is on its way back, which is updated then. Every

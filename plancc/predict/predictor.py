@@ -1,7 +1,7 @@
 """The one prediction of an epoch, by which plans are made, compared and shown.
 
-Knows tables, owners, widths and machines. The time is that of `plancc.predict.simulation`, for
-whatever schedule the tables have; nothing here adds up seconds by another formula.
+The time is that of `plancc.predict.simulation`, for every schedule of the tables; nothing here
+adds up seconds by another formula.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STEP = 0.01
 
 @dataclass(frozen=True)
 class Predictor:
-    """An epoch on a machine, whatever the plan.
+    """An epoch on a machine, for every plan.
 
     Attributes
     ----------

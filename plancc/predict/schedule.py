@@ -1,9 +1,9 @@
-"""An epoch as a list of operations: who sends what to whom, who multiplies what. Knows no machine.
+"""An epoch as a list of operations: who sends what to whom, who multiplies what.
 
 The intermediate representation between plans (`plancc.predict.schedules` builds it) and times
 (`plancc.predict.simulation`). Its words and messages are those that the runtime counts in
 ``Transport.traffic``; collectives as documented in ``plancc_runtime/transport/group.py``. A word
-is one number, whatever its type.
+is one number of any type.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long a schedule takes on a machine. Knows both as values; measures nothing, runs nothing.
+"""How long a schedule takes on a machine.
 
 Ranks wait for each other after every step of a layer and direction: an epoch takes the sum, over
 the steps, of the slowest rank's time. Times of one operation:
@@ -94,7 +94,7 @@ class Prediction:
     machine : Machine
     word_bytes : int
     steps : list of StepTime
-        By layer within forward, back and update; those that take any time.
+        By layer within forward, back and update; steps that take any time.
     of_rank : dict of str to float64[num_ranks]
         Seconds of every rank in every of `STEPS`, without waiting for others.
     """

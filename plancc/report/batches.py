@@ -1,6 +1,6 @@
 """Costs of plans on fresh mini-batches, as plain values: for inspect and compare.
 
-Reads whole plans, and draws every batch once for all of them. Knows no terminal.
+Reads whole plans, and draws every batch once for all of them.
 """
 
 from __future__ import annotations

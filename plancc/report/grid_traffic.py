@@ -1,7 +1,6 @@
 """Words that one product A H moves on a process grid, by what they are.
 
-Knows schedules; no file, no machine, no training. A broadcast of m words among g ranks is g - 1
-times m words, as the runtime counts it.
+A broadcast of m words among g ranks is g - 1 times m words, as the runtime counts it.
 """
 
 from __future__ import annotations

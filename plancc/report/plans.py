@@ -2,7 +2,7 @@
 
 Checks the plan first, some parts at a time; an edge plan, or a plan of a grid that divides columns,
 is read as a whole, and so is what figures for fewer ranks, training costs or the time of the
-baseline, or a missing baseline ask for. Knows no terminal.
+baseline, or a missing baseline ask for.
 """
 
 from __future__ import annotations

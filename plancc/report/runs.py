@@ -1,4 +1,4 @@
-"""What a run left behind, as plain values: its log and its timeline. Knows their files alone.
+"""What a run left behind, as plain values: its log and its timeline.
 
 The log is one JSON object per epoch and line, the timeline one in the format of Chrome's tracing;
 docs/use/study.md says which keys are read. Both come from other programs: every value is checked.

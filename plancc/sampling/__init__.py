@@ -2,8 +2,7 @@
 
 The compiler and the runtime draw from the same code, so that the same seed gives the same batches
 on both sides. Every batch is a function of (seed, stream, number) alone: any rank can make any
-batch, as far as it needs it, without a word to another. Knows patterns and masks; no partition, no
-plan, no torch.
+batch, as far as it needs it, without a word to another.
 
     Population    what is drawn from: the pattern, training mask and clusters, as far as needed
     Sampler       how: a frozen dataclass of options, one file per sampler

@@ -1,4 +1,4 @@
-"""Clusters drawn uniformly, and the subgraph that they induce. Knows no clustering algorithm."""
+"""Clusters drawn uniformly, and the subgraph that they induce."""
 
 from __future__ import annotations
 

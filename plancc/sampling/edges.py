@@ -1,4 +1,4 @@
-"""All vertices, and nonzeros kept independently of each other. Knows no vertex data."""
+"""All vertices, and nonzeros kept independently of each other."""
 
 from __future__ import annotations
 

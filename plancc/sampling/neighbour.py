@@ -1,4 +1,4 @@
-"""Seeds, and for every layer a sample of the neighbours that it reads. Knows pattern and mask."""
+"""Seeds, and for every layer a sample of the neighbours that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training vertices drawn uniformly, and the subgraph that they induce. Knows the mask only."""
+"""Training vertices drawn uniformly, and the subgraph that they induce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vertices that random walks visit, and the subgraph that they induce. Knows the pattern only."""
+"""Vertices that random walks visit, and the subgraph that they induce."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Search for owners with several partitioners and passes, as far as the effort allows.
-
-Knows problems, partitioners and passes; no plan, no file, no terminal.
-"""
+"""Search for owners with several partitioners and passes, as far as the effort allows."""
 
 from __future__ import annotations
 

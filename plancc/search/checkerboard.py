@@ -1,7 +1,5 @@
 """Search for the groups of a checkerboard: from owners by rows, laid on the grid and refined.
 
-Knows matrices, the search by rows and the pass over groups; no plan, no file.
-
 ========  ========================================================================================
 fast      owners of effort fast, their parts placed on the grid, then one round of sweeps
 balanced  owners of effort balanced, the same, then V-cycles
@@ -29,11 +27,10 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.checkerboard import CheckerboardModel, Groups, assemble
 from plancc.models.limits import Limits
-from plancc.models.loads import Loads
 from plancc.models.weights import LOOSE
 from plancc.options import SearchOptions
 from plancc.passes.fill import fill_empty_parts
-from plancc.passes.grid import CellLimits, Level, fees, place_parts, refine, settle
+from plancc.passes.grid import Level, fees, place_parts, refine, settle
 from plancc.search.effort import rows_inside
 from plancc.search.job import Job
 from plancc.search.presets import GRID_EFFORTS
@@ -81,14 +78,17 @@ def search_checkerboard(
     options = options or SearchOptions()
     if options.objective is None:
         options = replace(options, objective=model.default_objective)
-    job = GridJob(matrix=matrix, model=model, num_parts=num_parts, options=options, report=report)
+    # for the time a cell's rows, its dense work, count more
+    epsilon = max(options.epsilon, LOOSE) if options.objective == "time" else options.epsilon
+    limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, epsilon, options.capacities)
+    job = GridJob(matrix=matrix, model=model, limits=limits, options=options, report=report)
     job.deadline = job.whole
     if 1 in job.shape:
         job.by_lines()
     else:
         best, rng = job.starts(), np.random.default_rng([options.seed, 1])
         job.refine_messages(job.cycles(best, rng), rng)
-    return job.result(Loads.of_nonzeros(matrix.num_nonzeros, job.epsilon, options.capacities))
+    return job.result()
 
 
 @dataclass(kw_only=True)
@@ -99,24 +99,14 @@ class GridJob(Job):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.how, rows = GRID_EFFORTS[self.effort], None
+        self.how, self.of_cells = GRID_EFFORTS[self.effort], [self.limits]
         if self.objective == "time":
-            rows = self.context().limits(np.ones(self.matrix.num_vertices, dtype=np.int64))
-        self.of_cells = CellLimits(self.limits, rows)
+            ones = np.ones(self.matrix.num_vertices, dtype=np.int64)
+            self.of_cells += [replace(self.limits, weights=ones, epsilon=self.options.epsilon)]
         self.shape = self.model.shape(self.num_parts)
         self.hopeless = bool(self.model.unfit(self.matrix, self.num_parts))
         messages = OBJECTIVES[self.objective].counts_messages and not self.hopeless
         self.rounds = self.how.rounds if messages else 0
-
-    @property
-    def epsilon(self) -> float:
-        """Allowed imbalance of nonzeros: for the time a cell's rows, its dense work, count more."""
-        epsilon = self.options.epsilon
-        return max(epsilon, LOOSE) if self.objective == "time" else epsilon
-
-    def limits_of_parts(self) -> Limits:
-        context = replace(self.context(), epsilon=self.epsilon)
-        return context.limits_of_nonzeros(self.matrix.num_nonzeros)
 
     @cached_property
     def finest(self) -> Level:

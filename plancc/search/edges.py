@@ -1,7 +1,5 @@
 """Search for owners of rows and of nonzeros, by the exact volume of expand and fold.
 
-Knows models of edge plans, partitioners and passes; no plan, no file, no terminal.
-
 ========  ========================================================================================
 fast      owners by rows, a split of the nonzeros and the best split for the owners it leads to,
           then single nonzeros climb
@@ -38,7 +36,7 @@ from plancc.models import build_problem
 from plancc.models.base import EdgeModel
 from plancc.models.fine_grain import FineGrainModel
 from plancc.models.libra import LibraModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
 from plancc.options import SearchOptions
@@ -95,7 +93,8 @@ def search_edges(
         An unknown name, a number out of range.
     """
     options = options or SearchOptions()
-    job = EdgeJob(matrix=matrix, model=model, num_parts=num_parts, options=options, report=report)
+    limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
+    job = EdgeJob(matrix=matrix, model=model, limits=limits, options=options, report=report)
     members = sorted(job.members())
     job.deadline = job.whole
     if job.objective != "volume" and num_parts > 1 and not job.hopeless:
@@ -103,7 +102,7 @@ def search_edges(
         job.refine_objective(starts)
         if job.effort == "best" and job.deadline.at < np.inf:
             job.refine_until_end(len(starts))
-    return job.result(Loads.of_nonzeros(matrix.num_nonzeros, options.epsilon, options.capacities))
+    return job.result()
 
 
 @dataclass(kw_only=True)
@@ -300,7 +299,7 @@ class EdgeJob(RefiningJob):
         """A V-cycle on the fine-grain hypergraph that keeps what two members agree on."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
-        sweeps = Sweeps(self.context().limits(nets.weight), rng, self.deadline)
+        sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)
         owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
         state, _ = sweeps.v_cycle(nets, owner, other=other)
         sweeps.settle(nets, state)

@@ -25,7 +25,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
@@ -47,7 +47,7 @@ def search(
     options: SearchOptions | None = None,
     *,
     model: Model | None = None,
-    loads: Loads | None = None,
+    limits: Limits | None = None,
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
@@ -66,8 +66,8 @@ def search(
         Says which kind of problem partitioners are given beside the graph; one that does not start
         from the cut gives the problem of the first start. None: `HypergraphModel`. The objective is
         exact all the same.
-    loads : Loads, optional
-        What the parts share evenly; None: nonzeros of the rows, within the epsilon of the options.
+    limits : Limits, optional
+        Of the parts; None: of the nonzeros of their rows, within the epsilon of the options.
     expectation : Expectation, optional
         The expected volume of mini-batches, in place of the objective.
     report : callable, optional
@@ -79,15 +79,14 @@ def search(
         An unknown name, a number out of range.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
-    if loads is None:
-        loads = _nonzeros(matrix, options)
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=options.seed)
+    if limits is None:
+        limits = _nonzeros(matrix, num_parts, options)
     hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
     job = RowJob(
         matrix=matrix,
-        hypergraph=replace(hypergraph, vertex_weights=loads.weights),
-        loads=loads,
-        num_parts=num_parts,
+        hypergraph=replace(hypergraph, vertex_weights=limits.vertex_weights),
+        limits=limits,
         options=options,
         effort="fast" if hopeless else "",
         objective=EXPECTED_VOLUME if expectation is not None else "",
@@ -105,7 +104,7 @@ def search(
         _refine(job, owners)
     else:
         _refine_expected(job, owners, expectation)
-    return job.result(loads)
+    return job.result()
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
@@ -170,15 +169,15 @@ def rows_inside(
     options = replace(job.options, objective=goal, effort=effort, seed=seed, budget=budget)
     found = search(matrix, job.num_parts, options)
     rows, who = found.owners.rows, f"effort {options.effort}"
-    told = balance_notes(rows, _nonzeros(matrix, options), job.num_parts, who)
+    told = balance_notes(rows, _nonzeros(matrix, job.num_parts, options), who)
     job.warnings += [warning for warning in found.warnings if warning not in told]
     return rows
 
 
-def _nonzeros(matrix: Graph, options: SearchOptions) -> Loads:
-    """Nonzeros of the rows, within the epsilon of the options."""
+def _nonzeros(matrix: Graph, num_parts: int, options: SearchOptions) -> Limits:
+    """Limits of the nonzeros of the rows, within the epsilon of the options."""
     nonzeros = matrix.row_nonzeros().astype(np.int64, copy=False)
-    return Loads({"nnz": nonzeros}, options.epsilon, options.capacities)
+    return Limits(nonzeros, num_parts, options.epsilon, options.capacities, ("nnz",))
 
 
 def _fast(job: RowJob) -> list[Owners]:

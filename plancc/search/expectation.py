@@ -1,7 +1,4 @@
-"""Expected volume of mini-batches as the objective of a search: exact, or estimated from samples.
-
-Knows models, samplers and figures of batches; no partitioner.
-"""
+"""Expected volume of mini-batches as the objective of a search, exact or from samples."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The terms are counted from the arrays that stages hold; what libraries take beside was measured
 (``python -m benchmarks memory`` compares both with real peaks, child processes included). A peak is
 that of one stage, with all that the process still holds then.
-
-Knows numbers of rows and nonzeros; no graph, no partition.
 """
 
 from __future__ import annotations
@@ -109,7 +107,7 @@ def normalising(sizes: ProblemSizes) -> int:
 
 def vertices(sizes: ProblemSizes) -> int:
     """Nets and their weights without pins: offsets, costs, sources, degrees."""
-    return (36 + 16 * sizes.constraints) * sizes.rows
+    return (36 + 8 * sizes.constraints) * sizes.rows
 
 
 def nets(sizes: ProblemSizes) -> int:

@@ -16,7 +16,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import Model
 from plancc.models.limits import Limits
-from plancc.models.loads import Loads
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners import OTHERWISE
@@ -37,17 +36,16 @@ class Job:
     ----------
     matrix : Graph
         The normalised matrix.
-    num_parts : int
     options : SearchOptions
     model : Model
+    limits : Limits
+        Of the rows of parts, or of the nonzeros that they own.
     report : callable, optional
         Called with every `Trial` as it ends.
     time : EpochTime, for objective "time" only
     record : Record
     whole, deadline : Deadline
         Of the search, and of its steps: earlier by what is kept for another objective.
-    limits : Limits
-        Of the nonzeros that parts own, or of what their rows weigh.
     alone : bool
         Whether steps run one after the other.
 
@@ -58,9 +56,9 @@ class Job:
     """
 
     matrix: Graph
-    num_parts: int
     options: SearchOptions
     model: Model
+    limits: Limits
     report: Report | None = None
     effort: str = ""
     objective: str = ""
@@ -68,7 +66,6 @@ class Job:
     record: Record = field(init=False)
     whole: Deadline = field(init=False)
     deadline: Deadline = field(init=False)
-    limits: Limits = field(init=False)
     warnings: list[str] = field(default_factory=list)
     alone: bool = True
 
@@ -83,22 +80,18 @@ class Job:
         self.whole = Deadline.after(self.options.budget, self.options.stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
         self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
-        self.limits = self.limits_of_parts()
 
-    def limits_of_parts(self) -> Limits:
-        """Limits of what the parts share: their nonzeros."""
-        return self.context().limits_of_nonzeros(self.matrix.num_nonzeros)
+    @property
+    def num_parts(self) -> int:
+        return self.limits.num_parts
 
     def context(self, seed: int = 1) -> Context:
         """What passes keep to."""
-        options, threads = self.options, self.free_threads
-        context = Context(self.num_parts, options.epsilon, options.capacities, seed, threads)
-        return replace(context, deadline=self.deadline, time=self.time)
+        return Context(self.limits, seed, self.free_threads, self.deadline, self.time)
 
     def measure(self, owners: Owners) -> Member:
         """What owners are worth, exactly."""
-        judge = Judge(self.matrix, self.num_parts, self.objective, self.time, self.limits)
-        return judge.of(owners)
+        return Judge(self.matrix, self.objective, self.time, self.limits).of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
         """Judge owners and put them into the record."""
@@ -135,11 +128,10 @@ class Job:
             self.alone = True
             return [future.result() for future in futures]
 
-    def result(self, loads: Loads) -> SearchResult:
-        """The best owners, with all warnings; `loads`: what they share."""
+    def result(self) -> SearchResult:
+        """The best owners, with all warnings."""
         found = self.record.result([*dict.fromkeys(self.warnings)])
-        owned = found.owners.rows if found.owners.nonzeros is None else found.owners.nonzeros
-        notes = balance_notes(owned, loads, self.num_parts, f"effort {self.effort}")
+        notes = balance_notes(found.owners.sharers, self.limits, f"effort {self.effort}")
         return replace(found, warnings=[*found.warnings, *notes])
 
 

@@ -4,8 +4,6 @@ A memetic search, as KaHyPar-E (Andre, Schlag and Schulz, 2018): V-cycles whose 
 members combine them, V-cycles with new clusters mutate one, and a child takes the place of the most
 similar of those that it is better than, so that the population stays diverse. Where it has become
 alike, or finds nothing better for long, it starts again with new members beside the best one.
-
-Knows the steps of one search, no partitioner by name.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class OfKind:
 LATE = (PRICES[1:],)
 ANY = (PRICES[1:], PRICES[2:], ())
 EVEN = OfKind(
-    cuts=True, others=3, cycles=(1, 1), scouts=3, scout_cycles=1, member_cycles=2, child_prices=ANY
+    cuts=True, others=3, cycles=(1, 1), scouts=4, scout_cycles=1, member_cycles=2, child_prices=ANY
 )
 OF_KIND = {
     "hubs": OfKind(
@@ -83,7 +83,7 @@ OF_KIND = {
         cuts=True,
         others=1,
         cycles=(0, 0),
-        scouts=3,
+        scouts=5,
         scout_cycles=0,
         member_cycles=1,
         child_prices=ANY,
@@ -128,7 +128,7 @@ class Combined:
 
 
 MANY_PARTS = Combined()
-FEW_PARTS = Combined(members=2, tightened=2, kept=2)
+FEW_PARTS = Combined(tightened=2, kept=2)
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
 """Minimum cuts of effort fast, and those after a start into few parts: a third of the time, for

@@ -15,7 +15,6 @@ from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
-from plancc.models.weights import part_weights
 
 if TYPE_CHECKING:
     from plancc.passes.multilevel import Owner
@@ -118,35 +117,29 @@ class Judge:
     Attributes
     ----------
     matrix : Graph
-    num_parts : int
     objective : str
         In `plancc.cost.objectives.OBJECTIVES`.
     time : EpochTime, for objective "time" only
     limits : Limits
-        Of the nonzeros that parts own, or of `weights`.
-    weights : int64[n] or int64[n, num_constraints], optional
-        What rows weigh.
+        Of the rows of parts, or of nonzeros where these have owners of their own.
     expectation : Expectation, in place of the objective
     """
 
     matrix: Graph
-    num_parts: int
     objective: str
     time: EpochTime | None
     limits: Limits
-    weights: Any = None
     expectation: Expectation | None = None
 
     def of(self, owners: Owners) -> Member:
-        parts = traffic(self.matrix, owners, self.num_parts)
-        load = parts.nonzeros
-        if self.weights is not None:
-            load = part_weights(owners.rows, self.weights, self.num_parts)
+        limits = self.limits
+        parts = traffic(self.matrix, owners, limits.num_parts)
+        load = limits.load(owners.rows) if owners.nonzeros is None else parts.nonzeros
         if self.expectation is None:
             value = objective_value(self.objective, parts, owners, self.time)
         else:
-            value = self.expectation.value(owners.rows, self.num_parts)
-        return Member(self.limits.overload(load), value, int(parts.sent.sum()), owners)
+            value = self.expectation.value(owners.rows, limits.num_parts)
+        return Member(limits.overload(load), value, int(parts.sent.sum()), owners)
 
 
 @dataclass

@@ -18,7 +18,6 @@ from plancc.models import build_problem
 from plancc.models.base import Model
 from plancc.models.graph import GraphModel
 from plancc.models.limits import Limits
-from plancc.models.loads import Loads
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.partitioners.adapter import FEW, Adapter, Start
@@ -27,7 +26,6 @@ from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import STOPPED
 from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
 from plancc.passes.bound import least_volume, reaches
-from plancc.passes.context import Context
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
@@ -55,7 +53,6 @@ class RowJob(RefiningJob):
     ----------
     hypergraph : Hypergraph
         Whose vertices weigh what the parts share.
-    loads : Loads
     expectation : Expectation, in place of the objective
     cut_made : bool
         Whether it started from the strongest partitioner's cut, for an expected volume.
@@ -66,7 +63,6 @@ class RowJob(RefiningJob):
     """
 
     hypergraph: Hypergraph
-    loads: Loads
     expectation: Expectation | None
     starter: str = AUTO
     kind: str = ""
@@ -81,13 +77,6 @@ class RowJob(RefiningJob):
 
         self.nets = nets_of(self.hypergraph)
         super().__post_init__()
-
-    def limits_of_parts(self) -> Limits:
-        return self.context().limits(self.nets.weight)
-
-    def context(self, seed: int = 1) -> Context:
-        epsilon, capacities = self.loads.epsilon, self.loads.capacities
-        return replace(super().context(seed), epsilon=epsilon, capacities=capacities)
 
     def _problem_of(self, model: Model) -> Any:
         problem = build_problem(
@@ -217,11 +206,11 @@ class RowJob(RefiningJob):
         None where the others are missed by more than V-cycles restore well, or where such a start
         is not tried (`plancc.search.starts.tightest`).
         """
-        one = tightest(self.degrees, self.loads, self.num_parts)
+        one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
             return None
-        problem = replace(self._given(how.how), vertex_weights=one.weights)
-        owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, loads=one)
+        problem = replace(self._given(how.how), vertex_weights=one.vertex_weights)
+        owner = self.start(problem, how.adapter, seeds=[seed], preset=how.how.preset, limits=one)
         if owner is None:
             return None
         near = Starts.nearly * self.num_parts if self._measured(owner) == "thin" else 0.0
@@ -277,7 +266,7 @@ class RowJob(RefiningJob):
     def scattered(self, seed: int) -> Owner:
         """Random owners, noted: where there are no communities, sweeps need no better start."""
         begin = wall_seconds()
-        owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.loads.capacities)
+        owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
         return owner
 
@@ -290,7 +279,7 @@ class RowJob(RefiningJob):
         preset: str | None = None,
         share: float | None = None,
         needed: bool = True,
-        loads: Loads | None = None,
+        limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
         """Owners of one partitioner, noted; None if it failed and something else was found.
@@ -310,7 +299,7 @@ class RowJob(RefiningJob):
             Of the time left, for the partitioner; None: whatever the budget says.
         needed : bool
             Whether its failure is a warning.
-        loads : Loads, optional
+        limits : Limits, optional
             What it balances, if not all that the search does: the weights of the problem.
         label : int32[n], optional
             The problem's vertex that stands for every vertex; None: they are the same.
@@ -326,7 +315,7 @@ class RowJob(RefiningJob):
         begin = wall_seconds()
         kind = problem.objective if isinstance(problem, WeightedGraph) else ""
         keys = [(name, preset, kind, each) for each in seeds]
-        plain = loads is None and label is None
+        plain = limits is None and label is None
         result = self.ready.pop(keys[0], None) if plain else None
         try:
             if result is None:
@@ -339,9 +328,9 @@ class RowJob(RefiningJob):
                         preset=preset,
                         epsilon=self.options.epsilon,
                         time_limit=None if limit == np.inf else limit,
-                        capacities=self.loads.capacities,
+                        capacities=self.limits.capacities,
                     ),
-                    loads=loads or self.loads,
+                    limits=limits or self.limits,
                     stop=self.deadline.stopped,
                 )
                 self.ready.update(zip(keys[1:], others, strict=False))
@@ -357,7 +346,7 @@ class RowJob(RefiningJob):
         self.warnings += [note for note in result.about_run if note not in self.warnings]
         words = [result.partitioner, kind, result.preset if preset else ""]
         words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
-        words += [] if loads is None else [f"by {','.join(loads.names)}"]
+        words += [] if limits is None else [f"by {','.join(limits.names)}"]
         owner = result.owner if label is None else result.owner[label]
         self.note(" ".join(filter(None, words)), begin, Owners(owner))
         return None if result.partitioner == TRIVIAL and label is None else owner

@@ -15,8 +15,6 @@ thin   few rows are, and degrees are even, as in roads: minimum cuts decide, swe
 Partitioners of several weights cut longer boundaries than those of one. Where one limit is tighter
 than the others, as that of rows in ``nnz:0.1,rows``, a start that balances it alone is tried first
 on even graphs (`tightest`), and kept if it holds the others too, or nearly so on a thin graph.
-
-Knows partitioners and problems; makes no partition.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import LARGE, Adapter, Start
@@ -94,15 +92,15 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
     return "thin" if kind == "even" and boundary is not None and boundary < KINDS.thin else kind
 
 
-def tightest(degree: npt.NDArray[np.int64], loads: Loads, num_parts: int) -> Loads | None:
+def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """The constraint with the smallest epsilon, if starts should balance it alone.
 
     None where there is no other constraint, or one as tight; on graphs with hubs, whose weights
     differ too much; and where the limit allows less than `Starts.least_slack` average vertices.
     """
-    first, *others = sorted(loads.apart().values(), key=lambda load: load.epsilon)
-    slack = np.max(first.epsilon) * len(degree) / num_parts
-    tied = not others or others[0].epsilon == first.epsilon
+    first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
+    slack = first.epsilon[0] * len(degree) / limits.num_parts
+    tied = not others or others[0].epsilon[0] == first.epsilon[0]
     return None if tied or slack < Starts.least_slack or has_hubs(degree) else first
 
 

@@ -18,7 +18,6 @@ from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
-from plancc.models.weights import part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import PartitionOptions
@@ -70,8 +69,8 @@ class PartitionerTests:
         weights, owner = problem.vertex_weights, result.owner
         assert (owner.dtype, owner.shape) == (np.int32, (problem.num_vertices,))
         assert set(owner.tolist()) == set(range(num_parts))
-        limit = Limits.of(weights, num_parts, epsilon).limit
-        missed = bool((part_weights(owner, weights, num_parts) > limit).any())
+        limits = Limits(weights, num_parts, epsilon)
+        missed = bool((limits.load(owner) > limits.limit).any())
         assert missed == any("above epsilon" in note for note in result.about_owners)
         assert not (missed and self.heeds_epsilon and epsilon > 0), result.about_owners
         return owner

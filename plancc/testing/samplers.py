@@ -93,7 +93,7 @@ class SamplerTests:
     name : str
         Its name in `plancc.sampling.SAMPLERS`.
     options : dict
-        Options for `VERTICES` vertices, of which `TRAINING` are in the training mask.
+        Options for `VERTICES` vertices with `TRAINING` in the training mask.
     varies : bool
         Whether 27 batches all differ with these options.
     """

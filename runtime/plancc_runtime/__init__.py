@@ -43,7 +43,7 @@ def open(
     Parameters
     ----------
     plan : path, or (Header, Part)
-        A plan file, of which every rank reads its slice only, or that slice.
+        A plan file (every rank reads its slice only), or that slice.
     transport : Transport or str
         How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun, none)
         started them; the other names are those of `plancc_runtime.launch.open_transport`.

@@ -1,4 +1,4 @@
-"""Mini-batches for a loop of the user's own. Knows slices and samplers; no layers, no losses."""
+"""Mini-batches for a loop of the user's own."""
 
 from __future__ import annotations
 

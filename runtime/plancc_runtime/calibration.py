@@ -1,5 +1,4 @@
-"""What this machine can do, measured with the runtime's own operations. Knows kernels, training and
-transports; must not know how times are predicted from it (`plancc.predict`), nor files.
+"""What this machine can do, measured with the runtime's own operations.
 
 All ranks do the same at once, because they share cores, caches and memory: a rank's rate is what
 the others leave to it. Several sets of operands take turns, as in an epoch: no operation finds its

@@ -1,5 +1,4 @@
-"""Checkpoints: files from which training resumes with the same bits. Knows the network and its
-optimiser; must not know graphs or layers.
+"""Checkpoints: files from which training resumes with the same bits.
 
 A checkpoint is one file, which is complete or does not exist: tensors as safetensors, all else as
 JSON in its metadata under the key "plancc".
@@ -16,10 +15,10 @@ JSON in its metadata under the key "plancc".
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               while a run writes into the folder
 
-A file is data that nobody vouches for: whatever it holds, it is read as a checkpoint or refused in
+A file is data that nobody vouches for: it is read as a checkpoint or refused in
 one sentence, and takes no more memory than it has bytes, and the network.
 
-No state of a random generator is kept: whatever is drawn is a function of the seed, the number of
+No state of a random generator is kept: every draw is a function of the seed, the number of
 the epoch or step, and the vertex.
 """
 
@@ -122,7 +121,7 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
     Raises
     ------
     InputError
-        If the options of the checkpoint have other types than those of a run.
+        If the options of the checkpoint have other types than a run's.
     """
     _need_safetensors()
     kinds = {each.name: str(each.type).split(" | ") for each in fields(TrainOptions)}
@@ -295,7 +294,7 @@ class Checkpoints:
             _remove_late(self._folder, set(map(_epoch_of, heads)))
 
     def _late(self, epoch: int) -> Path:
-        """The file with partial sums of this rank that are under way after so many epochs."""
+        """The file with partial sums of this rank that are under way after an epoch."""
         return self._folder / f"late-{epoch}" / f"{self._transport.rank}.safetensors"
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
@@ -491,7 +490,7 @@ def _remove(path: Path) -> None:
 
 
 def _remove_late(folder: Path, kept: set[int]) -> None:
-    """Remove partial sums of checkpoints that are gone; `kept`: epochs of those that are there."""
+    """Remove partial sums of checkpoints that are gone; `kept`: epochs of the present ones."""
     for path in folder.glob("late-*"):
         epoch = path.name.removeprefix("late-")
         if epoch.isdecimal() and int(epoch) not in kept:

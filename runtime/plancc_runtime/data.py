@@ -127,7 +127,7 @@ def load_data(
     dtype : torch.dtype
         Type of the features.
     options : TrainOptions
-        Where the plan has labels, `classes` may be larger than those that occur.
+        Where the plan has labels, `classes` may be more than occur.
     device : torch.device
         Device of all tensors.
     plan : str

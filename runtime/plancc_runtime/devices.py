@@ -1,4 +1,4 @@
-"""The torch device of a rank, from a name. Knows launchers; must not know plans."""
+"""The torch device of a rank, from a name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Rows of all ranks in the source's order, some at a time. Knows transports and files of rows; must
-not know layers or plans.
+"""Rows of all ranks in the source's order, some at a time.
 
 Vertices are numbered 0..n-1 in the source's order. They pass by in *blocks* of consecutive numbers:
-every rank sends its rows of a block to those that want it, who so hold one block at a time.
+every rank sends its rows of a block to the ranks that want it, which so hold one block at a time.
 """
 
 from __future__ import annotations
@@ -204,7 +203,7 @@ class RowsOfRank:
     num_vertices : int
         All ranks' vertices.
     part : int or None
-        Number of the rank among those that contribute; None: it has copies of others' rows, and
+        Number of the rank among the contributing ones; None: it has copies of others' rows, and
         contributes none.
     """
 

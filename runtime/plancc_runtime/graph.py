@@ -1,7 +1,4 @@
-"""The library: a rank's share of a plan as an object for the user's own PyTorch script.
-
-Knows a slice, a transport and autograd; must not know training loops or options.
-"""
+"""The library: a rank's share of a plan as an object for the user's own PyTorch script."""
 
 from __future__ import annotations
 

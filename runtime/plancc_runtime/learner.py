@@ -1,4 +1,4 @@
-"""The network, and how a pass over a view changes it. Knows views; must not know plans or files."""
+"""The network, and how a pass over a view changes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A run's log: one JSON object per epoch, written as it happens. Knows results; must not know
-training.
-"""
+"""A run's log: one JSON object per epoch, written as it happens."""
 
 from __future__ import annotations
 

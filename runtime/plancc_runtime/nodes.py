@@ -1,7 +1,4 @@
-"""Whether rows travel in hops between nodes, or straight from rank to rank.
-
-Knows a plan's topology and a transport; must not know layers.
-"""
+"""Whether rows travel in hops between nodes, or straight from rank to rank."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """InputError if hops are asked for and the plan has none for so many ranks."""
+    """Raise InputError if hops are asked for and the plan has none for these ranks."""
     if exchange != "nodes":
         return
     topology, ranks = header.topology, block_of_parts(header.num_parts, num_ranks)

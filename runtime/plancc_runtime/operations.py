@@ -1,4 +1,4 @@
-"""Operations that a profile times: kernels of our own say what one takes. Knows numbers only.
+"""Operations that a profile times: kernels of our own say what one takes.
 
 Operations of torch need nothing of this: torch itself tells a profile of each (`profile.Recorder`).
 """

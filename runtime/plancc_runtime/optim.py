@@ -1,6 +1,4 @@
-"""Optimisers, learning-rate schedules and the best validation loss. Knows parameters and losses;
-must not know graphs, ranks or files.
-"""
+"""Optimisers, learning-rate schedules and the best validation loss."""
 
 from __future__ import annotations
 
@@ -117,7 +115,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 
     Algorithm 1 of Pascanu et al. (2013), with the 1e-6 of `torch.nn.utils.clip_grad_norm_`. The
     norm is summed in float64 and in one order, so that ranks with the same gradients scale them
-    alike, whatever their numbers of threads.
+    alike, with any numbers of threads.
     """
     gradients = [w.grad for w in parameters if w.grad is not None]
     arrays = (g.detach().cpu().numpy() for g in gradients)

@@ -1,4 +1,4 @@
-"""How to train: the options of `plancc-run`, checked. Knows no torch, no plan."""
+"""How to train: the options of `plancc-run`, checked."""
 
 from __future__ import annotations
 
@@ -458,15 +458,10 @@ class TrainOptions:
             raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
-        extra = self.model_options or {}
-        for name in extra.keys() & {*OF_MODELS}:
-            own, other = getattr(self, name), extra[name]
-            unlike = own not in (getattr(TrainOptions, name), other)
-            if unlike and str(own).lower() != str(other).lower():
-                raise InputError(
-                    f"`{name}` {own} and `model_options` {name}={other}: give one of them"
-                )
-        given = {**self._model_options(), **extra}
+        own = {name: getattr(self, name) for name in OF_MODELS}
+        chosen = {name: v for name, v in own.items() if v != getattr(TrainOptions, name)}
+        refuse_twice(chosen | {"model_options": self.model_options})
+        given = {**self._model_options(), **(self.model_options or {})}
         if not given:
             return
         try:
@@ -485,8 +480,17 @@ class TrainOptions:
         return InputError(f"`{name}` {text}: {why}")
 
 
+def refuse_twice(given: Mapping[str, Any]) -> None:
+    """Raise InputError if `model_options` has another value of an option that is given too."""
+    extra = given.get("model_options") or {}
+    for name in (each for each in OF_MODELS if each in extra and given.get(each) is not None):
+        own, other = given[name], extra[name]
+        if str(own).lower() != str(other).lower():  # texts of numbers and truths will do
+            raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
+
+
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that all ranks have the same options, but for those that are a rank's own. Collective.
+    """Check that all ranks have the same options, without a rank's own. Collective.
 
     Raises
     ------

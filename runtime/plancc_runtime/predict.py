@@ -39,7 +39,7 @@ def predict(
     Parameters
     ----------
     plan : path
-        With features as wide as those that the network was trained on; of any layout.
+        With features as wide as in training; of any layout.
     weights : path
         A file that says which network it holds (`plancc_runtime.saved`).
     path : path
@@ -147,7 +147,7 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
 
 
 def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
-    """InputError if the plan's features are not those of the network."""
+    """Raise InputError if the plan's features do not fit the network."""
     features = part.vertex_data.features
     if features is None:
         raise InputError(
@@ -162,7 +162,7 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
 
 
 def _check_classes(name: str, part: Part, classes: int, transport: Transport) -> None:
-    """InputError if the plan's labels are not those of the network. Collective."""
+    """Raise InputError if the plan's labels do not fit the network. Collective."""
     data, found = part.vertex_data, np.zeros(1, np.int64)
     if data.targets is not None:
         found[0] = data.targets.shape[1]

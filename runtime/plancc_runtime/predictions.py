@@ -1,7 +1,4 @@
-"""What a network says of every vertex: class, probabilities, embeddings.
-
-Knows outputs and rows; must not know layers, views or options.
-"""
+"""What a network says of every vertex: class, probabilities, embeddings."""
 
 from __future__ import annotations
 

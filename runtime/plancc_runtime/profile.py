@@ -4,8 +4,6 @@ Every operation of an epoch is timed, with the bytes and flops that it takes at 
 takes the longer of bytes over the rate of copying and flops over that of dense products (Williams,
 Waterman and Patterson 2009). The *bound* is the sum of these times over what has flops: products
 with matrices, sparse ones included. All else could be fused into them.
-
-Knows an execution and a learner; must not know plans or files.
 """
 
 from __future__ import annotations

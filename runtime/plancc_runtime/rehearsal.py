@@ -106,7 +106,7 @@ def rehearse(
     report: Callable[[Measure], None] | None = None,
     cpu: Callable[[], float] = time.thread_time,
 ) -> Rehearsal:
-    """Rehearse a run; the ranks are as many as `links` has.
+    """Rehearse a run on the ranks of `links`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a run says of its own learning, and what to try. Knows results and options; no training."""
+"""What a run says of its own learning, and what to try."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 
 
 def of_data(random_features: bool, random_labels: bool) -> list[str]:
-    """Sentences on data of which little or nothing can be learnt.
+    """Sentences on data that teach little or nothing.
 
     Parameters
     ----------

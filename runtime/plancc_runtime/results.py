@@ -1,4 +1,4 @@
-"""What a run leaves behind: per epoch, per step and altogether. Knows no training."""
+"""What a run leaves behind: per epoch, per step and altogether."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class BatchStep:
 class Figures:
     """Words that one training epoch moves, forward and back, over all ranks.
 
-    Without the set-up, evaluations and reductions; a word is one number, whatever its type.
+    Without the set-up, evaluations and reductions; a word is one number of any type.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ class RunOutline:
     split_sizes : dict of str to int
         Labelled vertices per split.
     replaced_masks : list of str
-        Splits whose masks in the plan gave way to those that `split` draws.
+        Splits whose masks `split` drew anew.
     multi_label : bool
         Whether a vertex may be of several classes.
     sampler : str
@@ -270,7 +270,7 @@ class RunOutline:
     pipelining : Pipelining or None
         The pipeline of a feature plan, if it has one.
     remarks : list of str
-        Sentences on data of which little can be learnt (`plancc_runtime.remarks`).
+        Sentences on data that teach little (`plancc_runtime.remarks`).
     hops : bool
         Whether rows travel in hops between nodes.
     resumed_from : str

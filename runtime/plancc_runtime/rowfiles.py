@@ -1,9 +1,8 @@
 """Files with a row per vertex, of numbers or short texts: CSV, Parquet, .npz and .npy, by pieces.
 
-Knows arrays and files; must not know ranks or graphs. Tables (CSV, Parquet) have a column for every
-number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
-the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
-itself under its name; an ``.npy`` has one array.
+Tables (CSV, Parquet) have a column for every number of a row: an array `class` of one dimension is
+the column ``class``, a matrix `probability` the columns ``probability_0``, ``probability_1`` and so
+on. In an ``.npz`` every array stands by itself under its name; an ``.npy`` has one array.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class RowTarget:
         return os.path.join(folder, name.replace(PART, str(number)))
 
     def files(self, num_parts: int) -> list[str]:
-        """All files that so many ranks may write; without parts, the one file."""
+        """All files that the ranks may write; without parts, the one file."""
         return [self.of_part(number) for number in range(num_parts if self.in_parts else 1)]
 
     def check_arrays(self, columns: Mapping[str, Column]) -> None:

@@ -369,7 +369,7 @@ class Run:
         )
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Take note of the validation loss after so many epochs."""
+        """Take note of the validation loss after an epoch."""
         if self._validated:
             self._best.see(scores.loss["val"], epoch, self._learner.network)
 
@@ -446,7 +446,7 @@ class Run:
         self._measures.append(final)
         *epochs, last = summarise(self._measures, transport)
         said = []
-        if not data.random_labels:  # of which there is nothing to learn
+        if not data.random_labels:  # they teach nothing
             of_plan = not data.random_features
             said = remarks(self.options, epochs, final.scores, of_plan, data.multi_label)
         outline = self.outline()

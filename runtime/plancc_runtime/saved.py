@@ -1,7 +1,4 @@
-"""Saved networks: what a file of weights says of its network, and the network itself.
-
-Knows networks and files of weights; must not know plans, ranks or training.
-"""
+"""Saved networks: what a file of weights says of its network, and the network itself."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ MOST_LAYERS = 1024
 NO_FUNCTION = ("order",)
 """Options of convolutions that change how they compute, and not what."""
 SMALL = 1 << 24
-"""So many numbers a network may have, whatever its file holds."""
+"""Most numbers of a network, also where its file holds more."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Quality of predictions: counts that are summed over ranks, and scores made of the sums.
-
-Knows outputs and labels; must not know layers, views or transports.
-"""
+"""Quality of predictions: counts that are summed over ranks, and scores made of the sums."""
 
 from __future__ import annotations
 

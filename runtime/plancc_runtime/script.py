@@ -24,7 +24,7 @@ from plancc.registry import nearest
 from plancc.text import shown
 from plancc_runtime.gathering import RowSource, blocks, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
-from plancc_runtime.options import OPTION_NAMES, TrainOptions
+from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
 from plancc_runtime.results import Epoch, Measure, TrainResult
 from plancc_runtime.slices import read_ids
 from plancc_runtime.train import prepared
@@ -142,6 +142,7 @@ def train(
         if name not in OPTION_NAMES:
             raise InputError(_unknown(name))
     chosen = TrainOptions(**options)
+    refuse_twice(options)  # an option that is given as its default counts too
     caller = sys._getframe(1)
 
     def warn(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
@@ -83,7 +84,7 @@ class Opened:
 
 
 def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
-    """Open a plan, of which no kernel is needed yet. Collective.
+    """Open a plan without calling a kernel. Collective.
 
     Raises
     ------
@@ -91,20 +92,22 @@ def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened
         On all ranks, as `plancc.plan.slices.read_rows`, for an unknown layout, or if the ranks
         opened different plans.
     """
-    with transport.agreement():
-        opened = _opened(plan, transport)
-    check_contents(opened.content, transport, opened.name)
+    with ExitStack() as files:
+        with transport.agreement():
+            opened = _opened(plan, transport, files)
+        check_contents(opened.content, transport, opened.name)
+        files.pop_all()
     return opened
 
 
-def _opened(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
+def _opened(plan: str | PathLike[str] | Slice, transport: Transport, files: ExitStack) -> Opened:
     if isinstance(plan, tuple):
         header, rows, content, file = *plan, "", None
     else:
         from plancc.plan.reader import PlanFile
         from plancc.plan.slices import read_rows
 
-        file = PlanFile(plan)
+        file = files.enter_context(PlanFile(plan))
         header, content = file.header, file.content_sha256
         if transport.rank == 0:
             file.check_attributes()  # no rank needs what they say

@@ -1,4 +1,4 @@
-"""What ranks did in an epoch, when, and on what its end depended. Knows times; no plan.
+"""What ranks did in an epoch, when, and on what its end depended.
 
 The *critical path* is followed from the end of the epoch backward. A rank that waited does not
 matter before the moment that its wait ended by: a message's sender sending it, the last member

@@ -1,4 +1,4 @@
-"""A timeline of all ranks in the format of Chrome's tracing and Perfetto. Knows clocks.
+"""A timeline of all ranks in the format of Chrome's tracing and Perfetto.
 
 The ranks leave one all-reduce at about the same moment, which is the timeline's zero; their own
 clocks need not agree.

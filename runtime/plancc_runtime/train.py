@@ -35,7 +35,7 @@ def train(
     Parameters
     ----------
     plan : path, or (Header, Part)
-        A plan file, of which every rank reads its slice only, or that slice. Samplers that draw
+        A plan file (every rank reads its slice only), or that slice. Samplers that draw
         from more than the number of vertices need the file.
     options : TrainOptions
     transport : Transport
@@ -68,7 +68,7 @@ def trained(
     Returns
     -------
     TrainResult
-        Before predictions are written, so that it can be kept whatever becomes of them.
+        Before predictions are written, so that it survives their failure.
     callable
         Writes the predictions, if the options ask for them, and returns the result with their
         counts; collective, and raises as `train`.

@@ -1,5 +1,4 @@
-"""Which rows, nonzeros and messages a pass uses: the graphs of its layers. Knows slices; must not
-know weights, losses or files.
+"""Which rows, nonzeros and messages a pass uses: the graphs of its layers.
 
 `execution` makes them.
 """

@@ -1,4 +1,4 @@
-"""Weights in files, read without trust and written whole. Knows arrays; no network, no ranks.
+"""Weights in files, read without trust and written whole.
 
 A file is an ``.npz`` with one array per parameter or buffer under its name, and a text ``network``:
 JSON that says which network they belong to (`plancc_runtime.saved`). Older files lack the text.
@@ -63,7 +63,7 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
     Returns
     -------
     dict or None
-        The JSON, unchecked; None in older files and those of other programs.
+        The JSON, unchecked; None in older files and files of other programs.
     dict of str to tuple of int
         By the arrays' names.
 
@@ -128,7 +128,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """The archive; InputError for whatever numpy, zipfile and zlib raise of a damaged one."""
+    """The archive; InputError for all errors of numpy, zipfile and zlib about it."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file

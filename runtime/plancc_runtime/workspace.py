@@ -1,4 +1,4 @@
-"""Memory of large dense tensors, reused once nobody else refers to it. Knows sizes only.
+"""Memory of large dense tensors, reused once nobody else refers to it.
 
 A fresh block of memory costs a page fault every 4 kB when it is first written, which takes as long
 as the arithmetic on it; the C library returns large blocks to the system when they are freed. Every

@@ -105,7 +105,7 @@ def test_resume_keeps_what_is_there_and_tries_failed_rows_on_request(graph, tmp_
     path, _ = graph
     asked = []
 
-    def search(matrix, num_parts, options, *, loads):
+    def search(matrix, num_parts, options, *, limits):
         asked.append((num_parts, options.effort, options.objective, options.budget))
         if [num_parts for num_parts, *_ in asked].count(PARTS) == 1:  # the first after warming up
             raise RuntimeError("not today")
@@ -162,7 +162,7 @@ def test_best_gets_a_multiple_of_the_processor_time_of_another(graph, tmp_path, 
     path, _ = graph
     budgets, threads = [], []
 
-    def search(matrix, num_parts, options, *, loads):
+    def search(matrix, num_parts, options, *, limits):
         budgets.append(options.budget)
         threads.append(options.threads)
         owners = Owners(np.arange(matrix.num_vertices) % num_parts)

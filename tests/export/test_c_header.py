@@ -208,6 +208,7 @@ DAMAGES = [
     (linked, "/matrix/value is missing, or a link"),
     (attribute("format", "other"), "not a plan of plancc"),
     (attribute("format_version", "2.0"), "plan format 2.0, and this reader knows 1.x from 1.5"),
+    (attribute("format_version", "1.05"), "plan format 1.05, and this reader knows 1.x from 1.5"),
     (attribute("format_version", "1.4"), "plan format 1.4, and this reader knows 1.x from 1.5"),
     (attribute("layout", "edge"), "layout 'edge': this reader knows plans of layout 'row' only"),
     (attribute("pieces", "plan.pieces"), "a plan in pieces: make one file of it with plancc join"),

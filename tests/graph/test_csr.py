@@ -21,7 +21,7 @@ from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import Source
 from plancc.graph.mapped import MappedRows, is_mapped
 from plancc.graph.mtx import MtxEntries
-from plancc.graph.parquet import ParquetEntries
+from plancc.interop.parquet import ParquetEntries
 from plancc.plan.reader import load
 from plancc.plan.verify import verify
 
@@ -353,7 +353,7 @@ def parquet_folder(path, weighted, seed=6):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
 def test_parquet_sorted_on_the_disk_is_what_is_read_in_memory(weighted, tmp_path, monkeypatch):
-    monkeypatch.setattr("plancc.graph.parquet.BATCH", 25)
+    monkeypatch.setattr("plancc.interop.parquet.BATCH", 25)
     path = parquet_folder(tmp_path / "edges", weighted)
     for k, flags in enumerate([*FLAGS[:2], *FLAGS[3:5], {"columns": ("dst", "src")}]):
         graph = to_folder(path, tmp_path / f"out{k}", memory=1, **flags)
@@ -372,7 +372,7 @@ def test_parquet_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
 @pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
 def test_parquet_that_is_wrong_piece_by_piece(tmp_path, monkeypatch):
     pa, write = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("plancc.graph.parquet.BATCH", 25)
+    monkeypatch.setattr("plancc.interop.parquet.BATCH", 25)
     path = parquet_folder(tmp_path / "edges", False)
     source = ParquetEntries(path)
     write.write_table(pa.table({"src": [5], "dst": [8]}), path / "1.parquet")

@@ -12,8 +12,8 @@ from graph_helpers import entries, refused
 import plancc
 from plancc.errors import InputError
 from plancc.graph.formats import read_graph
-from plancc.graph.h5ad_child import leave
 from plancc.graph.vertexdata import read_vertex_data
+from plancc.interop.h5ad_child import leave
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2)
 PCA = X[:, ::-1] / 2
@@ -50,7 +50,7 @@ def path(tmp_path):
 @pytest.fixture
 def here(monkeypatch):
     """What the child process does is done here."""
-    monkeypatch.setattr("plancc.graph.h5ad.ask", lambda _, at, __, asked, **___: leave(at, asked))
+    monkeypatch.setattr("plancc.interop.h5ad.ask", lambda _, at, __, asked, **___: leave(at, asked))
 
 
 def test_the_child_process(path):

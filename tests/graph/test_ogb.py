@@ -99,10 +99,10 @@ def test_features_of_edges(folder):
     assert entries(read_graph(folder)) == {(1, 0): 0.5, (2, 1): 2, (2, 3): 3}
     assert read_graph(folder, pattern=True).values is None
     table(folder, "raw/edge-feat", np.ones((3, 8)))
-    with pytest.warns(PlanccWarning, match="edges have 8 features, which are left out"):
+    with pytest.warns(PlanccWarning, match="'edge-feat' has 8 columns and is left out"):
         assert entries(read_graph(folder)) == EDGES
     table(folder, "raw/edge-feat", [1, 2])
-    with pytest.raises(InputError, match="2 features of edges for 3 edges"):
+    with pytest.raises(InputError, match=r"of shape \(2,\) must have one value for each of"):
         read_graph(folder)
 
 
@@ -156,7 +156,7 @@ def test_the_real_library(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda f: table(f, "raw/num-node-list", [2]), "vertex '2' is out of range 0..1"),
+        (lambda f: table(f, "raw/num-node-list", [2]), "'num_nodes' is 2; give the number of all"),
         (lambda f: table(f, "raw/num-node-list", [5, 5]), "holds 2 graphs; one is expected"),
         (lambda f: table(f, "raw/num-node-list", [2**40]), "vertices; at most"),
         (lambda f: table(f, "raw/num-node-list", ["nan"]), "not the number of vertices"),

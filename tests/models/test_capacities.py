@@ -14,13 +14,12 @@ from plancc.models import MODELS
 from plancc.models.block import block_owner
 from plancc.models.capacities import (
     check_capacities,
-    imbalance,
     read_capacities,
     relative_capacities,
 )
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
-from plancc.plan import metrics
+from plancc.plan.metrics import imbalance
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,9 @@ def test_relative_capacities():
     assert relative_capacities(3, (0.1, 0.1, 0.1)).tolist() == [1, 1, 1]  # exactly
     assert relative_capacities(4, (1, 1, 2, 4)).tolist() == [0.5, 0.5, 1, 2]
     loads = np.array([10, 12, 20, 38])
-    assert imbalance(loads, (1, 1, 2, 4)) == pytest.approx(0.2)
-    assert imbalance(loads) == metrics.imbalance(loads)
-    assert imbalance(0 * loads, (1, 1, 2, 4)) == 0
+    relative = relative_capacities(4, (1, 1, 2, 4))
+    assert imbalance(loads, relative) == pytest.approx(0.2)
+    assert imbalance(0 * loads, relative) == 0
 
 
 def test_files(tmp_path):

@@ -13,17 +13,8 @@ from hypothesis import strategies as st
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
-from plancc.models.limits import imbalance_bound
-from plancc.models.loads import Loads
-from plancc.models.weights import (
-    MAX_TOTAL,
-    Balance,
-    combined,
-    constraints,
-    least_maximum,
-    part_weights,
-    vertex_weights,
-)
+from plancc.models.limits import Limits, least_maximum, part_weights
+from plancc.models.weights import MAX_TOTAL, Balance, combined, constraints, vertex_weights
 from plancc.plan.metrics import imbalance
 
 ARRAY = np.array([[1, 1, 1], [0, 0, 0], [0, 0, 1]])
@@ -74,18 +65,17 @@ def test_limits_of_their_own():
     assert [balance.epsilon(name, 0.3) for name in names] == [0.05, 0.3, 0.0, 0.0]
     assert str(balance.without_limits()) == "nnz,rows,weights"
     graph = graph_of(vertex_weights=np.array([[5, 1], [0, 1], [7, 2]]))
-    loads = Loads.of(graph, balance, 0.3)
-    assert loads.names == ("nnz", "rows", "weights 1", "weights 2")
-    assert loads.epsilon == (0.05, 0.3, 0.0, 0.0)
-    assert loads.described == "nnz 0.05, rows 0.3, weights 1 0, weights 2 0"
-    assert Loads.of(graph, Balance.parse("nnz:0.2,rows:0.2"), 0.3).epsilon == 0.2
-    assert loads.weights.tolist() == [[3, 1, 5, 1], [0, 1, 0, 1], [1, 1, 7, 2]]
+    limits = balance.limits(graph, 2, 0.3)
+    assert limits.names == ("nnz", "rows", "weights 1", "weights 2")
+    assert limits.epsilon.tolist() == [0.05, 0.3, 0.0, 0.0]
+    assert limits.described == "nnz 0.05, rows 0.3, weights 1 0, weights 2 0"
+    assert limits.weights.tolist() == [[3, 1, 5, 1], [0, 1, 0, 1], [1, 1, 7, 2]]
     owner = np.array([0, 1, 1], np.int32)
-    assert loads.of_parts(owner, 2).tolist() == [[3, 1, 5, 1], [1, 2, 7, 3]]
+    assert limits.load(owner).tolist() == [[3, 1, 5, 1], [1, 2, 7, 3]]
     # limits 3 (the heaviest), 2, 7 (the heaviest), 2
-    assert loads.overload(np.array([0, 0, 1], np.int32), 2) == 0
-    assert loads.overload(owner, 2) == 1 / 2  # weights 2: 3
-    assert loads.overload(np.zeros(3, np.int32), 2) == 1 / 2 + 1 / 2 + 5 / 6 + 2 / 2
+    assert limits.overload(limits.load(np.array([0, 0, 1], np.int32))) == 0
+    assert limits.overload(limits.load(owner)) == 1 / 2  # weights 2: 3
+    assert limits.overload(limits.load(np.zeros(3, np.int32))) == 1 / 2 + 1 / 2 + 5 / 6 + 2 / 2
 
 
 @pytest.mark.parametrize(
@@ -197,13 +187,13 @@ def test_no_partition_is_below_the_bound(weights, num_parts):
         for owner in itertools.product(range(num_parts), repeat=len(weights))
     ]
     assert least_maximum(weights, num_parts) <= min(int(load.max()) for load in loads)
-    assert imbalance_bound(weights, num_parts) <= min(map(imbalance, loads)) + 1e-12
+    assert Limits(weights, num_parts, 0).least_imbalance <= min(map(imbalance, loads)) + 1e-12
 
 
 def test_bound_of_heavy_vertices():
-    assert imbalance_bound(np.array([10, 1, 1]), 3) == pytest.approx(1.5)
-    assert imbalance_bound(np.array([0, 0]), 2) == 0.0
-    assert imbalance_bound(np.ones(5, np.int64), 4) == pytest.approx(0.6)
+    for weights, num_parts, least in (([10, 1, 1], 3, 1.5), ([0, 0], 2, 0), ([1] * 5, 4, 0.6)):
+        limits = Limits(np.array(weights), num_parts, 0)
+        assert limits.least_imbalance == pytest.approx([least])
     # the two lightest of the four heaviest share one of three parts
     assert least_maximum(np.array([5, 1, 4, 6, 4]), 3) == 8
     assert least_maximum(np.array([5, 5, 5]), 3) == 5

@@ -12,7 +12,7 @@ from cases import long
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.owners import Owners
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import pays, search_on_nodes
@@ -86,8 +86,8 @@ def test_nodes_come_first(graph, plain, model, effort, shape):
     matrix = graph_of(plan)
     balance = Balance.parse(plan.provenance["balance"])
     if model == "hp":
-        loads = Loads.of(matrix, balance, 0.01)
-        assert loads.overload(plan.owner(), 12) == 0
+        limits = balance.limits(matrix, 12, 0.01)
+        assert limits.overload(limits.load(plan.owner())) == 0
     else:
         held = np.bincount(owners_of(plan).of_nonzeros(matrix), minlength=12)
         assert held.max() <= 1.02 * held.mean() + 1
@@ -128,14 +128,14 @@ def test_a_node_without_enough_rows_is_no_answer():
     rows = np.concatenate([np.zeros(n, int), np.arange(n)])
     graph = plancc.compile((n, np.stack([np.r_[:n, :n], rows])), "rp", 4)
     matrix = graph_of(graph)
-    heavy = {"nnz": np.where(np.arange(n) < 3, 1000, 1).astype(np.int64)}
+    heavy = np.where(np.arange(n) < 3, 1000, 1).astype(np.int64)
     options = SearchOptions(topology="4x4", effort="fast")
-    loads = Loads(heavy, 0.01)
+    limits = Limits(heavy, 16, 0.01)
 
-    def find(matrix, num_parts, options, loads, report):
-        return search(matrix, num_parts, options, loads=loads)
+    def find(matrix, num_parts, options, limits, report):
+        return search(matrix, num_parts, options, limits=limits)
 
-    found, topology = search_on_nodes(find, matrix, 16, options, loads)
+    found, topology = search_on_nodes(find, matrix, 16, options, limits)
     assert isinstance(found.owners, Owners)
     assert topology is None or str(topology) == "4x4"
     plan = compiled((n, np.stack([np.r_[:n, :n], rows])), "hp", 16, topology="4x4")

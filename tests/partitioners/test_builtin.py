@@ -9,8 +9,8 @@ import worlds
 from cases import pairs
 
 from plancc.models import MODELS
+from plancc.models.limits import least_maximum, part_weights
 from plancc.models.problem import Hypergraph
-from plancc.models.weights import least_maximum, part_weights
 from plancc.partitioners.builtin import ADAPTER, PRESETS
 from plancc.partitioners.builtin_kernels import bisect
 from plancc.passes.kernels.nets import nets_of

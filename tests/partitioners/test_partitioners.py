@@ -17,11 +17,10 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models import MODELS
 from plancc.models.graph import GraphModel
-from plancc.models.limits import imbalance_bound
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits, part_weights
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
-from plancc.models.weights import combined, part_weights
+from plancc.models.weights import combined
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import scaled
 from plancc.partitioners.builtin import as_hypergraph
@@ -79,11 +78,11 @@ def random_volume(graph: Graph, num_parts: int, capacities=None) -> int:
     return volume(graph, random_owner(graph.num_vertices, num_parts, 1, capacities))
 
 
-def solved(problem, num_parts, name="builtin", *, loads=None, **options):
+def solved(problem, num_parts, name="builtin", *, limits=None, **options):
     """What a partitioner makes of it; every part has a vertex."""
     if not PARTITIONERS[name].available():
         pytest.skip(f"{name} is not installed")
-    result = partition(problem, num_parts, PartitionOptions(name, **options), loads=loads)
+    result = partition(problem, num_parts, PartitionOptions(name, **options), limits=limits)
     owner = result.owner
     assert owner.dtype == np.int32
     assert owner.shape == (problem.num_vertices,)
@@ -125,7 +124,7 @@ def test_grid_and_communities(name, model, p):
     problem = build(graph, model, p)
     result = solved(problem, p, name, epsilon=0.03, seed=3)
     reached = imbalance(part_weights(result.owner, problem.vertex_weights, p))
-    bound = imbalance_bound(problem.vertex_weights, p)
+    bound = Limits(problem.vertex_weights, p, 0.03).least_imbalance[0]
     assert reached <= 1.03 * (1 + bound) - 1 + 1e-9
     assert result.warnings == []
     assert result.preset == PARTITIONERS[name].presets[0]
@@ -285,8 +284,8 @@ def test_several_constraints(name, model):
     """Balanced by those who can, else by one weight for all, and measured one by one."""
     graph = communities(60, 16)
     problem = build(graph, model, 4, "nnz,rows")
-    loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), 0.03)
-    result = solved(problem, 4, name, loads=loads, epsilon=0.03, seed=3)
+    limits = Limits(problem.vertex_weights, 4, 0.03, names=("nnz", "rows"))
+    result = solved(problem, 4, name, limits=limits, epsilon=0.03, seed=3)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
     missed = [
         f"{k}: imbalance {x:.4g} of {name}"
@@ -322,12 +321,12 @@ def test_every_constraint_has_an_epsilon_of_its_own(case, epsilon):
     """The tight one holds, and what the other is allowed is used: it lowers the volume."""
     name, model = case
     problem = build(communities(60, 16), model, 4, "nnz,rows")
-    loads = Loads(dict(zip(["nnz", "rows"], problem.vertex_weights.T, strict=True)), epsilon)
-    result = solved(problem, 4, name, seed=3, loads=loads)
+    limits = Limits(problem.vertex_weights, 4, epsilon, names=("nnz", "rows"))
+    result = solved(problem, 4, name, seed=3, limits=limits)
     reached = [imbalance(load) for load in part_weights(result.owner, problem.vertex_weights, 4).T]
     assert all(x <= allowed + 1e-3 for x, allowed in zip(reached, epsilon, strict=True))
-    tight = replace(loads, epsilon=0.001)
-    notes = solved(problem, 4, name, seed=3, loads=tight).warnings
+    tight = replace(limits, epsilon=0.001)
+    notes = solved(problem, 4, name, seed=3, limits=tight).warnings
     assert all("is above epsilon 0.001" in note for note in notes)
 
 
@@ -402,18 +401,18 @@ def test_unequal_parts_with_nothing_to_minimise():
 
 def test_notes_on_unequal_parts():
     owner = np.array([0] * 10 + [1] * 10, np.int32)
-    loads = Loads({"nnz": np.ones(20, np.int64)}, 0.1, (1.0, 3.0))
-    assert balance_notes(owner, loads, 2, "it") == ["imbalance 1 of it is above epsilon 0.1"]
-    assert balance_notes(owner, replace(loads, capacities=(2.0, 2.0)), 2, "it") == []
-    heavy = replace(loads, by_name={"nnz": np.array([40] + [1] * 19)})
+    limits = Limits.of_nonzeros(20, 2, 0.1, (1.0, 3.0))
+    assert balance_notes(owner, limits, "it") == ["imbalance 1 of it is above epsilon 0.1"]
+    assert balance_notes(owner, replace(limits, capacities=(2.0, 2.0)), "it") == []
+    heavy = replace(limits, weights=np.array([40] + [1] * 19))
     owner[:] = [1] + [0] * 14 + [1] * 5
-    assert balance_notes(owner, heavy, 2, "it") == []  # 45 of 59 * 3 / 4 = 44.25
+    assert balance_notes(owner, heavy, "it") == []  # 45 of 59 * 3 / 4 = 44.25
     heavy = replace(heavy, capacities=(1.0, 1.1))
-    note = balance_notes(owner, heavy, 2, "it")[0]
+    note = balance_notes(owner, heavy, "it")[0]
     assert note.startswith("the heaviest vertex weighs 40, the average part 29.5 and the largest ")
     assert note.endswith(f"30.9: no partition has an imbalance below {40 / 59 * 2.1 / 1.1 - 1:.3f}")
-    tiny = Loads({"nnz": np.full(20, 3)}, 0.1, (1.0, 999.0))
-    note = balance_notes(owner, tiny, 2, "it")[0]
+    tiny = Limits(np.full(20, 3), 2, 0.1, (1.0, 999.0))
+    note = balance_notes(owner, tiny, "it")[0]
     assert note.startswith("every vertex weighs 3 or more, the least share is 0.06: no partition")
     assert note.endswith("below 49.000")
 
@@ -461,7 +460,8 @@ def test_trivial_owners_and_notes_of_several_constraints():
         "weight 2: the heaviest vertex weighs 6, the average part 2.0: "
         "no partition has an imbalance below 2.000"
     ]
-    named = partition(problem, 4, loads=Loads({"rows": rows, "work": heavy}, 0.01))
+    limits = Limits(problem.vertex_weights, 4, 0.01, names=("rows", "work"))
+    named = partition(problem, 4, limits=limits)
     assert named.warnings[0].startswith("work: the heaviest")
 
 

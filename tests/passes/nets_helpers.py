@@ -12,10 +12,11 @@ import worlds
 
 from plancc.graph.graph import Graph
 from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
+from plancc.passes.context import Context
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import state_of
-from plancc.passes.kernels.volume import Bounds
 
 KINDS = [(2, 8), (3, 3), (4, 12), (7, 5), (40, 9)]  # parts, most pins of a net
 CURVES = {
@@ -27,6 +28,13 @@ CURVES = {
     "nothing": np.zeros_like,
 }
 """Probabilities that a batch asks for a row of which so many pins are in another part."""
+
+
+def context(problem, num_parts: int, epsilon=0.01, capacities=None, **others) -> Context:
+    """What passes keep to: limits of a problem's vertices, or of a matrix' nonzeros."""
+    ones = isinstance(problem, Graph) and np.ones(problem.num_nonzeros, np.int64)
+    weights = ones if isinstance(problem, Graph) else problem.vertex_weights
+    return Context(Limits(weights, num_parts, epsilon, capacities), **others)
 
 
 def random_problem(

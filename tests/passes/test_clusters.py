@@ -40,7 +40,7 @@ def links_and_weights(matrix: Graph):
 def test_the_graph_between_clusters(directed):
     matrix = communities(directed)
     links, nets = links_and_weights(matrix)
-    limits = Limits.of(nets.weight, 2, 0.1)
+    limits = Limits(nets.weight, 2, 0.1)
     found = find_clusters(links, nets.weight, limits, np.random.default_rng(1))
     assert found is not None
     num = found.graph.num_vertices
@@ -64,7 +64,7 @@ def test_the_graph_between_clusters(directed):
 def test_clusters_of_clusters_follow_while_there_are_many_links():
     matrix = communities(directed=True)
     links, nets = links_and_weights(matrix)
-    limits = Limits.of(nets.weight, 2, 0.1)
+    limits = Limits(nets.weight, 2, 0.1)
     found = []
     for numbers in (Propagation(rounds=1), Propagation(rounds=1, many_links=0, shrunk=0.95)):
         rng = np.random.default_rng(1)
@@ -83,7 +83,7 @@ def test_clusters_of_clusters_follow_while_there_are_many_links():
 def test_few_links_are_left_between_clusters_of_a_path():
     matrix = load_dataset("extreme", shape="path", vertices=4000).graph
     links, nets = links_and_weights(matrix)
-    limits = Limits.of(nets.weight, 2, 0.1)
+    limits = Limits(nets.weight, 2, 0.1)
     some, few = (
         find_clusters(links, nets.weight, limits, np.random.default_rng(1), few=few)
         for few in (False, True)
@@ -96,7 +96,7 @@ def test_no_clusters_without_communities_or_of_too_few_vertices():
     random = load_dataset("rmat", scale=11, edge_factor=8).graph
     for matrix, num_parts in ((random, 64), (communities(False), 200)):
         links, nets = links_and_weights(matrix)
-        limits = Limits.of(nets.weight, num_parts, 0.1)
+        limits = Limits(nets.weight, num_parts, 0.1)
         assert find_clusters(links, nets.weight, limits, np.random.default_rng(1)) is None
 
 

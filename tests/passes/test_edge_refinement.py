@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import worlds
 from cases import pairs
+from nets_helpers import context
 
 from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import traffic
 from plancc.cost.rates import EpochRates, EpochTime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
-from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
 from plancc.passes.kernels import edge_moves, edges
 from plancc.passes.presets import EDGE_ROUNDS
@@ -186,8 +186,8 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     owner, part = some_owners(rng, graph, num_parts)
     given = owner.copy(), part.copy()
     time = time_of(graph, num_parts)
-    context = Context(num_parts, 0.05, time=time)
-    found = RefineEdges(objective).refine(Owners(owner, part), graph, context)
+    kept = context(graph, num_parts, 0.05, time=time)
+    found = RefineEdges(objective).refine(Owners(owner, part), graph, kept)
     assert (owner == given[0]).all()
     assert (part == given[1]).all()
     even = -(-graph.num_nonzeros // num_parts)
@@ -206,7 +206,7 @@ def test_never_worse_and_what_it_says(objective, num_parts):
     assert found.after.overload == 0
     if num_parts > 1:
         assert (found.after.value, found.after.volume) < (found.before.value, found.before.volume)
-    again = RefineEdges(objective).refine(Owners(owner, part), graph, context)
+    again = RefineEdges(objective).refine(Owners(owner, part), graph, kept)
     assert again.owners.rows.tobytes() == found.owners.rows.tobytes()
     assert again.owners.nonzeros.tobytes() == found.owners.nonzeros.tobytes()
 
@@ -215,7 +215,7 @@ def test_never_worse_and_what_it_says(objective, num_parts):
 def test_all_in_one_part_is_spread_evenly(rounds):
     graph = a_matrix(np.random.default_rng(0), 60, 0.08, True)
     nobody = np.zeros(graph.num_vertices, np.int32), np.zeros(graph.num_nonzeros, np.int32)
-    found = RefineEdges(rounds=rounds).refine(Owners(*nobody), graph, Context(4, 0.02))
+    found = RefineEdges(rounds=rounds).refine(Owners(*nobody), graph, context(graph, 4, 0.02))
     assert found.before.overload > 2
     assert found.after.overload == 0
     assert np.bincount(found.owners.nonzeros, minlength=4).max() <= 1.02 * -(
@@ -231,7 +231,7 @@ def test_rounds_for_the_volume_leave_small_messages():
     found = {}
     for fees in (0.0, EDGE_ROUNDS.stray_fees):
         numbers = replace(EDGE_ROUNDS, stray_fees=fees)
-        after = RefineEdges(rounds=4, numbers=numbers).refine(start, graph, Context(16))
+        after = RefineEdges(rounds=4, numbers=numbers).refine(start, graph, context(graph, 16))
         parts = traffic(graph, after.owners, 16)
         found[fees] = int(parts.messages_sent.sum()), after.after.volume
         assert after.after.volume == int(parts.sent.sum())
@@ -250,12 +250,16 @@ def test_only_movable_nonzeros_move():
     rows = rows_of(graph)
     movable[np.isin(rows, free_rows)] = True
     fixed = [i for i in range(50) if not movable[rows == i].all()]
-    found = RefineEdges().refine(Owners(owner, part), graph, Context(4, 0.3, movable=movable))
+    found = RefineEdges().refine(
+        Owners(owner, part), graph, context(graph, 4, 0.3, movable=movable)
+    )
     assert (found.owners.nonzeros[~movable] == part[~movable]).all()
     assert (found.owners.rows[fixed] == owner[fixed]).all()
     assert (found.owners.nonzeros != part).any()
     nothing = np.zeros(graph.num_nonzeros, dtype=bool)
-    stays = RefineEdges().refine(Owners(owner, part), graph, Context(4, 0.3, movable=nothing))
+    stays = RefineEdges().refine(
+        Owners(owner, part), graph, context(graph, 4, 0.3, movable=nothing)
+    )
     assert (stays.owners.nonzeros == part).all()
 
 
@@ -276,7 +280,7 @@ def test_close_to_the_best_of_all():
                     best = min(best, len(worlds.rows_moved(graph, owner, part)))
         start = np.array([0, 1, 0, 1], dtype=np.int32)
         found = min(
-            RefineEdges().refine(Owners(start), graph, Context(2, 0.2, seed=k)).after.volume
+            RefineEdges().refine(Owners(start), graph, context(graph, 2, 0.2, seed=k)).after.volume
             for k in range(3)
         )
         assert found >= best
@@ -296,4 +300,4 @@ def test_refuses_what_it_cannot_do():
     ):
         owners = Owners(np.array(rows, np.int32), np.array(nonzeros, np.int32))
         with pytest.raises(InputError, match=words):
-            RefineEdges(objective).refine(owners, graph, Context(2))
+            RefineEdges(objective).refine(owners, graph, context(graph, 2))

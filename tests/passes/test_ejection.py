@@ -39,7 +39,7 @@ def test_a_rotation_through_full_parts(num_parts):
     cliques = [range(q * size, (q + 1) * size) for q in range(num_parts)]
     edges = [(v, w) for clique in cliques for v in clique for w in clique if v < w]
     nets, best = pairs_of(edges, n), np.repeat(np.arange(num_parts, dtype=np.int32), size)
-    limits = Limits.of(nets.weight, num_parts, 0.0)
+    limits = Limits(nets.weight, num_parts, 0.0)
     given = best.copy()
     given[::size] = np.roll(best[::size], 1)
 
@@ -57,7 +57,7 @@ def test_a_rotation_through_full_parts(num_parts):
 def test_the_volume_falls_by_what_is_said_and_the_balance_stays(seed):
     constraints, num_parts = 1 + seed % 2, 3 + seed % 6
     _, _, nets, state = make(seed, num_parts, 7, 120, 150, constraints=constraints, costs=True)
-    given, limits = state.owner.copy(), Limits.of(nets.weight, num_parts, 0.02)
+    given, limits = state.owner.copy(), Limits(nets.weight, num_parts, 0.02)
     before, overload = slow_volume(nets, given), limits.overload(state.sums)
     heaviest = np.maximum(limits.limit, state.sums)
 
@@ -76,7 +76,7 @@ def test_the_volume_falls_by_what_is_said_and_the_balance_stays(seed):
 
 def test_sweeps_eject_until_little_is_saved_or_work_or_time_is_up():
     rng, _, nets, state = make(3, 20, 6, 200, 260)
-    limits, given = Limits.of(nets.weight, 20, 0.01), state.owner.copy()
+    limits, given = Limits(nets.weight, 20, 0.01), state.owner.copy()
     assert Sweeps(limits, rng, Deadline.after(0)).eject(nets, state, 10**9) == 0
     assert state.owner.tolist() == given.tolist()
     some = Sweeps(limits, rng).eject(nets, state_of(nets, given, 20), 100)

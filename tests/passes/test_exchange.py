@@ -18,7 +18,7 @@ def exchanged(problem, owner, num_parts, epsilon, *, seed=1, deadline=None):
     """Owners after exchanges, and how many were made; the counts of the state must be right."""
     nets = nets_of(problem)
     state = state_of(nets, owner, num_parts)
-    limits = Limits.of(nets.weight, num_parts, epsilon)
+    limits = Limits(nets.weight, num_parts, epsilon)
     rng = np.random.default_rng(seed)
     made = Sweeps(limits, rng, deadline or Deadline()).trade(nets, state)
     assert volume(nets, state) == slow_volume(problem, state.owner)

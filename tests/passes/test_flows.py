@@ -254,7 +254,7 @@ def mesh(rows, columns, num_parts, seed=0):
 
 def test_straightens_the_boundaries_of_a_mesh():
     nets, owner = mesh(30, 60, 4)
-    limits = Limits.of(nets.weight, 4, 0.02)
+    limits = Limits(nets.weight, 4, 0.02)
     state = state_of(nets, owner, 4)
     before = slow_volume(nets, owner)
     work = Flows(limits, numbers=Cuts(least_gain=0.0)).refine(nets, state)
@@ -271,7 +271,7 @@ def test_straightens_the_boundaries_of_a_mesh():
 def test_never_worse_by_volume_or_overload(constraints, capacities):
     for seed in range(4):
         _, nets, state = made(seed, 4, 300, 300, 4, constraints)
-        limits = Limits.of(nets.weight, 4, 0.1, capacities)
+        limits = Limits(nets.weight, 4, 0.1, capacities)
         owner, sums = state.owner.copy(), state.sums.copy()
         Flows(limits, numbers=Cuts(reach=0.1 + 0.2 * seed)).refine(nets, state)
         assert slow_volume(nets, state.owner) < slow_volume(nets, owner)
@@ -286,13 +286,13 @@ def test_left_out_nets_make_nothing_worse():
     _, nets, state = made(5, 5, 200, 300)
     before = slow_volume(nets, state.owner)
     narrow = Cuts(max_pins=3, max_spread=3)
-    Flows(Limits.of(nets.weight, 5, 0.3), numbers=narrow).refine(nets, state)
+    Flows(Limits(nets.weight, 5, 0.3), numbers=narrow).refine(nets, state)
     assert volume(nets, state) == slow_volume(nets, state.owner) <= before
 
 
 def test_threads_change_nothing():
     nets, owner = mesh(24, 80, 8)
-    limits = Limits.of(nets.weight, 8, 0.02)
+    limits = Limits(nets.weight, 8, 0.02)
     found = []
     for threads in (1, 1, 3):
         state = state_of(nets, owner, 8)
@@ -312,7 +312,7 @@ def test_graphs_with_hubs_are_left_alone():
     for nets, num_parts in ((hub, 2), (everywhere, 40)):
         state = state_of(nets, random_owner(rng, len(nets.weight), num_parts), num_parts)
         given = state.owner.copy()
-        assert Flows(Limits.of(nets.weight, num_parts, 0.5)).refine(nets, state) == 0
+        assert Flows(Limits(nets.weight, num_parts, 0.5)).refine(nets, state) == 0
         np.testing.assert_array_equal(state.owner, given)
 
 
@@ -322,6 +322,6 @@ def test_graphs_with_hubs_are_left_alone():
 def test_nothing_is_done_after_the_deadline_and_for_one_part(num_parts, deadline):
     nets, owner = mesh(10, 20, num_parts)
     state = state_of(nets, owner, num_parts)
-    limits = Limits.of(nets.weight, num_parts, 0.02)
+    limits = Limits(nets.weight, num_parts, 0.02)
     assert Flows(limits, deadline).refine(nets, state) == 0
     np.testing.assert_array_equal(state.owner, owner)

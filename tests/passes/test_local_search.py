@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cases import seeds
-from nets_helpers import grid, hypergraph, make, slow_overload, slow_volume
+from nets_helpers import context, grid, hypergraph, make, slow_overload, slow_volume
 
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
-from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.local_search import TRIED, local_search, new_search
 from plancc.passes.kernels.nets import nets_of
@@ -39,7 +38,7 @@ def test_two_moves_that_pay_only_together():
     costs = np.array([cost for _, cost in nets_with_costs])
     problem = Hypergraph(ptr, pins, np.array([2, 1, 1, 1, 1]), costs)
     nets = nets_of(problem)
-    limits = Limits.of(nets.weight, 2, 0.4)
+    limits = Limits(nets.weight, 2, 0.4)
     given = np.array([0, 0, 0, 1, 1], dtype=np.int32)
     assert slow_volume(nets, given) == 6
 
@@ -60,7 +59,7 @@ def test_two_moves_that_pay_only_together():
 def test_gains_are_exact_and_the_rest_is_undone(seed):
     constraints, num_parts = 1 + seed % 2, 3 + seed % 4
     _, _, nets, state = make(seed, num_parts, 7, 120, 150, constraints=constraints, costs=True)
-    limits = Limits.of(nets.weight, num_parts, 0.1)
+    limits = Limits(nets.weight, num_parts, 0.1)
     given, sums = state.owner.copy(), state.sums.copy()
     gained, tried = searched(nets, state, limits, patience=seed)
     assert slow_volume(nets, given) - slow_volume(nets, state.owner) == gained > 0
@@ -77,7 +76,7 @@ def test_pauses_change_nothing(seed):
     given, found = first.owner, []
     for max_work in (0, 100, 10**9):
         state = state_of(nets, given, 4)
-        result = searched(nets, state, Limits.of(nets.weight, 4, 0.1), max_work=max_work)
+        result = searched(nets, state, Limits(nets.weight, 4, 0.1), max_work=max_work)
         found.append(([int(number) for number in result], state.owner.tolist()))
     assert found[0] == found[1] == found[2]
     assert found[0][1] != given.tolist()
@@ -98,7 +97,7 @@ def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
 
     monkeypatch.setattr("plancc.passes.kernels.local_search.local_search", counted)
     _, _, nets, state = make(0, 4, 7, 120, 150, costs=True)
-    given, limits = state.owner.copy(), Limits.of(nets.weight, 4, 0.1)
+    given, limits = state.owner.copy(), Limits(nets.weight, 4, 0.1)
     short = replace(V_CYCLES, local_search=LocalSearch(work=50))
     rng, deadline = np.random.default_rng(1), Deadline(stop=stop)
     sweeps = Sweeps(limits, rng, deadline, numbers=short)
@@ -114,7 +113,7 @@ def test_nothing_moves_where_nothing_helps():
     nets = nets_of(hypergraph(grid(8, 16), 2))
     owner = (np.arange(128) % 16 // 8).astype(np.int32)
     state = state_of(nets, owner, 2)
-    gained, tried = searched(nets, state, Limits.of(nets.weight, 2, 0.5))
+    gained, tried = searched(nets, state, Limits(nets.weight, 2, 0.5))
     assert gained == 0
     assert tried > 0
     np.testing.assert_array_equal(state.owner, owner)
@@ -128,7 +127,7 @@ def test_polish():
     owner[swapped] = rng.permutation(owner[swapped])
     found = []
     for deadline in (Deadline(), Deadline(), Deadline(-np.inf)):
-        limits = Limits.of(nets.weight, 4, 0.03)
+        limits = Limits(nets.weight, 4, 0.03)
         sweeps = Sweeps(limits, np.random.default_rng(1), deadline)
         state = state_of(nets, owner, 4)
         work = sweeps.polish(nets, state)
@@ -144,12 +143,12 @@ def test_polish():
 def test_refinement_of_a_mesh_keeps_what_was_better():
     problem = hypergraph(grid(16, 64), 4)
     straight = (np.arange(1024) % 64 // 16).astype(np.int32)
-    refined = RefineVolume(cycles=1).refine(straight, problem, Context(4, 0.05))
+    refined = RefineVolume(cycles=1).refine(straight, problem, context(problem, 4, 0.05))
     assert refined.after.volume == refined.before.volume == slow_volume(problem, refined.owner)
     rng = np.random.default_rng(0)
     noisy = straight.copy()
     noisy[rng.integers(1024, size=60)] = rng.integers(4, size=60)
-    refined = RefineVolume(cycles=2).refine(noisy, problem, Context(4, 0.05))
+    refined = RefineVolume(cycles=2).refine(noisy, problem, context(problem, 4, 0.05))
     assert refined.after.overload == slow_overload(problem.vertex_weights, refined.owner, 4, 0.05)
     assert refined.after.volume == slow_volume(problem, refined.owner) <= 1.1 * 96
 
@@ -160,7 +159,9 @@ def test_refinement_does_not_depend_on_the_number_of_threads():
     noisy = np.random.default_rng(0).random(24 * 64) < 0.1
     given[noisy] = np.random.default_rng(1).permutation(given[noisy])
     found = [
-        RefineVolume(cycles=1).refine(given, problem, Context(6, 0.05, threads=threads)).owner
+        RefineVolume(cycles=1)
+        .refine(given, problem, context(problem, 6, 0.05, threads=threads))
+        .owner
         for threads in (1, 3)
     ]
     assert (found[0] != given).any()

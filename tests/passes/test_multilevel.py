@@ -46,7 +46,7 @@ def test_v_cycle(other):
     nets = nets_of(hypergraph(random_graph(rng, 1500, 6000)))
     owner = random_owner(rng, 1500, 6)
     second = random_owner(rng, 1500, 6) if other else None
-    sweeps = Sweeps(Limits.of(nets.weight, 6, 0.05), rng)
+    sweeps = Sweeps(Limits(nets.weight, 6, 0.05), rng)
     seen = []
 
     def refine(level, state):
@@ -73,7 +73,7 @@ def test_v_cycle_past_its_deadline_refines_once_per_level_that_it_has():
     nets = nets_of(hypergraph(grid(40, 40)))
     levels = []
     owner = (np.arange(1600) // 400).astype(np.int32)
-    sweeps = Sweeps(Limits.of(nets.weight, 4, 0.05), rng, Deadline(0.0))
+    sweeps = Sweeps(Limits(nets.weight, 4, 0.05), rng, Deadline(0.0))
     state, _ = sweeps.v_cycle(nets, owner, lambda level, *_: levels.append(level) or 0)
     assert len(levels) == 2
     np.testing.assert_array_equal(state.owner, owner)
@@ -85,7 +85,7 @@ def test_balance_is_restored(num_parts, constraints):
     for seed in range(4):
         rng, problem, nets, _ = make(seed, num_parts, 6, 400, 600, constraints=constraints)
         owner = (num_parts * rng.random(400) ** 3).astype(np.int32)  # most in part 0
-        limits = Limits.of(nets.weight, num_parts, 0.1)
+        limits = Limits(nets.weight, num_parts, 0.1)
         state = state_of(nets, owner, num_parts)
         Sweeps(limits, rng).restore_balance(nets, state)
         assert slow_overload(problem.vertex_weights, state.owner, num_parts, 0.1) == 0
@@ -99,7 +99,7 @@ def test_weight_flows_through_full_parts():
     """A long mesh whose left end is too heavy: a few columns travel, the volume stays low."""
     nets = nets_of(hypergraph(grid(8, 160), 8, "rows"))
     owner = np.clip((np.arange(1280) % 160 - 4) // 19, 0, 7).astype(np.int32)
-    limits = Limits.of(nets.weight, 8, 0.02)
+    limits = Limits(nets.weight, 8, 0.02)
     state = state_of(nets, owner, 8)
     assert limits.overload(state.sums) > 0
     Sweeps(limits, np.random.default_rng(0)).restore_balance(nets, state)
@@ -112,7 +112,7 @@ def test_settled_parts_stay_settled():
     nets = nets_of(hypergraph(grid(30, 30)))
     owner = (np.arange(900) * 6 // 900).astype(np.int32)
     state = state_of(nets, owner, 6)
-    limits = Limits.of(nets.weight, 6, 0.03)
+    limits = Limits(nets.weight, 6, 0.03)
     before = volume(nets, state)
     Sweeps(limits, rng).settle(nets, state)
     assert limits.overload(state.sums) == 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets_helpers import hypergraph, random_graph, random_owner, slow_overload, slow_volume
+from nets_helpers import context, hypergraph, random_graph, random_owner, slow_overload, slow_volume
 
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import combined
 from plancc.partitioners.options import PartitionOptions
 from plancc.partitioners.run import partition
-from plancc.passes.context import Context
 from plancc.passes.rebalance import rebalance
 
 
@@ -25,7 +24,7 @@ def test_several_constraints_after_one_combined_weight(num_parts):
     weights = problem.vertex_weights
     single = Hypergraph(**vars(problem) | {"vertex_weights": combined(weights)})
     owner = partition(single, num_parts, PartitionOptions("builtin", epsilon=0.02)).owner
-    found = rebalance(owner, problem, Context(num_parts, 0.02))
+    found = rebalance(owner, problem, context(problem, num_parts, 0.02))
     before = slow_overload(weights, owner, num_parts, 0.02)
     assert slow_overload(weights, found, num_parts, 0.02) == 0
     assert (found is owner) == (before == 0)
@@ -35,17 +34,17 @@ def test_several_constraints_after_one_combined_weight(num_parts):
 def test_nothing_to_do():
     problem = problem_of(balance="rows")
     owner = np.arange(1200, dtype=np.int32) % 4
-    assert rebalance(owner, problem, Context(4)) is owner
-    assert rebalance(np.zeros(1200, np.int32), problem, Context(1)).tolist() == [0] * 1200
+    assert rebalance(owner, problem, context(problem, 4)) is owner
+    assert rebalance(np.zeros(1200, np.int32), problem, context(problem, 1)).tolist() == [0] * 1200
 
 
 def test_all_in_one_part():
     problem = problem_of(balance="rows")
     owner = np.zeros(1200, dtype=np.int32)
-    found = rebalance(owner, problem, Context(8, 0.01))
+    found = rebalance(owner, problem, context(problem, 8, 0.01))
     assert np.bincount(found, minlength=8).max() <= 151
     assert not owner.any()
-    again = rebalance(owner, problem, Context(8, 0.01))
+    again = rebalance(owner, problem, context(problem, 8, 0.01))
     assert again.tobytes() == found.tobytes()
 
 
@@ -53,7 +52,7 @@ def test_heavy_vertices_come_as_close_as_they_can():
     weights = np.array([50, 1, 1, 1, 1, 1, 1, 1])
     pins = np.arange(8, dtype=np.int32)
     problem = Hypergraph(np.array([0, 8]), pins, weights)
-    found = rebalance(np.zeros(8, np.int32), problem, Context(2))
+    found = rebalance(np.zeros(8, np.int32), problem, context(problem, 2))
     loads = np.bincount(found, weights=weights, minlength=2)
     assert sorted(loads) == [7, 50]
 
@@ -62,11 +61,11 @@ def test_one_vertex_per_part_stays():
     rng = np.random.default_rng(5)
     problem = problem_of(n=30)
     owner = random_owner(rng, 30, 30)
-    assert rebalance(owner, problem, Context(30)) is owner
+    assert rebalance(owner, problem, context(problem, 30)) is owner
 
 
 def test_zero_weights():
     problem = problem_of(n=30)
     nothing = Hypergraph(**vars(problem) | {"vertex_weights": np.zeros((30, 2), np.int64)})
     owner = np.zeros(30, np.int32)
-    assert rebalance(owner, nothing, Context(4)) is owner
+    assert rebalance(owner, nothing, context(nothing, 4)) is owner

@@ -9,6 +9,7 @@ import pytest
 from cases import long, seeds, turns
 from nets_helpers import (
     CURVES,
+    context,
     graph_of,
     grid,
     groupings,
@@ -25,7 +26,6 @@ from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.models.problem import Hypergraph
-from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.refine import RefineExpected, RefineVolume
 
@@ -47,7 +47,7 @@ def refined(problem, owner, num_parts, curve=None, *, other=None, **options):
     if "budget" in options:
         options["deadline"] = Deadline.after(options.pop("budget"))
     pass_ = RefineVolume(**own) if curve is None else RefineExpected(reach=reach, **own)
-    found = pass_.refine(owner, problem, Context(num_parts, **options), other)
+    found = pass_.refine(owner, problem, context(problem, num_parts, **options), other)
     np.testing.assert_array_equal(owner, given)
     assert found.owner.dtype == np.int32
     assert found.owner.shape == owner.shape
@@ -257,7 +257,7 @@ def test_wrong_input():
         (problem, owner, RefineExpected().reach, "1 probabilities"),
     ):
         with pytest.raises(InputError, match=words):
-            RefineExpected(reach=reach).refine(wrong, given, Context(3))
+            RefineExpected(reach=reach).refine(wrong, given, context(problem, 3))
 
 
 def test_v_cycles_for_batches_end_with_the_first_in_vain():
@@ -272,6 +272,6 @@ def test_v_cycles_for_batches_end_with_the_first_in_vain():
         net_sources=np.arange(40, dtype=np.int32),
     )
     reach = 1 - 0.9 ** np.arange(22)
-    found = RefineExpected(reach=reach, cycles=3).refine(owner, problem, Context(2))
+    found = RefineExpected(reach=reach, cycles=3).refine(owner, problem, context(problem, 2))
     assert found.cycles == 1
     assert found.after == found.before

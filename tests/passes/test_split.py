@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 import worlds
 from cases import seeds
+from nets_helpers import context
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from worlds import graph_of
 
 from plancc.errors import InputError
-from plancc.passes.context import Context
 from plancc.passes.split import Resplit
 
 
@@ -48,7 +48,7 @@ def test_least_of_all_splits(seed):
             with_column = np.zeros(len(held), dtype=bool)
             with_column[free] = choice
             least = min(least, rows_moved(graph, owner, with_column))
-        found = Resplit(False).split(owner, graph, Context(p, movable=allowed))
+        found = Resplit(False).split(owner, graph, context(graph, p, movable=allowed))
         assert found.dtype == bool
         assert rows_moved(graph, owner, found) == least
         assert not any(found[k] for k, (i, j) in enumerate(held) if i == j)
@@ -65,9 +65,9 @@ def test_least_by_koenig(seed):
     for one, two in itertools.permutations(range(p), 2):
         block = sp.csr_matrix(dense[np.ix_(owner == one, owner == two)])
         least += (maximum_bipartite_matching(block) >= 0).sum()
-    found = Resplit(False).split(owner, graph, Context(p))
+    found = Resplit(False).split(owner, graph, context(graph, p))
     assert rows_moved(graph, owner, found) == least
-    balanced = Resplit().split(owner, graph, Context(p, 0.05))
+    balanced = Resplit().split(owner, graph, context(graph, p, 0.05))
     assert rows_moved(graph, owner, balanced) >= least
     before, after = (loads(graph, owner, each) for each in (found, balanced))
     assert max(after) <= max(max(before), int(1.05 * -(-graph.num_nonzeros // p)))
@@ -78,12 +78,12 @@ def test_free_choices_even_the_parts_out():
     array = np.zeros((40, 40), dtype=bool)
     array[np.arange(20), np.arange(20, 40)] = True
     graph, owner = graph_of(array), np.repeat([0, 1], 20).astype(np.int32)
-    found = Resplit(False).split(owner, graph, Context(2))
+    found = Resplit(False).split(owner, graph, context(graph, 2))
     assert loads(graph, owner, found) == [10, 10]
     # ... and where part 0 has five nonzeros anyway, it gets as many fewer.
     array[0, 1:6] = True
     graph = graph_of(array)
-    found = Resplit(False).split(owner, graph, Context(2))
+    found = Resplit(False).split(owner, graph, context(graph, 2))
     assert sorted(loads(graph, owner, found)) == [12, 13]
 
 
@@ -93,7 +93,7 @@ def test_nonzeros_paid_for_twice_even_the_parts_out():
     array = np.zeros((19, 19), dtype=bool)
     array[0, 9:19] = array[1:9, 9] = True
     graph, owner = graph_of(array), np.repeat([0, 1], [9, 10]).astype(np.int32)
-    found = Resplit(False).split(owner, graph, Context(2))
+    found = Resplit(False).split(owner, graph, context(graph, 2))
     assert rows_moved(graph, owner, found) == 2
     assert loads(graph, owner, found) == [9, 9]
 
@@ -106,11 +106,11 @@ def test_more_rows_move_where_a_part_would_be_too_heavy(turned):
     array[:12, 12] = True
     graph = graph_of(array.T if turned else array)
     owner = np.repeat([0, 1], [12, 1]).astype(np.int32)
-    least = Resplit(False).split(owner, graph, Context(2))
+    least = Resplit(False).split(owner, graph, context(graph, 2))
     assert (rows_moved(graph, owner, least), loads(graph, owner, least)) == (1, [12, 0])
-    even = Resplit().split(owner, graph, Context(2, 0.0))
+    even = Resplit().split(owner, graph, context(graph, 2, 0.0))
     assert (rows_moved(graph, owner, even), loads(graph, owner, even)) == (7, [6, 6])
-    nothing = Context(2, 0.0, movable=np.zeros(12, dtype=bool))
+    nothing = context(graph, 2, 0.0, movable=np.zeros(12, dtype=bool))
     assert not Resplit().split(owner, graph, nothing).any()
 
 
@@ -118,7 +118,6 @@ def test_more_rows_move_where_a_part_would_be_too_heavy(turned):
     ("owner", "words"), [([0, 0], "2 owners for 3 vertices"), ([0, 1, 2], r"owners 0\.\.2")]
 )
 def test_wrong_owners(owner, words):
+    graph = graph_of(np.eye(3, dtype=bool))
     with pytest.raises(InputError, match=words):
-        Resplit().split(
-            np.array(owner, dtype=np.int32), graph_of(np.eye(3, dtype=bool)), Context(2)
-        )
+        Resplit().split(np.array(owner, dtype=np.int32), graph, context(graph, 2))

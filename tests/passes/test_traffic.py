@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import scipy.sparse as sp
 import worlds
-from nets_helpers import bounds, hypergraph
+from nets_helpers import bounds, context, hypergraph
 
 from plancc.cost.objectives import objective_value
 from plancc.cost.owners import traffic
@@ -18,7 +18,6 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.models.problem import Hypergraph
-from plancc.passes.context import Context
 from plancc.passes.kernels.coarsening import cluster, contract
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
@@ -127,12 +126,14 @@ def test_refined_is_better_by_the_one_definition(objective: str, directed: bool)
     num_parts = 24 if objective == "messages" else 12  # of few all talk to all, come what may
     problem = hypergraph(matrix, num_parts)
     start = refiner("volume", 0).refine(
-        _in_turn(problem.num_vertices, num_parts), problem, Context(num_parts, 0.05)
+        _in_turn(problem.num_vertices, num_parts), problem, context(problem, num_parts, 0.05)
     )
     dims, machine = (64, 16, 8), find_machine("cpu-cluster")
     time = Predictor(dims, machine).time(matrix, num_parts)
     kept = start.owner.copy()
-    better = refiner(objective, 3).refine(start.owner, problem, Context(num_parts, 0.05, time=time))
+    better = refiner(objective, 3).refine(
+        start.owner, problem, context(problem, num_parts, 0.05, time=time)
+    )
     assert (start.owner == kept).all()
 
     def measured(owner: Owner) -> float:
@@ -175,8 +176,12 @@ def test_sweeps_that_hold_the_traffic_lower_the_volume(held: str) -> None:
 def test_without_extra_volume_the_objective_falls_all_the_same(objective: str) -> None:
     matrix, num_parts = _directed(600, 2500, seed=7), 24
     problem = hypergraph(matrix, num_parts)
-    start = refiner("volume", 0).refine(_in_turn(600, num_parts), problem, Context(num_parts, 0.05))
-    better = refiner(objective, 3, 0.0).refine(start.owner, problem, Context(num_parts, 0.05))
+    start = refiner("volume", 0).refine(
+        _in_turn(600, num_parts), problem, context(problem, num_parts, 0.05)
+    )
+    better = refiner(objective, 3, 0.0).refine(
+        start.owner, problem, context(problem, num_parts, 0.05)
+    )
     assert better.after.value < better.before.value
     assert better.after.volume <= better.before.volume
 
@@ -186,7 +191,9 @@ def test_the_same_seed_gives_the_same_owners() -> None:
     problem = hypergraph(matrix, 6)
     owner = _in_turn(400, 6)
     for make in (RefineMaxVolume, RefineMessages):
-        first, again = (make(cycles=2).refine(owner, problem, Context(6, seed=4)) for _ in range(2))
+        first, again = (
+            make(cycles=2).refine(owner, problem, context(problem, 6, seed=4)) for _ in range(2)
+        )
         assert (first.owner == again.owner).all()
         assert first.evaluations == again.evaluations
 
@@ -196,8 +203,8 @@ def test_what_a_pass_needs() -> None:
     problem = hypergraph(matrix, 3)
     owner = _in_turn(50, 3)
     with pytest.raises(InputError, match="the prediction of an epoch"):
-        RefineTime().refine(owner, problem, Context(3))
+        RefineTime().refine(owner, problem, context(problem, 3))
     bare = Hypergraph(problem.net_ptr, problem.pins, problem.vertex_weights)
     with pytest.raises(InputError, match="net sources"):
-        RefineMaxVolume().refine(owner, bare, Context(3))
+        RefineMaxVolume().refine(owner, bare, context(bare, 3))
     assert volume(nets_of(bare), state_of(nets_of(bare), owner, 3)) > 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import worlds
+from nets_helpers import context
 
 from plancc.cost.owners import traffic
 from plancc.graph.owners import Owners
-from plancc.passes.context import Context
 from plancc.passes.vector_owners import VectorOwners
 
 
@@ -38,8 +38,8 @@ def lists(graph, part, v):
 
 def vector_owners(graph, owner, part, num_parts, **options):
     sweeps = options.pop("sweeps", 8)
-    context = Context(num_parts, **options)
-    found = VectorOwners(sweeps).refine(Owners(owner, part), graph, context)
+    kept = context(graph, num_parts, **options)
+    found = VectorOwners(sweeps).refine(Owners(owner, part), graph, kept)
     return found.rows, found.nonzeros
 
 

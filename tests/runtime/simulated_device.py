@@ -114,7 +114,7 @@ def _run(func, args, kwargs):
 
 
 class _Csr:
-    """What cuSPARSE multiplies by: a CSR matrix that only `torch.addmm` takes."""
+    """A CSR matrix as cuSPARSE takes it: for `torch.addmm` and `torch.sparse.sampled_addmm`."""
 
     def __init__(self, ptr, index, value, transposed=False, *, size, device=None) -> None:
         assert device is None or torch.device(device).type == "cuda"
@@ -123,11 +123,18 @@ class _Csr:
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
+        left, *others = (each.held for each in args)
+        if func is torch.sparse.sampled_addmm:
+            made = cls.__new__(cls)
+            made.held = func(left, *others, **kwargs)
+            return made
         assert func is torch.addmm
-        product, matrix, x = args
-        assert kwargs["out"] is product
-        torch.addmm(product.held, matrix.held, x.held, beta=kwargs["beta"], out=product.held)
-        return product
+        assert kwargs["out"] is args[0]
+        func(left, *others, beta=kwargs["beta"], out=left)
+        return args[0]
+
+    def values(self):
+        return DeviceTensor(self.held.values())
 
 
 torch_csr = torch_spmm._csr

@@ -319,12 +319,10 @@ def test_torch_operations_agree_with_the_kernels():
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("cuda")
-def test_the_gpu_agrees_with_the_kernels_and_repeats_itself():
+def test_the_gpu_agrees_with_the_kernels():
     ptr, column = random_pattern(1500, 1000, 2)
-    first = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))
-    again = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    for a, b in zip(everything(Pattern.from_csr(ptr, column, 1000)), first, strict=True):
+    there = everything(Pattern.from_csr(ptr, column, 1000, "cuda"))
+    for a, b in zip(everything(Pattern.from_csr(ptr, column, 1000)), there, strict=True):
         torch.testing.assert_close(a, b.cpu(), rtol=1e-4, atol=1e-3)
 
 

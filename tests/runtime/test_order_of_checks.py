@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from dataclasses import replace
+from glob import glob
 
+import h5py
 import pytest
 import worlds
 from runs import file_of, on_ranks
@@ -17,6 +21,7 @@ from plancc.kernel import LazyKernel
 from plancc.report.batches import batch_reports
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
+from plancc_runtime.slices import open_plan
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -114,6 +119,17 @@ def test_ranks_that_differ(folder, no_kernels):
         run_ranks(2, lambda t: train(folder / names[t.rank], TrainOptions(threads=1), t))
     with pytest.raises(InputError, match="5 ranks for a plan of 4 parts"):
         run_ranks(5, lambda t: train(folder / "plan.h5", TrainOptions(threads=1), t))
+
+
+def test_a_plan_that_is_refused_is_closed(folder, tmp_path):
+    shutil.copy(folder / "plan.h5", tmp_path)
+    with h5py.File(tmp_path / "plan.h5", "r+") as file:
+        file["rows/global_id"][0] += 1
+    with pytest.raises(PlanccError) as raised:  # holds the frames, and their open files
+        open_plan(tmp_path / "plan.h5", SingleTransport())
+    left = [os.path.realpath(each) for each in glob("/proc/self/fd/*")]
+    assert raised.value.__traceback__ is not None
+    assert str(tmp_path / "plan.h5") not in left
 
 
 def test_predictions_of_another_network(folder, no_kernels, tmp_path):

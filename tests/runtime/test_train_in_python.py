@@ -118,6 +118,10 @@ REFUSED = {
     "switch": ({"resume": "no"}, "`resume` 'no': True or False is needed"),
     "path": ({"init": 5}, "`init` 5: a path is needed"),
     "file": ({"predict": 3}, "`predict` 3: a path is needed"),
+    "twice": (
+        {"model": "gat", "heads": 1, "model_options": {"heads": 4}},  # 1 is the default
+        "`heads` 1 and `model_options` heads=4: give one of them",
+    ),
     "mapping": ({"model_options": 5}, "`model_options` 5: a mapping of names to values is needed"),
     "names": ({"passes": "all"}, "`passes` 'all': several names are needed, as a tuple or list"),
     "shares": ({"split": 5}, "`split` 5: several numbers are needed"),

@@ -15,8 +15,8 @@ from plancc.cost.owners import traffic
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
-from plancc.models.loads import Loads
-from plancc.models.weights import part_weights, vertex_weights
+from plancc.models.limits import Limits, part_weights
+from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.plan.lowering import lower
 from plancc.predict.machine_files import find_machine
@@ -74,11 +74,10 @@ def value_of(
     return simulate(schedule_of(tables_of(plan), dims), find_machine("cpu-cluster")).seconds
 
 
-def loads_of(matrix: Graph, *allowed: float) -> Loads:
+def limits_of(matrix: Graph, num_parts: int, *allowed: float) -> Limits:
     """Nonzeros and rows, each with a limit of its own."""
-    return Loads(
-        dict(zip(("nnz", "rows"), vertex_weights(matrix, "nnz,rows").T, strict=True)), allowed
-    )
+    weights = vertex_weights(matrix, "nnz,rows")
+    return Limits(weights, num_parts, allowed, names=("nnz", "rows"))
 
 
 def limits(weights, num_parts, epsilon):
@@ -88,11 +87,11 @@ def limits(weights, num_parts, epsilon):
     return even, np.maximum(np.floor((1 + epsilon) * even + 1e-9), columns.max(axis=0))
 
 
-def within(result, loads: Loads, num_parts: int) -> None:
+def within(result, limits: Limits) -> None:
     """Every constraint is within its own limit."""
-    for load, allowed in zip(loads.weights.T, loads.epsilon, strict=True):
-        heaviest = np.bincount(result.owners.rows, load, num_parts).max()
-        assert heaviest <= (1 + allowed) * -(-load.sum() // num_parts)
+    for load, allowed in zip(limits.weights.T, limits.epsilon, strict=True):
+        heaviest = np.bincount(result.owners.rows, load, limits.num_parts).max()
+        assert heaviest <= (1 + allowed) * -(-load.sum() // limits.num_parts)
 
 
 def overload(owner, weights, num_parts, epsilon):

@@ -17,10 +17,10 @@ from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.checkerboard import CheckerboardModel, assemble
-from plancc.models.limits import Limits
+from plancc.models.limits import Bounds, Limits
 from plancc.options import SearchOptions
 from plancc.passes.deadline import Deadline
-from plancc.passes.grid import Board, CellLimits, Level, fees
+from plancc.passes.grid import Board, Level, fees
 from plancc.passes.kernels.grid import cells, flows, pins_by_group
 from plancc.passes.presets import GRID_SWEEPS
 from plancc.search import search
@@ -68,7 +68,7 @@ def test_owners_volume_and_messages():
         Level.of(matrix),
         (g, c),
         shape,
-        CellLimits(Limits.of_nonzeros(1, 12, 0)),
+        [Limits.of_nonzeros(1, 12, 0)],
         np.random.default_rng(),
     )
     assert board.volume == len(expand) + len(fold)
@@ -80,7 +80,7 @@ def test_sweeps_keep_the_counts(strength):
     limits = Limits.of_nonzeros(matrix.num_nonzeros, 12, 0.05)
     finest, rng = Level.of(matrix), np.random.default_rng(5)
     fee = fees(400, shape, strength) if strength else np.empty(0)
-    board = Board(finest, drawn(matrix, shape), shape, CellLimits(limits), rng, fee=fee)
+    board = Board(finest, drawn(matrix, shape), shape, [limits], rng, fee=fee)
     before, occupied = board.volume, board.size > 0
     board.anneal(Deadline())
     board.settle(Deadline())
@@ -95,13 +95,13 @@ def test_sweeps_keep_the_counts(strength):
     assert (board.size == sizes).all()
     assert (board.load == loads).all()
     assert board.overload == pytest.approx(
-        np.maximum(loads - math.floor(1.05 * limits.even[0]), 0).sum() / limits.even[0]
+        np.maximum(loads - math.floor(1.05 * limits.even[0, 0]), 0).sum() / limits.even[0, 0]
     )
 
 
 def test_flows_follow_moves():
     """What a sweep with fees keeps up to date is what counting anew gives."""
-    from plancc.passes.kernels.grid import CellBounds, CellRules, Messages, sweep
+    from plancc.passes.kernels.grid import CellRules, Messages, sweep
 
     matrix, shape = directed(), (4, 3)
     g, c = drawn(matrix, shape)
@@ -112,7 +112,7 @@ def test_flows_follow_moves():
     messages = Messages(flow, other_flow, other_count, fees(400, shape, 2.0))
     rng, before = np.random.default_rng(0), g.copy()
     zero = np.zeros((4, 3))
-    free = CellBounds(zero, zero, zero + np.inf)
+    free = Bounds(zero, zero, zero + np.inf, zero)
     rules = CellRules(free, free, 1.0, 1)
     sweep(rng.permutation(60), sides[0], g, c, count, load, size, rules, rng, messages)
     assert (g != before).sum() > 10
@@ -134,8 +134,8 @@ def test_levels_keep_volume_and_load():
     groups = drawn(matrix, shape)
     coarse = tuple(group[:20] for group in groups)
     limits, rng = Limits.of_nonzeros(1, 12, 0), np.random.default_rng()
-    one = Board(finest.coarser(label), coarse, shape, CellLimits(limits), rng)
-    two = Board(finest, tuple(group[label] for group in coarse), shape, CellLimits(limits), rng)
+    one = Board(finest.coarser(label), coarse, shape, [limits], rng)
+    two = Board(finest, tuple(group[label] for group in coarse), shape, [limits], rng)
     assert one.volume == two.volume
     assert (one.load == two.load).all()
 
@@ -222,7 +222,7 @@ def test_balance_is_not_sought_for_ever(monkeypatch, in_time):
     monkeypatch.setattr(Board, "sweep", sweep)
     groups = np.arange(40, dtype=np.int32) % 4, np.arange(40, dtype=np.int32) // 4 % 4
     limits = Limits.of_nonzeros(matrix.num_nonzeros, 16, 0.01)
-    board = Board(Level.of(matrix), groups, (4, 4), CellLimits(limits), np.random.default_rng(0))
+    board = Board(Level.of(matrix), groups, (4, 4), [limits], np.random.default_rng(0))
     board.settle(Deadline(np.inf if in_time else 0.0))
     assert board.overload > 0
     attempt = len(GRID_SWEEPS.restoring) + len(GRID_SWEEPS.steep)

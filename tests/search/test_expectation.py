@@ -17,6 +17,7 @@ from search_helpers import graph_of, overload, small_graph
 
 import plancc
 from plancc.graph.vertexdata import VertexData
+from plancc.models.limits import Limits
 from plancc.models.stochastic import MAX_BATCHES, StochasticModel, hoeffding_nets
 from plancc.options import SearchOptions
 from plancc.passes.context import Context
@@ -330,7 +331,9 @@ def test_growth_and_the_prior():
     assert net_counts(found.problem) == by_hand(Samples.min_batches) + prior
     assert found.problem.vertex_weights is weights
     fitted_to_it = found.refiner(1).refine(
-        np.arange(len(weights)).astype(np.int32) % p, found.problem, Context(p)
+        np.arange(len(weights)).astype(np.int32) % p,
+        found.problem,
+        Context(Limits(weights, p, 0.01)),
     )
     assert found.grow(fitted_to_it.owner, p, np.inf)
     assert net_counts(found.problem) == by_hand(4 * Samples.min_batches) + prior

@@ -11,7 +11,6 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
 from plancc.graph.normalize import normalize
-from plancc.models.loads import Loads
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners import memory
@@ -109,12 +108,12 @@ def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     kept = RowJob.note_state
     monkeypatch.setattr(RowJob, "note_state", noted)
     matrix = normalize(roads)
-    loads = Loads.of(matrix, Balance.parse("nnz:0.1,rows"), 0.01)
-    search(matrix, 16, SearchOptions(effort="fast", lean=True), loads=loads)
+    limits = Balance.parse("nnz:0.1,rows").limits(matrix, 16, 0.01)
+    search(matrix, 16, SearchOptions(effort="fast", lean=True), limits=limits)
     job, state = jobs[-1]
     of_matrix = bytes_of(vars(matrix).values(), vars(roads).values())
     assert of_matrix == pytest.approx(matrix_bytes(sizes), rel=0.1)
-    of_nets = bytes_of(job.nets, loads.by_name.values(), [job.degrees])
+    of_nets = bytes_of(job.nets, [job.degrees])
     assert of_nets == pytest.approx(nets(sizes), rel=0.02)
     of_state = bytes_of(state, [job.record.found().owner, job.clusters.label])
     assert 0.5 * state_bytes(sizes) < of_state < state_bytes(sizes)  # cuts take the rest

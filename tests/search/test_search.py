@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import long, pairs
-from search_helpers import DIMS, check, graph_of, loads_of, small_graph, value_of, within
+from search_helpers import DIMS, check, graph_of, limits_of, small_graph, value_of, within
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import BackendError, InputError
 from plancc.models.checkerboard import CheckerboardModel
 from plancc.models.graph import GraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel
 from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
@@ -150,14 +150,13 @@ def test_several_constraints(name):
     strip = weights[:, 1]
     strip[:] = np.arange(len(weights)) % 16 < 4
     options = SearchOptions(effort=name, epsilon=0.1)
-    loads = Loads({"nnz": weights[:, 0], "strip": strip}, 0.1)
-    result = search(matrix, p, options, loads=loads)
+    limits = Limits(weights, p, 0.1, names=("nnz", "strip"))
+    result = search(matrix, p, options, limits=limits)
     assert check(result, matrix, p, weights=weights, epsilon=0.1) == 0
     assert result.warnings == []
 
     strip[0] = 1000  # no balance can be
-    loads = replace(loads)
-    result = search(matrix, p, options, loads=loads)
+    result = search(matrix, p, options, limits=replace(limits))
     check(result, matrix, p, weights=weights, epsilon=0.1)
     assert any(
         note.startswith("strip: the heaviest vertex weighs 1000") for note in result.warnings
@@ -178,11 +177,11 @@ def test_several_constraints(name):
 def test_limits_of_their_own(name, objective, epsilon):
     """Each constraint is within its own limit, whatever the epsilon of the options."""
     matrix, p = small_graph("rmat"), 4
-    loads = loads_of(matrix, *epsilon)
+    limits = limits_of(matrix, p, *epsilon)
     options = SearchOptions(effort=name, objective=objective, epsilon=0.0)
-    result = search(matrix, p, options, loads=loads)
+    result = search(matrix, p, options, limits=limits)
     assert result.warnings == []
-    within(result, loads, p)
+    within(result, limits)
 
 
 @pytest.mark.usefixtures("one_round")

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import long
-from search_helpers import check, graph_of, loads_of, small_graph, within
+from search_helpers import check, graph_of, limits_of, small_graph, within
 
 from plancc.graph.normalize import normalize
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
-from plancc.models.loads import Loads
+from plancc.models.limits import Limits
 from plancc.models.weights import vertex_weights
 from plancc.options import SearchOptions
 from plancc.partitioners import PARTITIONERS, run
 from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
-from plancc.search import search, starts
+from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
 from plancc.search.starts import beginnings, kind_of, tightest
 from plancc_datasets import load_dataset
@@ -149,8 +149,8 @@ def test_steps_of_a_road_and_of_a_mesh():
     steps = [trial.step for trial in result.tried]
     assert steps[1:6:2] == ["climb", "metis cut recursive seed 1", "minimum cuts"]
     starts = [step for step in steps if step.startswith(("metis", "kaminpar"))]
-    assert len(starts) == 4
-    assert steps.count("minimum cuts") == 5
+    assert len(starts) == 6
+    assert steps.count("minimum cuts") == 7
     assert steps[-1] == "minimum cuts"
     assert "sweeps" not in steps
     volumes = [trial.volume for trial in result.tried[:3]]
@@ -167,12 +167,12 @@ def test_steps_of_a_road_and_of_a_mesh():
 
 
 def test_starts_into_few_parts_are_chosen_by_their_sweeps():
-    """V-cycles follow the best two of four starts; other starts have none."""
+    """V-cycles follow the best two of five starts; other starts have none."""
     matrix = normalize(load_dataset("sbm", size=400, blocks=5, seed=3).graph)
     tried = search(matrix, 4, SearchOptions(effort="balanced")).tried
     steps = [trial.step for trial in tried]
     starts = [k for k, step in enumerate(steps) if step.startswith(("metis", "kaminpar"))]
-    assert len(starts) == 4
+    assert len(starts) == 5
     assert not any("V-cycle" in step for step in steps[: max(starts)])
     refined = sorted(trial.volume for trial in tried if trial.step == "sweeps")
     assert len(refined) >= 4
@@ -182,7 +182,7 @@ def test_starts_into_few_parts_are_chosen_by_their_sweeps():
     assert tried[-1].volume <= refined[0]
 
 
-def test_both_seeds_of_a_partitioner_have_one_process(monkeypatch):
+def test_seeds_of_a_partitioner_have_one_process(monkeypatch):
     """With a budget each start has its own, so that it can be stopped; the owners are the same."""
     begun = []
 
@@ -194,10 +194,12 @@ def test_both_seeds_of_a_partitioner_have_one_process(monkeypatch):
     road = normalize(load_dataset("grid", rows=80, cols=80).graph)
     options = SearchOptions(effort="balanced", seed=5)
     together = search(road, 4, options)
-    assert begun == [("metis", "kway", [5, 6]), ("metis", "recursive", [5, 6])]
+    assert begun == [("metis", "kway", [5, 6, 7]), ("metis", "recursive", [5, 6, 7])]
     begun.clear()
     apart = search(road, 4, replace(options, budget=1000.0))
-    assert sorted(begun) == [("metis", how, [k]) for how in ("kway", "recursive") for k in (5, 6)]
+    assert sorted(begun) == [
+        ("metis", how, [k]) for how in ("kway", "recursive") for k in (5, 6, 7)
+    ]
     assert np.array_equal(together.owners.rows, apart.owners.rows)
     assert [each.step for each in together.tried] == [each.step for each in apart.tried]
 
@@ -223,8 +225,8 @@ def test_a_start_that_fails_makes_room_for_the_next(failing):
 
 def test_two_balances_on_a_mesh():
     matrix, p = normalize(load_dataset("grid", rows=60, cols=60).graph), 8
-    loads = loads_of(matrix, 0.1, 0.01)
-    within(search(matrix, p, SearchOptions(effort="balanced"), loads=loads), loads, p)
+    limits = limits_of(matrix, p, 0.1, 0.01)
+    within(search(matrix, p, SearchOptions(effort="balanced"), limits=limits), limits)
 
 
 def district(share):
@@ -242,15 +244,14 @@ def district(share):
 def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single_vertices():
     matrix = district(0.5)
     graph = degrees(matrix)
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 4).names == ("rows",)
-    assert tightest(graph, loads_of(matrix, 0.05, 0.1), 4).names == ("nnz",)
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 18).names == ("rows",)  # 10 vertices
-    assert tightest(graph, loads_of(matrix, 0.1, 0.05), 19) is None
-    assert tightest(graph, loads_of(matrix, 0.05, 0.05), 4) is None
-    one = Loads({"rows": np.ones(3600, np.int64)}, 0.05)
-    assert tightest(graph, one, 4) is None
+    assert tightest(graph, limits_of(matrix, 4, 0.1, 0.05)).names == ("rows",)
+    assert tightest(graph, limits_of(matrix, 4, 0.05, 0.1)).names == ("nnz",)
+    assert tightest(graph, limits_of(matrix, 18, 0.1, 0.05)).names == ("rows",)  # 10 vertices
+    assert tightest(graph, limits_of(matrix, 19, 0.1, 0.05)) is None
+    assert tightest(graph, limits_of(matrix, 4, 0.05, 0.05)) is None
+    assert tightest(graph, Limits(np.ones(3600, np.int64), 4, 0.05)) is None
     stars = degrees(star_forest())
-    assert tightest(stars, loads_of(star_forest(), 0.1, 0.05), 4) is None
+    assert tightest(stars, limits_of(star_forest(), 4, 0.1, 0.05)) is None
 
 
 @pytest.mark.parametrize(
@@ -265,14 +266,17 @@ def test_the_tightest_balance_is_tried_alone_where_it_is_loose_enough_for_single
     ],
 )
 def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
-    effort, allowed, held
+    effort, allowed, held, monkeypatch
 ):
+    given, kept = [], rows.partitions
+    monkeypatch.setattr(rows, "partitions", lambda a, *b, **c: given.append(a) or kept(a, *b, **c))
     matrix, p = district(1.0), 2
-    loads = loads_of(matrix, allowed, 0.01)
-    result = search(matrix, p, SearchOptions(effort=effort), loads=loads)
+    limits = limits_of(matrix, p, allowed, 0.01)
+    result = search(matrix, p, SearchOptions(effort=effort), limits=limits)
     steps, first = [trial.step for trial in result.tried], result.tried[0]
-    assert loads.overload(result.owners.rows, p) == 0
+    assert limits.overload(limits.load(result.owners.rows)) == 0
     assert steps[0].endswith("by rows")
+    assert given[0].vertex_weights.ndim == 1
     balanced_again = [step.startswith("balancing V-cycle") for step in steps]
     if held == "all":
         assert first.overload == 0
@@ -316,11 +320,11 @@ def test_popular_vertices_are_hubs_where_they_have_many_neighbours(degree, popul
 def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the_next(failing):
     """The weights of METIS' first start are of one balance; it fails for several."""
     matrix, p = district(1.0), 2
-    loads = loads_of(matrix, 0.012, 0.01)
+    limits = limits_of(matrix, p, 0.012, 0.01)
     failing(lambda given, options: options.partitioner == "metis" and given.vertex_weights.ndim > 1)
-    result = search(matrix, p, SearchOptions(effort="fast"), loads=loads)
+    result = search(matrix, p, SearchOptions(effort="fast"), limits=limits)
     steps = [trial.step for trial in result.tried]
     assert steps[0].endswith("by rows")
     assert result.tried[0].overload > Starts.nearly * p
     assert result.warnings == ["left out: it crashed"]
-    assert loads.overload(result.owners.rows, p) == 0
+    assert limits.overload(limits.load(result.owners.rows)) == 0

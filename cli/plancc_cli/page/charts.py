@@ -1,4 +1,4 @@
-"""Charts of a report as geometry in percent of a plot's width and height. Knows no markup.
+"""Charts of a report as geometry in percent of a plot's width and height.
 
 A plot is stretched to the width of the screen, and the text of its axes is not: what is drawn here
 are boxes and lines; ticks are text at a place.

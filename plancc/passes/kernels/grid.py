@@ -1,7 +1,6 @@
 """Moves of vertices between the row groups or the column groups of a checkerboard.
 
-Knows pins by net and group, and loads of the cells; no matrix. One kernel serves both kinds of
-groups: for column groups it is given the transpose of everything.
+One kernel serves both kinds of groups: for column groups it is given the transpose of everything.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.kernel import njit
+from plancc.models.limits import Bounds
 from plancc.passes.kernels.volume import penalty
 
 
@@ -147,30 +147,13 @@ def _reroute(v: int, b_own: int, source: int, count: Any, messages: Any, sign: i
             messages.other_flow[source, b_own, b] += sign
 
 
-class CellBounds(NamedTuple):
-    """How full cells may be, of nonzeros or of rows.
-
-    Attributes
-    ----------
-    target : float64[num_groups, num_others]
-        Up to there a cell costs nothing.
-    price : float64[num_groups, num_others]
-        Half of it times the square of what is above costs a cell.
-    cap : float64[num_groups, num_others]
-        No move fills a cell above it.
-    """
-
-    target: Any
-    price: Any
-    cap: Any
-
-
 class CellRules(NamedTuple):
     """Which moves a sweep makes.
 
     Attributes
     ----------
-    nonzeros, rows : CellBounds
+    nonzeros, rows : Bounds
+        Of the cells, all float64[num_groups, num_others].
     temperature : float
         0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
         q is drawn with a probability in proportion to ``exp(gain / temperature)``.
@@ -178,8 +161,8 @@ class CellRules(NamedTuple):
         No move leaves a cell fewer rows.
     """
 
-    nonzeros: CellBounds
-    rows: CellBounds
+    nonzeros: Bounds
+    rows: Bounds
     temperature: float
     least_size: int
 

@@ -1,7 +1,7 @@
 """The least split of a matrix for given owners: minimum vertex covers of bipartite graphs.
 
-Knows patterns and owners; no hypergraph. Nonzero (i, j) of two parts, P of row i and Q of column j,
-can be where row i is, which then needs column j, or where column j is, which then folds row i::
+Nonzero (i, j) of two parts, P of row i and Q of column j, can be where row i is, which then needs
+column j, or where column j is, which then folds row i::
 
     left vertex (i, Q): part Q has a partial sum of row i       one row moved each
     right vertex (j, P): part P has column j                    one row moved each

@@ -10,33 +10,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.state import is_alone, move, pins_in
 from plancc.passes.presets import BLOCKED_PINS, BLOCKS, LISTED, PENALTY_ROUNDING, STRIDE, TINY
-
-
-class Bounds(NamedTuple):
-    """What parts may weigh in a sweep; all arrays are float64.
-
-    Attributes
-    ----------
-    target : [num_parts, num_constraints]
-        Weight up to which a part costs nothing.
-    price : [num_parts, num_constraints]
-    cap : [num_parts, num_constraints]
-        No move fills a part above it.
-    scale : [num_parts]
-        Weights of two parts are compared times this: 1 over their capacities, times the mean.
-    """
-
-    target: Any
-    price: Any
-    cap: Any
-    scale: Any
 
 
 @njit(cache=True, nogil=True)
@@ -320,7 +300,7 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
     Parameters
     ----------
     order : int64[m]
-    bounds : Bounds
+    bounds : plancc.models.limits.Bounds
     threads : int, default 1
 
     Returns

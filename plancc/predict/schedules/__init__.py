@@ -1,10 +1,10 @@
-"""Builders of schedules, one module per layout. Knows plans and widths; no machine.
+"""Builders of schedules, one module per layout.
 
 tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
 epoch.py     one walk for the steps of all layers, and of all programs of products
 row.py       sizes of the steps of row and edge plans
-grid.py      of 1D, 1.5D, 2D, 3D, also those that send needed rows only
+grid.py      of 1D, 1.5D, 2D, 3D, also with messages of needed rows
 approximate.py  of row and edge plans in epochs that leave out rows or partial sums
 feature.py   of feature slices, alone and between groups
 """

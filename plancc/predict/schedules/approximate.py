@@ -1,8 +1,8 @@
 """Epochs that leave out a part of their products: sampled boundaries, late or missing partial sums.
 
-Knows tables and widths; no machine. Boundary sampling keeps every halo row with one probability
-(Wan et al. 2022, Algorithm 1). Without a fold, or with a late one, every rank computes with copies
-of all vertices of its nonzeros (Md et al. 2021, Algorithm 4).
+Boundary sampling keeps every halo row with one probability (Wan et al. 2022, Algorithm 1). Without
+a fold, or with a late one, every rank computes with copies of all vertices of its nonzeros (Md et
+al. 2021, Algorithm 4).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class SampledScheduler(RowScheduler):
 
 
 class CloneScheduler(RowScheduler):
-    """An edge plan of which every rank computes with copies of the vertices of its nonzeros.
+    """An edge plan whose ranks compute with copies of the vertices of its nonzeros.
 
     Parameters
     ----------
@@ -167,6 +167,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """The same messages with other rows, without those that have none."""
+    """The same messages with other rows, without empty ones."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

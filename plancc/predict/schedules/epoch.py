@@ -1,4 +1,4 @@
-"""An epoch layer by layer, whatever the layout.
+"""An epoch layer by layer, for every layout.
 
 Layers say their steps (`plancc.plan.layers`), layouts the steps of a product
 (`plancc.plan.products`); a `Scheduler` says how much every rank moves and computes in them.
@@ -232,7 +232,7 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """What is packed, and added where it arrives.
 
-    Copies are made of what the owners send, and they add what comes back. Where rows are kept for
+    Rows that owners send are copied, and returned sums are added. Where rows are kept for
     other epochs, both ends do both.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)

@@ -108,7 +108,7 @@ class BlockScheduler(GridScheduler):
         self._row_rows = tables.rows.reshape(grid.rows, grid.layers).sum(axis=1)
         pieces = [grid.pieces(tables.part_ptr, layer) for layer in range(grid.layers)]
         count = len(pieces[0])
-        self._size = np.array([[each.last - each.first for each in of] for of in pieces])
+        self._size = np.array([[each.size for each in of] for of in pieces])
         self._of_row = np.array([each.row for each in pieces[0]])
         self._of_column = np.array([each.column for each in pieces[0]])
         # int64[process rows, layers, pieces]

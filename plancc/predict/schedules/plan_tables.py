@@ -49,7 +49,7 @@ def read_tables(
     ----------
     path : path of the plan
     num_ranks : int, optional
-        As after merging the parts of a row plan onto so many ranks, which reads the whole plan.
+        As after merging the parts of a row plan onto fewer ranks, which reads the whole plan.
     blocks : bool
         Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
     copies : bool

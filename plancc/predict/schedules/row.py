@@ -18,7 +18,7 @@ from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, SparseProd
 from plancc.predict.schedules.epoch import Moved, Scheduler, moving
 from plancc.predict.schedules.tables import Tables
 
-# what follows takes as long as reading so many words: fitted to epochs on one core
+# work as long as reading these numbers of words: fitted to epochs on one core
 # (docs/results/scaling.md)
 COMPARE_WORDS = 0.8
 """Words per nonzero and column that a maximum takes beside a product."""

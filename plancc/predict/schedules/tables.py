@@ -1,7 +1,6 @@
 """The part of a plan that a schedule depends on: sizes of parts, and messages between them.
 
-Knows no widths and no machine. `plan_tables` reads them from plans, `owner_tables` counts them for
-owners that have no plan.
+`plan_tables` reads them from plans, `owner_tables` counts them for owners that have no plan.
 """
 
 from __future__ import annotations

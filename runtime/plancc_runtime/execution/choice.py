@@ -1,6 +1,4 @@
-"""Which execution a plan and options ask for, and whether they fit. Knows headers of plans and
-options; must not know vertices or files.
-"""
+"""Which execution a plan and options ask for, and whether they fit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Epochs with the folds "none" and "delayed": every rank computes with its clones.
 
-Knows a rank's slice of an edge plan and options; must not know losses or files. Evaluation has the
-exact product of the whole plan, so that scores are those of the weights.
+Evaluation has the exact product of the whole plan, so that scores are those of the weights.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Full-batch epochs of row and edge plans: the passes that avoid communication, boundary sampling.
 
-Knows a rank's slice and options; must not know losses or files.
-
     order       every layer moves the narrower of H and H W            (in the layers, `nn.conv`)
     constant    the first layer's exchange of the features is done once, and none goes back; of a
                 sample, the features of halo rows are kept and those that it draws are taken

@@ -1,8 +1,7 @@
 """Epochs on process grids: the full batch, layouts "grid" and "feature".
 
-Knows a rank's slice and options; must not know losses or files. The passes order and constant are
-those of `full_batch`; overlap has the next piece under way while one is multiplied. Dead rows are
-not left out: whole blocks of rows travel.
+The passes order and constant are those of `full_batch`; overlap has the next piece under way while
+one is multiplied. Dead rows are not left out: whole blocks of rows travel.
 """
 
 from __future__ import annotations

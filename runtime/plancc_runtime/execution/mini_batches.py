@@ -1,4 +1,4 @@
-"""Epochs in mini-batches. Knows samplers, a rank's slice and the learner.
+"""Epochs in mini-batches.
 
 With the pass `constant` the features of halo rows of the slice are fetched once, before the first
 step: of all of them, or of those that batches use most, as many as there is room for. The first

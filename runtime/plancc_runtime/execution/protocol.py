@@ -1,4 +1,4 @@
-"""What the training loop asks of an execution. Knows views and the learner; must not know layouts.
+"""What the training loop asks of an execution.
 
 An execution *prepares* itself once, then executes one epoch after the other. The default is that
 of a full batch: an epoch is one pass over a view, and one update.

@@ -1,1 +1,1 @@
-"""Local sparse products. Knows matrices; must not know ranks or layers."""
+"""Local sparse products."""

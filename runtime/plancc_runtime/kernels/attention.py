@@ -1,4 +1,4 @@
-"""Fused graph attention compiled for this CPU. Knows a pattern and dense rows; not ranks, autograd.
+"""Fused graph attention compiled for this CPU.
 
 Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for all heads at once:
 

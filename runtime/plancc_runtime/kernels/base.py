@@ -1,4 +1,4 @@
-"""Interface of local sparse products. Knows matrices and dense rows; no ranks, no layers."""
+"""Interface of local sparse products."""
 
 from __future__ import annotations
 

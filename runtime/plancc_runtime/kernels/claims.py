@@ -1,7 +1,7 @@
 """How threads share rows in a compiled function: blocks of about equal work, claimed one by one.
 
 A function is given the address of an int64 array, its call: addresses and sizes, and in the first
-place the number of the next block. Knows no matrix.
+place the number of the next block.
 """
 
 from __future__ import annotations

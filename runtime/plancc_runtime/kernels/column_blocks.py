@@ -1,7 +1,4 @@
-"""Column blocks of a CSR matrix, whose rows of x stay in a cache (Md et al. 2021, Algorithm 2).
-
-Knows a pattern and the caches of this CPU; must not know how products are made.
-"""
+"""Column blocks of a CSR matrix, whose rows of x stay in a cache (Md et al. 2021, Algorithm 2)."""
 
 from __future__ import annotations
 

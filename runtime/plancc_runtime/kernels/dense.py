@@ -1,4 +1,4 @@
-"""Dense operations of layers whose results live in the workspace. Knows tensors only.
+"""Dense operations of layers whose results live in the workspace.
 
 They are torch's own; only where their results are stored differs (`plancc_runtime.workspace`), and
 in which order operands stand where that matters: with 80,000 rows, x^T g of 128 x 8 takes six times

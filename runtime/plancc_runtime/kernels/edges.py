@@ -1,4 +1,4 @@
-"""Edge-wise products of one rank. Knows a pattern and dense rows; must not know ranks or autograd.
+"""Edge-wise products of one rank.
 
 A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), column j being
 an own row or a halo row of the dense operand. The kernels here are what aggregation (Md et al.
@@ -8,8 +8,8 @@ writes each output, and the result does not depend on the number of threads.
 
 On CPUs they are numba kernels that release the interpreter lock, over ``torch.get_num_threads()``
 threads of a pool of our own (numba's threads may not be used by several Python threads at once, and
-ranks may be threads). On other devices they are torch operations with temporaries of one row per
-nonzero.
+ranks may be threads). On other devices they are torch operations: products with sparse matrices,
+and others with temporaries of one number per nonzero and head.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -32,6 +32,7 @@ from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.kernel import njit
+from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
 from plancc_runtime.operations import Cost, operation, size_of
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
@@ -39,7 +40,8 @@ from plancc_runtime.operations import Cost, operation, size_of
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
-TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a head has no more
+TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a column has no more
+FEW = 16  # columns up to which a device gathers them one by one
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
 
 # Operators of Md et al. 2021, Table 1, by name: copylhs is "copy", copyrhs is "copy_e". Those that
@@ -183,9 +185,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
     """out[i] = sum of x[j] over the nonzeros of group i; shapes [n, d], [m, d]."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
-        for at in _columns_at_once(len(side.index), x.shape[1]):
-            out[:, at] = _segment_sum(side.ptr, x[:, at].index_select(0, side.index))
-        return out
+        return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
     by_group(_sum, side, x.shape[1], side.ptr, side.index, x, out)
     return out
 
@@ -193,8 +193,9 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 @operation("sum over edges", _cost(1))
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """out[i] = sum of value[e] over the nonzeros of group i; shapes [nnz, d], [m, d]."""
-    if not side.native:
-        return _segment_sum(side.ptr, _in_order(side, value))
+    if not side.native:  # a product with the matrix of groups and nonzeros
+        edge = _numbers(side.index) if side.edge is None else side.edge
+        return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
     out = value.new_empty(len(side), value.shape[1])
     by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
     return out
@@ -217,10 +218,8 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
-        weight = _in_order(side, weight).unsqueeze(2)
-        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
-            message = x[:, at].index_select(0, side.index).mul_(weight[:, at])
-            out[:, at] = _segment_sum(side.ptr, message)
+        for h, value in enumerate(_in_order(side, weight).unbind(1)):
+            out[:, h] = multiply(side.ptr, side.index, value, x[:, h])
         return out
     edge = _or_empty(side.edge, side.index)
     by_group(_weighted_sum, side, out[:1].numel(), side.ptr, side.index, edge, weight, x, out)
@@ -233,9 +232,8 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
     if not side.native:
-        for at in _columns_at_once(len(side.index) * x.shape[2], x.shape[1]):
-            product = g[:, at].index_select(0, pattern.row)
-            out[:, at] = product.mul_(x[:, at].index_select(0, side.index)).sum(2)
+        for h in range(x.shape[1]):
+            out[:, h] = sampled_product(side.ptr, side.index, g[:, h], x[:, h])
         return out
     by_group(_edge_dot, side, x[:1].numel(), side.ptr, side.index, g, x, out)
     return out
@@ -273,20 +271,20 @@ def first_extreme(
         args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
         by_group(_first_extreme, side, 4 * d, *args)
         return out
-    if y is not None and by_row:
-        y = y.index_select(0, pattern.row)
-    message = y if op == "copy_e" else x.index_select(0, side.index)
-    assert message is not None
-    combine = OPERATORS[op]
-    if combine is not None:
-        message = combine(message, y)
-    row = pattern.row.unsqueeze(1).expand_as(message)
-    best = _row_extreme(row, message, len(side), largest)
-    hit = (message == best.gather(0, row)) | message.isnan()
-    number = torch.arange(len(row), device=row.device).unsqueeze(1)
-    first = torch.where(hit, number, len(row))
-    arg = _row_extreme(row, first, len(side), largest=False)
-    return arg.masked_fill_((pattern.degree == 0).unsqueeze(1), -1).to(side.index.dtype)
+    out = side.index.new_empty(len(side), d)
+    for at in _columns_at_once(len(side.index), d):
+        message = x if op == "copy_e" else x[:, at].index_select(0, side.index)
+        if y is not None:
+            other = y if y.shape[1] == 1 else y[:, at]
+            other = other.index_select(0, pattern.row) if by_row else other
+            combine = OPERATORS[op]
+            message = other if combine is None else combine(message, other)
+        row = pattern.row.unsqueeze(1).expand_as(message)
+        best = _row_extreme(row, message, len(side), largest)
+        hit = (message == best.gather(0, row)) | message.isnan()
+        first = torch.where(hit, _numbers(side.index).unsqueeze(1), len(row))
+        out[:, at] = _row_extreme(row, first, len(side), largest=False)
+    return out.masked_fill_((pattern.degree == 0).unsqueeze(1), -1)
 
 
 @operation("take", _cost(0))
@@ -331,26 +329,32 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
         out = torch.empty_like(score)
         by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
         return out
-    row = pattern.row.unsqueeze(1).expand_as(score)
-    best = _row_extreme(row, score, len(side), largest=True)
-    out = (score - best.gather(0, row)).exp_()
-    return out.div_(_segment_sum(side.ptr, out).index_select(0, pattern.row))
+    row = pattern.row
+    best = _row_extreme(row.unsqueeze(1).expand_as(score), score, len(side), largest=True)
+    out = (score - rows_of(best, row)).exp_()
+    return out.div_(rows_of(edge_sum(side, out), row))
 
 
 def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
     """alpha[e] (g[e] - sum of alpha g over the row of e); all of shape [nnz, h]."""
     product = alpha * g
     total = edge_sum(pattern.rows, product)
-    return product.addcmul_(alpha, total.index_select(0, pattern.row), value=-1)
+    return product.addcmul_(alpha, rows_of(total, pattern.row), value=-1)
 
 
 # ---- torch operations --------------------------------------------------------------------------
 
 
-def _segment_sum(ptr: Tensor, value: Tensor) -> Tensor:
-    if not value.numel():
-        return value.new_zeros(len(ptr) - 1, *value.shape[1:])
-    return torch.segment_reduce(value, "sum", offsets=ptr, axis=0, initial=0, unsafe=True)
+def rows_of(x: Tensor, index: Tensor) -> Tensor:
+    """x[index], by columns where they are few: CUDA's gather is 40 times slower on 4 than on 1."""
+    if x.device.type == "cpu" or not 1 < x.shape[1] <= FEW:
+        return x.index_select(0, index)
+    return torch.stack([column.index_select(0, index) for column in x.unbind(1)], 1)
+
+
+def _numbers(index: Tensor) -> Tensor:
+    """The numbers of the nonzeros, of the type of their indices."""
+    return torch.arange(len(index), dtype=index.dtype, device=index.device)
 
 
 def _columns_at_once(nonzeros: int, width: int) -> list[slice]:
@@ -365,7 +369,7 @@ def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Te
 
 
 def _in_order(side: PatternSide, value: Tensor) -> Tensor:
-    return value if side.edge is None else value.index_select(0, side.edge)
+    return value if side.edge is None else rows_of(value, side.edge)
 
 
 def _columns_of(pattern: Pattern, edge: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random bits of `plancc.sampling.counter` by torch, on any device. Knows tensors only.
+"""Random bits of `plancc.sampling.counter` by torch, on any device.
 
 64-bit products wrap around in int64 as they do in uint64; shifts must be made logical.
 """

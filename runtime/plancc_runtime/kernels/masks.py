@@ -1,4 +1,4 @@
-"""Random masks of nonzeros, as functions of a key and vertices. Knows a pattern; not ranks, layers.
+"""Random masks of nonzeros, as functions of a key and vertices.
 
 Both paths, numba and torch, draw the same: splitmix64 (`plancc.sampling.counter.mix`) of a counter,
 32 bits for a number.

@@ -1,4 +1,4 @@
-"""A sparse product compiled for this CPU. Knows CSR arrays; must not know ranks or layers.
+"""A sparse product compiled for this CPU.
 
 One row after the other: a tile of its columns is summed in vector registers and stored once
 (Md et al. 2021, Algorithm 3), while the rows of x that later nonzeros need are prefetched. Threads

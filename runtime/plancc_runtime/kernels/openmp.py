@@ -1,4 +1,4 @@
-"""Compiled functions on the OpenMP threads that torch already has. Knows no matrix.
+"""Compiled functions on the OpenMP threads that torch already has.
 
 A second pool would share the cores with torch's threads, which spin for some milliseconds after
 each of torch's operators: on two cores a product after a dense one took 4.9 ms with threads of its
@@ -25,7 +25,7 @@ def run(function: Any, argument: int, threads: int) -> None:
     Parameters
     ----------
     function : numba cfunc, void(pointer)
-        It divides the work itself, and must be right whatever the number of threads is. Not
+        It divides the work itself, and must be right with any number of threads. Not
         holding the GIL, it must not touch Python objects.
     argument : int
         Address, valid until this returns.
@@ -46,7 +46,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # without the GIL
 def _parallel() -> Any:
     """GOMP_parallel of torch's OpenMP (LLVM's and Intel's libraries have it too), or None.
 
-    Looked up through the library that depends on it, whatever its file is called.
+    Looked up through the library that depends on it, under any file name.
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

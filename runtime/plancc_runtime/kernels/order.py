@@ -1,7 +1,5 @@
 """Orders of a rank's rows that keep the rows of x that a product gathers in a cache.
 
-Knows the pattern of one rank's own block; must not know plans.
-
 Measured with the numba kernel, one thread, float32, widths 32, 64, 128, times the time in the order
 of the file: soc-Slashdot0902 rcm 1.20, 0.97, 0.93, degree 1.10, 0.94, 0.91; dblp-2010 rcm 0.99,
 1.12, 1.16, degree 1.48, 1.66, 1.61; R-MAT scale 17 rcm 0.95, 0.84, 0.74, degree 0.89, 0.76, 0.79.

@@ -1,4 +1,4 @@
-"""Local sparse products: the kernels, and which is quickest. Knows no rank or layer.
+"""Local sparse products: the kernels, and which is quickest.
 
 Measured by ``python -m benchmarks kernels``; "numba" takes 0.2 to 0.5 of torch's time at widths 32
 to 128 and about as long at widths below 8.

@@ -1,4 +1,4 @@
-"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs. Knows one library's product, no rank."""
+"""Torch's CSR product: MKL on CPUs, cuSPARSE on GPUs."""
 
 from __future__ import annotations
 
@@ -66,6 +66,29 @@ class TorchMatrix(SparseMatrix):
             product.masked_fill_(where <= 0, 0)
         if rows is not None:
             out.index_copy_(0, rows, product)
+
+
+def multiply(
+    ptr: Tensor, index: Tensor, value: Tensor, x: Tensor, out: Tensor | None = None
+) -> Tensor:
+    """out[i] = sum of value[e] x[j] over the nonzeros e = (i, j), with values for one product.
+
+    Shapes: [m + 1], [nnz], [nnz], [n, d], [m, d].
+    """
+    out = x.new_empty(len(ptr) - 1, x.shape[1]) if out is None else out
+    if not len(index):
+        return out.zero_()
+    matrix = _csr(ptr.to(index.dtype), index, value.contiguous(), size=(len(out), len(x)))
+    return torch.addmm(out, matrix, x, beta=0, out=out)
+
+
+def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
+    """<g[i], x[j]> for the nonzeros (i, j): [nnz] from [m + 1], [nnz], [m, d], [n, d]."""
+    zero = g.new_zeros(len(index))
+    if not len(index):
+        return zero
+    pattern = _csr(ptr.to(index.dtype), index, zero, size=(len(g), len(x)))
+    return torch.sparse.sampled_addmm(pattern, g, x.T, beta=0).values()
 
 
 def _csr(

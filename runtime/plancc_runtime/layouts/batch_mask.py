@@ -1,4 +1,4 @@
-"""A rank's slice of a plan, masked to mini-batches. Knows plans and samplers, and a transport.
+"""A rank's slice of a plan, masked to mini-batches.
 
 Every rank draws the same batches, so that no index travels with a step: the sender of a row knows
 by itself who needs it. It must know for that which of its peers' rows use its rows, the *boundary
@@ -139,7 +139,7 @@ class BatchMask:
         return self._vertices[first : first + self._part.num_halo]
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Places of those that this rank knows, ascending."""
+        """Places of the rows that this rank knows, ascending."""
         if vertices is None:
             return np.arange(len(self._vertices))
         at = _found(self._ascending, self._place, vertices)
@@ -210,7 +210,7 @@ class BatchMask:
         factors = layer.factors
         if not ascends:
             order = np.argsort(found)
-            order = order[np.searchsorted(found[order], 0) :]  # without those of other ranks
+            order = order[np.searchsorted(found[order], 0) :]  # without other ranks' rows
             found, rows, factors = found[order], rows[order], factors[order]
         return found, rows, factors
 
@@ -230,7 +230,7 @@ def _by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _found(ascending: Any, place: Any, vertices: Any) -> Any:
-    """Place of each of `vertices`, which ascend too; -1 for those that are not there."""
+    """Place of each of `vertices`, which ascend too; -1 for a missing one."""
     found = np.empty(len(vertices), dtype=np.int64)
     low, end = 0, len(ascending)
     for k in range(len(vertices)):

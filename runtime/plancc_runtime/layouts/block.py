@@ -1,4 +1,4 @@
-"""One rank's share of one layer's sparse product, as a value. Knows arrays; must not know ranks.
+"""One rank's share of one layer's sparse product, as a value.
 
 A plan's slice is one block that serves all layers. A block may be rectangular: where only some rows
 of a layer's output are wanted, its outputs are fewer than its inputs. Below the outputs, a block of

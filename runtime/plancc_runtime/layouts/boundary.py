@@ -1,7 +1,5 @@
 """Random subsets of a block's boundary or edges, others in every epoch (Wan et al. 2022).
 
-Knows blocks and how to draw; must not know layers, losses or files.
-
     boundary sampling (BNS-GCN, Algorithm 1)   halo rows are kept with probability p, times 1/p
     boundary edge sampling (Section 4.3)       nonzeros in halo columns, with q, times 1/q
     DropEdge (Rong et al. 2020)                all edges, with q, times 1/q
@@ -16,7 +14,7 @@ its rows is what it has of the whole one's sample.
 - boundary edge sampling: nonzero a of a halo row is kept if draw a of that row says so. The sender
   knows from the start which nonzeros its row has at the receiver (`ready_to_draw`), and sees that
   none is kept and the row need not travel;
-- DropEdge is the same whatever the partition. It does not look at the boundary: all halo rows
+- DropEdge is the same for every partition. It does not look at the boundary: all halo rows
   travel, but for few in the paper's Table 9 too.
 
 All layers of an epoch share the sample if they are given the same block.

@@ -1,8 +1,6 @@
 """DistGNN's vertex clones: every part computes with copies of its vertices (Md et al. 2021, Section
 5).
 
-Knows a block of an edge plan and a transport; must not know layers, losses or files.
-
 A rank has a *clone* of every vertex that its nonzeros touch: its own rows, which are the *roots* of
 the paper's trees, and *leaves*, the foreign vertices that are halo rows, folded rows or both. Each
 clone has a row of H, is aggregated over this rank's nonzeros alone, and goes through the dense
@@ -249,7 +247,7 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """The products in their order, whatever the direction: sums have the same bits so."""
+        """The products in one order for both directions: sums have the same bits so."""
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
         rows = num_own if self._own_only else self._block.num_inputs
@@ -356,7 +354,7 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Some of the trees; roots are numbered among those that are left, leaves too."""
+    """Some of the trees; roots and leaves are numbered among the remaining ones."""
     kept = trees.keep(sent, received)
     roots = np.unique(kept.send.row)
     number = np.zeros(roots.max(initial=-1) + 1, np.int32)

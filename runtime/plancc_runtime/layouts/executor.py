@@ -1,5 +1,4 @@
-"""The steps of a product on one rank. Knows programs, and what moves rows and multiplies; must not
-know layouts or layers.
+"""The steps of a product on one rank.
 
 Overlap is a rule, not code. Messages of a gather start at once; the first product that reads what
 they bring takes it piece by piece, in the order of the peers, or waits for all of it where its

@@ -1,8 +1,6 @@
 """Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
 2).
 
-Knows a slice of a feature plan and a transport; must not know layers, losses or files.
-
 Between products a rank has whole rows, its share of those of its part; in a product it has a slice
 of the columns of all rows of the part, and multiplies with all of the part's matrix:
 

@@ -1,8 +1,7 @@
 """The messages of a feature-parallel product: own rows to slices of columns, and back.
 
-Knows batches of rows, a group of ranks and where rows and slices lie; must not know matrices or
-layers. An all-to-all moves slices of own rows; where they arrive they are rows of a slice, batch
-by batch, so that neither end packs what it multiplies.
+An all-to-all moves slices of own rows; where they arrive they are rows of a slice, batch by batch,
+so that neither end packs what it multiplies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Process grids: products of 1D, 1.5D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 to 3).
 
-Knows a rank's share of a grid plan and groups of ranks; must not know losses or files.
-
 The rows of A in a process row are cut into pieces of columns (`Grid.pieces`), each of which one of
 its ranks has. H is held by rows of a part and, where the grid splits columns, a slice of them. 1D
 is a grid of one process column, where no piece of A moves; 2D is a Split-3D of one layer.
@@ -232,7 +230,7 @@ class GridGraph(LayerGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """All columns of x, as in `LayerGraph`. Collective.
 
-        The loss of a row is computed by `copies` ranks, each of which counts it once among so many;
+        The loss of a row is computed by `copies` ranks, and each counts it once in `copies`;
         the gradient of a rank's slice is `copies` times what it finds.
         """
         if not self.grid.splits_columns:

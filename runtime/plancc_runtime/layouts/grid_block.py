@@ -1,5 +1,4 @@
-"""What a rank of a process grid has of A, as a `Block`. Knows arrays and grids; must not know rows
-of H, or transports beside the sum of counts.
+"""What a rank of a process grid has of A, as a `Block`.
 
 The columns of the block are those of the rank's *pieces* (`Grid.pieces`), one after the other; all
 of them are halo rows, and message k brings piece k. An own column would be the place of a row among

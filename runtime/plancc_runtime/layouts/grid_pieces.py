@@ -1,10 +1,8 @@
-"""Pieces of A and of H in a process grid: this rank's own, and those that travel.
-
-Knows blocks, kernels and groups; must not know layers.
+"""Pieces of A and of H in a process grid: own ones and travelling ones.
 
 A piece of A travels as its CSR: values (a word per nonzero), columns (one more), and row pointers
 (one per row of the process row, and one). So it does for the adjoint too, as A is stored once:
-whoever receives it transposes it for the one product. A rank's own pieces are laid out both ways.
+the receiver transposes it for the one product. A rank's own pieces are laid out both ways.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """These buffers, cut for a piece with so many nonzeros."""
+        """These buffers, cut for a piece."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
@@ -185,7 +183,7 @@ class RowPieces:
                 pending.wait()
             if mine:
                 return self._own.both[transposed][k - self._first]
-            return BlockPiece(csr.laid_out(size(piece), self._resources, transposed))
+            return BlockPiece(csr.laid_out(piece.size, self._resources, transposed))
 
         return finish
 
@@ -263,7 +261,7 @@ class Rounds(RowMover[RoundBuffers]):
     ) -> None:
         self._pieces, self._first_row, self._column = pieces, first_row, column
         self._clock, self._overlap = resources.clock, resources.overlap
-        others = [size(piece) for piece in pieces if piece.row != column.rank]
+        others = [piece.size for piece in pieces if piece.row != column.rank]
         self._largest = max(others, default=0)
 
     def buffers(self, like: Tensor) -> RoundBuffers:
@@ -273,7 +271,7 @@ class Rounds(RowMover[RoundBuffers]):
 
     def moved(self, columns: int) -> BroadcastWords:
         """Say what the broadcasts of a product of this width move."""
-        words = np.array([size(piece) * columns for piece in self._pieces], np.int64)
+        words = np.array([piece.size * columns for piece in self._pieces], np.int64)
         root = np.array([piece.row for piece in self._pieces], np.int64)
         return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])
 
@@ -337,11 +335,6 @@ class Rounds(RowMover[RoundBuffers]):
         """Where piece k is: among this rank's rows, if it has them, or in the ring."""
         piece = self._pieces[k]
         if piece.row != self._column.rank:
-            return buffers.ring[k % 2][: size(piece)]
+            return buffers.ring[k % 2][: piece.size]
         first = piece.first - self._first_row
-        return rows[first : first + size(piece)]
-
-
-def size(piece: Piece) -> int:
-    """Rows of a piece of H, columns of one of A."""
-    return piece.last - piece.first
+        return rows[first : first + piece.size]

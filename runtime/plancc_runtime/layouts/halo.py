@@ -1,7 +1,5 @@
 """The halo exchange of a block: own rows to the peers that need them, and sums back.
 
-Knows the exchange of a rank, a transport and a wire; must not know matrices or layers.
-
 Small messages are handled in *groups* of neighbours: packed by one call, multiplied or added by one
 call once the last of the group is here. A call of torch costs some 10 to 50 microseconds whatever
 it does, which for 500 peers with a few rows each would be a thousand times the arithmetic.
@@ -61,7 +59,7 @@ class OuterBlock:
     at : slice
         Their place in `Buffers.outer`.
     rows : int64[m]
-        Local rows; those that several peers need occur once for each.
+        Local rows; a row that several peers need occurs once for each.
     """
 
     messages: range

@@ -1,4 +1,4 @@
-"""The graph as layers see it, whatever the layout. Knows tensors only.
+"""The graph as layers see it, in every layout.
 
 A layer's input and output are *held* somehow: most layouts give every rank whole rows. Those that
 split columns as well (2D and 3D process grids) give it a slice ``first_column : first_column + m``

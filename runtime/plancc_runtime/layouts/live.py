@@ -1,6 +1,4 @@
-"""Dead rows left out: the blocks of a pass of which only some outputs are wanted.
-
-Knows blocks and a transport; must not know labels, losses or files.
+"""Dead rows left out: the blocks of a pass with some wanted outputs only.
 
 The outputs of the last layer are the rows that are wanted. A row is *live* in the input of a layer
 if it is an output of the layer or a neighbour of one, on any rank; all others are dead, and are

@@ -1,8 +1,7 @@
 """One rank's share of the graph as layers see it: differentiable products and halo exchanges.
 
-Knows a block and how to execute it; must not know which layer uses it, losses or files. Every
-method that moves rows is collective, and so is its backward pass: all ranks must call the same ones
-in the same order.
+Every method that moves rows is collective, and so is its backward pass: all ranks must call the
+same ones in the same order.
 """
 
 from __future__ import annotations
@@ -176,7 +175,7 @@ class LocalGraph(LayerGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Which of the `partial_rows` make every own row: those that have any such nonzeros."""
+        """Which of the `partial_rows` make every own row: all with any such nonzeros."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._fold_patterns:

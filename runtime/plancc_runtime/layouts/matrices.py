@@ -1,5 +1,4 @@
-"""Local matrices, laid out for products: whole, or by groups of messages. Knows blocks and kernels;
-must not know exchanges or layers.
+"""Local matrices, laid out for products: whole, or by groups of messages.
 
 A call of torch costs some 10 to 50 microseconds whatever it does, so that the columns of small
 messages are multiplied together.

@@ -1,6 +1,4 @@
-"""A rank's rows in another order, for the cache or a pipeline. Knows slices, and which ranks share
-the rows of a part; must not know layers or files.
-"""
+"""A rank's rows in another order, for the cache or a pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Pa
     """The slice with its rows in the order of a method. Collective.
 
     In a feature plan the group's rows are put in order; then its ranks share them as the
-    pipeline cuts them, and hand each other the vertex data of those that change hands.
+    pipeline cuts them, and hand each other the vertex data of rows that change hands.
 
     Parameters
     ----------

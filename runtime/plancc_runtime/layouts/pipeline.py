@@ -1,7 +1,4 @@
-"""How the rows of a feature plan are pipelined (Wan et al. 2025, Section 3.2.2): how many batches.
-
-Knows the pattern of a part's matrix; must not know dense rows or messages.
-"""
+"""Batches of rows of a pipelined feature plan (Wan et al. 2025, Section 3.2.2): how many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What layouts work with on one rank. Knows a transport and kernels; must not know plans."""
+"""What layouts work with on one rank."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The halo exchange in hops: a row crosses from node to node once, and is spread there.
 
-Knows the hops of a block, and exchanges; must not know matrices or layers. Every hop is a `Halo`
-over the *stage*, the rows that this rank has for others (`plancc.plan.part_routes`):
+Every hop is a `Halo` over the *stage*, the rows that this rank has for others
+(`plancc.plan.part_routes`):
 
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, which has the halo
     back        halo to the stage; spread, cross and collect back, adding up; to own rows

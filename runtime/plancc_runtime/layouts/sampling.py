@@ -1,4 +1,4 @@
-"""How much an epoch keeps. Knows no torch, no block."""
+"""How much an epoch keeps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Rows that the ranks of a group share: sums over them, and copies. Knows groups of ranks; must not
-know layouts or matrices.
-"""
+"""Rows that the ranks of a group share: sums over them, and copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The edges that the rows of a block have on all ranks, which means need. Set up once.
-
-Knows blocks, transports and groups of ranks; must not know layers.
-"""
+"""The edges that the rows of a block have on all ranks, which means need. Set up once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How halo rows travel: as they are, or in fewer bits. Knows dense rows; must not know peers.
+"""How halo rows travel: as they are, or in fewer bits.
 
 A wire *packs* rows into a tensor that is sent, and *unpacks* what arrived. All wires but "fp32" are
 lossy, forward and back. With r the row that was packed and r' what the receiver reads:

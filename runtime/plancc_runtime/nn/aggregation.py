@@ -1,7 +1,4 @@
-"""Aggregation over whole rows, whose nonzeros several ranks hold in an edge plan.
-
-Knows the graph as `LocalGraph` and the operators on one rank; must not know transports or layers.
-"""
+"""Aggregation over whole rows, whose nonzeros several ranks hold in an edge plan."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Interface of convolutions. Knows a layer's parameters and the graph as `LayerGraph`; must not
-know transports, epochs or files.
+"""Interface of convolutions.
 
 A convolution maps the rows of a layer's input to the rows of its output:
 

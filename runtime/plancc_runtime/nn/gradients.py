@@ -1,4 +1,4 @@
-"""Keeps parameters the same on all ranks. Knows parameters and a transport only."""
+"""Keeps parameters the same on all ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> N
     Parameters
     ----------
     parameters : iterable of nn.Parameter
-        The same on all ranks, in the same order; those that need no gradient are left out.
+        The same on all ranks, in the same order; parameters without gradients are left out.
     """
     wanted = [w for w in parameters if w.requires_grad]
     for w in wanted:

@@ -1,4 +1,4 @@
-"""Losses over the labelled vertices of a split, of all ranks. Knows outputs and labels only."""
+"""Losses over the labelled vertices of a split, of all ranks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A stack of convolutions with what stands between them. Knows layers; must not know transports,
-epochs or files.
+"""A stack of convolutions with what stands between them.
 
-    x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
+x -> [dropout -> convolution (-> norm -> activation -> + residual, but for the last)] per layer
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Network(nn.Module):
             for a, b in pairwise(dims[:-1])
         )
         self.to(dtype)
-        # in float64 whatever the others are
+        # always in float64
         self.standardization = Standardization(dims[0]) if options.standardize_features else None
         self.activate = ACTIVATIONS[options.activation]
 

@@ -1,4 +1,4 @@
-"""Normalisation between layers. Knows rows, and other ranks' rows by their sums; not epochs."""
+"""Normalisation between layers."""
 
 from __future__ import annotations
 

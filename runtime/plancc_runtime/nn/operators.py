@@ -1,4 +1,4 @@
-"""Differentiable aggregation and attention on one rank's pattern. Knows autograd; not messages.
+"""Differentiable aggregation and attention on one rank's pattern.
 
 Dense operands have the rows [own rows | halo rows]; who fetches the halo rows, and sends their
 gradients back, is not known here. Everything is first order: gradients have no gradient of their
@@ -339,7 +339,7 @@ def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
 
 def _edge_sum(pattern: Pattern, value: Tensor | None) -> Tensor:
     return _Linear.apply(
-        value, partial(edges.edge_sum, pattern.rows), lambda g: g.index_select(0, pattern.row)
+        value, partial(edges.edge_sum, pattern.rows), lambda g: edges.rows_of(g, pattern.row)
     )
 
 
@@ -397,8 +397,8 @@ class _EdgeScores(Function):
     @staticmethod
     def forward(ctx: Any, source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
         ctx.pattern = pattern
-        scores = source.index_select(0, pattern.rows.index)
-        return scores.add_(target.index_select(0, pattern.row))
+        scores = edges.rows_of(source, pattern.rows.index)
+        return scores.add_(edges.rows_of(target, pattern.row))
 
     @staticmethod
     @once_differentiable

@@ -1,7 +1,5 @@
 """A training pass that keeps what exchanges return, and computes all else again in its backward.
 
-Knows convolutions and rows; must not know transports, epochs or files.
-
 Between two exchanges every row is worked on by itself: weights, bias, norm, activation, residual,
 dropout. The backward pass does that work again, some rows at a time: their activations and
 gradients stay in the cache, and those of all rows are never there at once.
@@ -133,7 +131,7 @@ def by_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
     Parameters
     ----------
     network : Network
-        Its parameters are those that the works use.
+        Its parameters are all that the works use.
     works : sequence of Work
     rows : tuple of Tensor[m, ...]
 

@@ -1,4 +1,4 @@
-"""Standardised features: every column has mean 0 and variance 1. Knows rows and sums of ranks."""
+"""Standardised features: every column has mean 0 and variance 1."""
 
 from __future__ import annotations
 

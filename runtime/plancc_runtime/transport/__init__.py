@@ -1,4 +1,4 @@
-"""Moves contiguous buffers between ranks. Knows nothing of plans, rows or layers."""
+"""Moves contiguous buffers between ranks."""
 
 from plancc_runtime.transport.base import Channel, Transport, TransportError
 from plancc_runtime.transport.messages import Traffic

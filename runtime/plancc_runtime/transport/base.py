@@ -1,4 +1,4 @@
-"""What every transport offers. Knows ranks and buffers; must not know grids, rows, layers or files.
+"""What every transport offers.
 
 A *buffer* is a C-contiguous numpy array or tensor; it belongs to the caller, who leaves it alone
 while a round is under way. An exchange is made once for its buffers and played any number of times:
@@ -30,7 +30,7 @@ A group counts in `Transport.traffic` what has to arrive, however the library ro
     alltoall                  as an exchange of messages
     allreduce_sum(m words)    one reduction of m words at every member (as `Transport`'s)
 
-A message is one buffer from one rank to another, or as many as it takes when it has more than
+A message is one buffer from one rank to another, or several when it has more than
 `Transport.max_words`; empty ones do not count, and none travels from a member to itself.
 
 No wait is for ever: after `Transport.timeout` seconds a rank says whom it still waits for, and the

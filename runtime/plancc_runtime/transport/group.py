@@ -1,7 +1,4 @@
-"""Groups of ranks: collectives out of messages, and a group as a transport of its own.
-
-Knows ranks and buffers; must not know grids, rows or layers.
-"""
+"""Groups of ranks: collectives out of messages, and a group as a transport of its own."""
 
 from __future__ import annotations
 

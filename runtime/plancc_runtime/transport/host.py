@@ -1,4 +1,4 @@
-"""Host copies of buffers on devices. Knows arrays and tensors; must not know the network."""
+"""Host copies of buffers on devices."""
 
 from __future__ import annotations
 

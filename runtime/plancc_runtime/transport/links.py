@@ -1,4 +1,4 @@
-"""What messages and collectives take on a machine, in plain numbers. Knows no rank's work.
+"""What messages and collectives take on a machine, in plain numbers.
 
 `Links` is all that a `replay` needs to know of a machine; who knows machines makes it.
 """

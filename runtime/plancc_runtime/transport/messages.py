@@ -1,7 +1,4 @@
-"""Buffers as messages, the count of what is sent, and sentences about waiting for it.
-
-Knows buffers and numbers of ranks; must not know how messages travel.
-"""
+"""Buffers as messages, the count of what is sent, and sentences about waiting for it."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Traffic:
             own[name] += count
 
     def add_reduction(self, words: int) -> None:
-        """Count one reduction of so many words."""
+        """Count one reduction."""
         self.reductions += 1
         self.words_reduced += words
 

@@ -30,7 +30,7 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the ranks share, of which one at a time computes while steps are recorded.
+    """State that the ranks share; one rank at a time computes while steps are recorded.
 
     ``cpu()`` are the seconds for which the calling thread has had the processor.
     """
@@ -181,7 +181,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """Rounds that are recorded, with their receives in order: whoever sums, sums in that order."""
+    """Rounds that are recorded, with their receives in order, which is the order of sums."""
 
     _transport: RecordingTransport
 

@@ -299,7 +299,7 @@ class _Shared:
 
 @dataclass(eq=False)
 class _Node:
-    """What the ranks of a node share; those that compute are done with so much work of its pace."""
+    """What the ranks of a node share; each that computes is done at some amount of work."""
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
     pace: _Pace = field(default_factory=lambda: _Pace(1.0))
@@ -353,7 +353,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """One of those that serve it is done."""
+        """One of its servers is done."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -2,10 +2,10 @@
 
 Ranks of one machine answer over Unix datagrams, in a thread of their own: before there are
 connections, and while their main thread waits in native code. Who is stopped, has ended, or holds
-Python's lock does not answer; the system says which (`transport.siblings`). Knows no transport.
+Python's lock does not answer; the system says which (`transport.siblings`).
 
-One rank speaks for all: whoever asks first. It tells the others that the job is over, and kills
-those that would not hear it where the launcher would wait for them.
+One rank speaks for all: the first to ask. It tells the others that the job is over, and kills
+ranks that would not hear it where the launcher would wait for them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Numbers of rows that travel, sent to the other end of every message. Knows exchanges; must not
-know what rows contain, layers or files.
-"""
+"""Numbers of rows that travel, sent to the other end of every message."""
 
 from __future__ import annotations
 

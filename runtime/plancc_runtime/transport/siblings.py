@@ -1,4 +1,4 @@
-"""The processes of this job on this machine. Knows no messages, no transport.
+"""The processes of this job on this machine.
 
 A launcher gives every rank its number in a variable of its environment. The *launcher* of a rank is
 its nearest ancestor without that variable, and the ranks here are what that process has started, as

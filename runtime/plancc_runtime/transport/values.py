@@ -1,4 +1,4 @@
-"""Small values as bytes, for other ranks. Knows plain values and arrays; must not know the network.
+"""Small values as bytes, for other ranks.
 
 The layout is fixed, and nothing is executed to read it:
 

@@ -1,4 +1,4 @@
-"""Ends this process when one of its waits lasts too long. Knows a deadline; no messages.
+"""Ends this process when one of its waits lasts too long.
 
 The waits of MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread
 looks at the deadline. Arming it sets a few variables. Before it ends the process it asks the other

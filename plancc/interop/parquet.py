@@ -324,5 +324,6 @@ FORMAT = Format(
     files=parts_of,
     needs=NEEDS,
     entries=ParquetEntries,
+    read_columns=read_columns,
     what="edge lists in Parquet, a file or a folder of parts",
 )

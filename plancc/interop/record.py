@@ -1,14 +1,13 @@
-"""Graphs of PyTorch Geometric: objects, and files that torch.save wrote. Imports neither library.
+"""The graph of a record: edges, number of vertices, weights and vertex data by name.
 
-``edge_index[0]`` is the source j, ``edge_index[1]`` the target i that aggregates from it, hence
-``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
+What readers of frameworks have in common: each makes a record of what it finds.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,68 +20,12 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
-from plancc.graph.torchfile import StoredHetero, StoredObject, load_torch
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
 Record = dict[str, Any]
 HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
-
-
-def is_data(obj: Any) -> bool:
-    """Whether an object looks like a Data or a HeteroData."""
-    if isinstance(obj, Mapping):
-        return "edge_index" in obj or "adj_t" in obj
-    has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
-    return "HeteroData" in type(obj).__name__ or (has_edges and not hasattr(obj, "indptr"))
-
-
-def record_of(obj: Any, where: str) -> Record:
-    """The attributes of a Data by name.
-
-    Raises
-    ------
-    InputError
-        For a heterogeneous graph, several graphs, and what is no graph.
-    """
-    if isinstance(obj, StoredObject):
-        held = obj.state if isinstance(obj.state, dict) else {}
-        held = held.get("_store", held)
-        if isinstance(obj, StoredHetero):
-            raise InputError(f"{where}: {HETERO}")
-        if isinstance(held, StoredObject) and isinstance(held.state, dict):
-            held = held.state.get("_mapping", held.state)
-        obj = held
-    elif isinstance(obj, tuple | list):
-        return _of_several(obj, where)
-    elif not isinstance(obj, Mapping) and is_data(obj):
-        if "HeteroData" in type(obj).__name__ or hasattr(obj, "edge_types"):
-            raise InputError(f"{where}: {HETERO}")
-        obj = obj.to_dict() if callable(getattr(obj, "to_dict", None)) else vars(obj)
-    if not isinstance(obj, Mapping):
-        raise InputError(f"{where}: holds no graph but '{type(obj).__name__}'")
-    if "_global_store" in obj or any(isinstance(key, tuple) for key in obj):
-        raise InputError(f"{where}: {HETERO}")
-    return {str(key): value for key, value in obj.items()}
-
-
-def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
-    """The only graph of a list, or of the (data, slices) of an InMemoryDataset."""
-    if isinstance(obj, list) or not 2 <= len(obj) <= 3 or not _is_record(obj[0]):
-        if len(obj) != 1:
-            raise InputError(f"{where}: holds {len(obj)} graphs; one is expected")
-        return record_of(obj[0], where)
-    slices = obj[1]
-    if isinstance(slices, Mapping):
-        ends = slices.get("edge_index", slices.get("x"))
-        if ends is not None and len(ends) != 2:
-            raise InputError(f"{where}: holds {len(ends) - 1} graphs; one is expected")
-    return record_of(obj[0], where)
-
-
-def _is_record(obj: Any) -> bool:
-    return isinstance(obj, StoredObject | Mapping) or hasattr(obj, "edge_index")
 
 
 def graph_of_record(
@@ -94,7 +37,7 @@ def graph_of_record(
     ----------
     record : dict
         ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
-        ``edge_attr`` of one column: the values;
+        ``edge_attr`` or ``edge-feat`` of one column: the values;
         ``num_nodes``, else as many vertices as the features have rows, or other vertex data that
         have one for every vertex of ``edge_index``; ``n_id`` or ``ids``, int[n] that differ, are
         the vertices' ids.
@@ -211,15 +154,15 @@ def _num_vertices(
 
 def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[Any] | None]:
     """Name of the edges' values, and one for each edge."""
-    for name in ("edge_weight", "edge_attr"):
+    for name in ("edge_weight", "edge_attr", "edge-feat"):
         if record.get(name) is None:
             continue
         values = as_array(record[name], f"{where}: '{name}'")
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
-        if name == "edge_attr" and values.ndim == 2:
+        if name != "edge_weight" and values.ndim == 2:
             warnings.warn(
-                f"{where}: 'edge_attr' has {values.shape[1]} columns and is left out; a graph has "
+                f"{where}: '{name}' has {values.shape[1]} columns and is left out; a graph has "
                 "one value per edge ('edge_weight')",
                 PlanccWarning,
                 stacklevel=2,
@@ -250,51 +193,26 @@ def _of_sparse(
     return int(shape[0]), row, col, None if (values == 1).all() else values
 
 
-def _record(path: StrPath) -> Record:
-    where = os.fspath(path)
-    return record_of(load_torch(path), where)
-
-
-def read_pyg(
-    path: StrPath,
-    *,
-    pattern: bool = False,
-    symmetrize: bool = False,
-    transpose: bool = False,
-    keys: Mapping[str, str] | None = None,
-) -> Graph:
-    """Read a file of torch.save: a Data, its ``to_dict()``, a dict of tensors, or the
-    ``processed/data.pt`` of an InMemoryDataset of one graph.
+def format_of_records(
+    name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
+) -> Format:
+    """The format of files that hold one record each.
 
     Parameters
     ----------
-    path, pattern, symmetrize, transpose, keys
-        As in `plancc.graph.formats.read_graph`; ``keys["graph"]`` names ``edge_index``.
-
-    Raises
-    ------
-    InputError
-        For what is no graph, several graphs, a heterogeneous graph, an object that is no tensor.
-    BackendUnavailable
-        Without torch.
+    name : str
+        Of the format.
+    read_record : callable
+        Returns the record of a file.
+    extensions, others
+        As of `Format`; with the reading option "keys", its "graph" names ``edge_index``.
     """
-    source = Source.of_file(path, "pyg")
-    name = (keys or {}).get("graph", "edge_index")
-    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
-    return graph_of_record(_record(path), os.fspath(path), source, name, **flags)
 
+    def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:
+        key, source = (keys or {}).get("graph", "edge_index"), Source.of_file(path, name)
+        return graph_of_record(read_record(path), os.fspath(path), source, key, **flags)
 
-def read_pyg_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
-    """The tensors of the file by name."""
-    return _record(path)
+    def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
+        return read_record(path)
 
-
-FORMAT = Format(
-    (".pt", ".pth"),
-    read_pyg,
-    gzip=False,
-    options=("keys",),
-    read_data=read_pyg_data,
-    needs="torch",
-    what="PyTorch Geometric: Data, or a dict of tensors, of torch.save",
-)
+    return Format(extensions, read, gzip=False, **{"read_data": read_data} | others)

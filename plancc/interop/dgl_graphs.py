@@ -5,18 +5,19 @@ is ``A[v, u]``: the target needs the source.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source
+from plancc.graph.formats import Held
+from plancc.graph.graph import Source
 from plancc.graph.optional import library
-from plancc.graph.pyg import HETERO, Record, graph_of_record
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.vertexdata import as_array
+from plancc.interop.record import HETERO, Record, format_of_records, graph_of_record
 from plancc.text import shown
 
 _WEIGHTS = ("weight", "edge_weight", "w")
@@ -51,7 +52,25 @@ def record_of_dgl(obj: Any, where: str) -> Record:
     }
 
 
-def _record(path: StrPath) -> Record:
+def hold(obj: Any) -> Held | None:
+    """A homogeneous graph in memory; None for other objects."""
+    if not is_dgl(obj):
+        return None
+    name = "DGL graph"
+    record, source = record_of_dgl(obj, name), Source(name, format="dgl")
+    return Held(name, partial(graph_of_record, record, name, source), record)
+
+
+def read_record(path: StrPath) -> Record:
+    """The one homogeneous graph of a file of dgl.save_graphs.
+
+    Raises
+    ------
+    InputError
+        For several graphs, a heterogeneous one, a file that dgl cannot read.
+    BackendUnavailable
+        Without dgl.
+    """
     check_readable(path)
     where = os.fspath(path)
     dgl = library("dgl", where, "dgl==2.1.0")
@@ -67,38 +86,19 @@ def _record(path: StrPath) -> Record:
     return record_of_dgl(graphs[0], where)
 
 
-def read_dgl(
-    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
-) -> Graph:
-    """Read a file of dgl.save_graphs with one homogeneous graph.
+def read_parts(path: StrPath) -> npt.NDArray[np.int32]:
+    """The parts of vertices in a partition of DistDGL (`plancc.interop.distdgl`)."""
+    from plancc.interop.distdgl import read_partition
 
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose
-        As in `plancc.graph.formats.read_graph`. Values: the edges' "weight", "edge_weight" or "w".
-
-    Raises
-    ------
-    InputError
-        For several graphs, a heterogeneous one, a file that dgl cannot read.
-    BackendUnavailable
-        Without dgl.
-    """
-    where, source = os.fspath(path), Source.of_file(path, "dgl")
-    flags = {"pattern": pattern, "symmetrize": symmetrize, "transpose": transpose}
-    return graph_of_record(_record(path), where, source, "edge_index", **flags)
+    return read_partition(path)
 
 
-def read_dgl_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
-    """The data of the vertices by name."""
-    return _record(path)
-
-
-FORMAT = Format(
+FORMAT = format_of_records(
+    "dgl",
+    read_record,
     (".bin", ".dgl"),
-    read_dgl,
-    gzip=False,
-    read_data=read_dgl_data,
+    hold=hold,
+    read_parts=read_parts,
     needs="dgl==2.1.0",
     what="DGL: a graph of dgl.save_graphs",
 )

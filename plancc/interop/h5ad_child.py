@@ -1,4 +1,4 @@
-"""The child process of `plancc.graph.h5ad`: reads what is asked for, and leaves it in a folder."""
+"""The child process of `plancc.interop.h5ad`: reads, and leaves arrays in a folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from scipy.sparse import save_npz
 
 from plancc.graph.bounds import allowing
-from plancc.graph.h5ad import READS
 from plancc.guarded_child import answer
+from plancc.interop.h5ad import READS
 
 
 def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,23 +8,20 @@ the graph is not written in the folder: where OGB says so, read it with `symmetr
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import build_graph, detect_direction
+from plancc.errors import InputError
 from plancc.graph.edgelist import read_integer_columns
-from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
-from plancc.graph.pyg import HETERO, edge_index_of
 from plancc.graph.textfile import StrPath, read_bytes
-from plancc.graph.torchfile import load_torch
 from plancc.graph.vertexdata import class_numbers, read_numbers
+from plancc.interop.record import HETERO, Record, edge_index_of, format_of_records
+from plancc.interop.torchfile import load_torch
 
 _TABLE = (".csv.gz", ".csv")
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
@@ -47,18 +44,11 @@ def graph_files(folder: str) -> list[str]:
     return []
 
 
-def read_ogb(
-    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
-) -> Graph:
-    """Read the graph of a folder.
+def read_record(path: StrPath) -> Record:
+    """The graph of a folder.
 
     In ``raw/`` are ``edge``, ``num-node-list`` and, as values if it has one column, ``edge-feat``,
     each as .csv.gz or .csv; or all of it is in ``raw/data.npz``.
-
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose
-        As in `plancc.graph.formats.read_graph`.
 
     Raises
     ------
@@ -66,27 +56,24 @@ def read_ogb(
         For a heterogeneous graph, several graphs, a missing or a wrong file.
     """
     folder = os.fspath(path)
-    source = Source(os.path.basename(os.path.abspath(folder)), format="ogb", weights="'edge-feat'")
     if _table(folder, "raw/triplet-type-list"):
         raise InputError(f"{folder}: {HETERO}")
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):
-        n, src, dst, values = _binary_graph(folder)
+        with Archive(os.path.join(folder, "raw/data.npz")) as archive:
+            n = _one_graph(archive.integers("num_nodes_list"), archive.name)
+            pair = edge_index_of(archive["edge_index"], archive.name)
+            values = archive.get("edge_feat")
     else:
-        n, src, dst, values = _text_graph(folder)
-    if values is not None and values.ndim == 2 and values.shape[1] != 1:
-        warnings.warn(
-            f"{folder}: edges have {values.shape[1]} features, which are left out; a graph has one "
-            "value per edge",
-            PlanccWarning,
-            stacklevel=2,
-        )
-        values = None
-    if values is not None and values.shape not in ((len(src),), (len(src), 1)):
-        raise InputError(f"{folder}: {len(values)} features of edges for {len(src)} edges")
-    values = None if pattern or values is None else values.reshape(-1)
-    return detect_direction(
-        build_graph(n, dst, src, values, symmetrize=symmetrize, transpose=transpose, source=source)
-    )
+        sizes = _table(folder, "raw/num-node-list")
+        if not sizes:
+            raise InputError(f"{folder}: raw/num-node-list.csv.gz is missing")
+        where = os.path.join(folder, sizes)
+        n = _one_graph(read_numbers(where), where)
+        edges = os.path.join(folder, _table(folder, "raw/edge"))
+        pair = np.stack(read_integer_columns(edges, read_bytes(edges), b",", 2)[:2])
+        features = _table(folder, "raw/edge-feat")
+        values = read_numbers(os.path.join(folder, features)) if features else None
+    return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
@@ -97,31 +84,6 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
         raise InputError(f"{where}: holds '{n}', not the number of vertices")
     check_num_vertices(int(n), where)
     return int(n)
-
-
-def _text_graph(
-    folder: str,
-) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]:
-    sizes = _table(folder, "raw/num-node-list")
-    if not sizes:
-        raise InputError(f"{folder}: raw/num-node-list.csv.gz is missing")
-    where = os.path.join(folder, sizes)
-    n = _one_graph(read_numbers(where), where)
-    edges = os.path.join(folder, _table(folder, "raw/edge"))
-    src, dst, _ = read_integer_columns(edges, read_bytes(edges), b",", 2)
-    features = _table(folder, "raw/edge-feat")
-    values = read_numbers(os.path.join(folder, features)) if features else None
-    return n, src, dst, values
-
-
-def _binary_graph(
-    folder: str,
-) -> tuple[int, npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]:
-    with Archive(os.path.join(folder, "raw/data.npz")) as archive:
-        n = _one_graph(archive.integers("num_nodes_list"), archive.name)
-        src, dst = edge_index_of(archive["edge_index"], archive.name)
-        values = archive.get("edge_feat")
-    return n, src, dst, values
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
@@ -189,10 +151,10 @@ def _split_files(root: str, name: str) -> dict[str, str]:
     return files
 
 
-FORMAT = Format(
+FORMAT = format_of_records(
+    "ogb",
+    read_record,
     (),
-    read_ogb,
-    gzip=False,
     read_data=read_ogb_data,
     files=graph_files,
     what="folders of the Open Graph Benchmark (node property prediction)",

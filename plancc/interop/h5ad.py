@@ -131,15 +131,14 @@ def read_h5ad(
     path: StrPath,
     *,
     pattern: bool = False,
-    symmetrize: bool = False,
-    transpose: bool = False,
     keys: Mapping[str, str] | None = None,
+    **flags: bool,
 ) -> Graph:
     """Read a graph of the observations of an AnnData.
 
     Parameters
     ----------
-    path, pattern, symmetrize, transpose
+    path, pattern, flags
         As in `plancc.graph.formats.read_graph`.
     keys : mapping of str to str, optional
         ``keys["graph"]`` names the matrix of ``obsp``. None: "connectivities", or the only one.
@@ -159,16 +158,8 @@ def read_h5ad(
         coo = matrix.tocoo()
         (row, col), values = coo.coords, coo.data
     source = Source.of_file(path, "h5ad", show(name))
-    graph = build_graph(
-        matrix.shape[0],
-        row,
-        col,
-        None if pattern else values,
-        symmetrize=symmetrize,
-        transpose=transpose,
-        source=source,
-    )
-    return detect_direction(graph)
+    kept = None if pattern else values
+    return detect_direction(build_graph(matrix.shape[0], row, col, kept, source=source, **flags))
 
 
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
@@ -192,7 +183,7 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
         large = large_allowed()
         request = {"what": what, "keys": dict(keys), "large": large, "folder": str(folder)}
         answer = ask(
-            "plancc.graph.h5ad_child",
+            "plancc.interop.h5ad_child",
             os.fspath(path),
             CPU_SECONDS_PER_BYTE,
             request,

@@ -1,0 +1,1 @@
+"""Readers and writers of other frameworks, behind the registries of formats and exports."""

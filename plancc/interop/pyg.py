@@ -1,0 +1,108 @@
+"""Graphs of PyTorch Geometric: objects, and files that torch.save wrote. Imports neither library.
+
+``edge_index[0]`` is the source j, ``edge_index[1]`` the target i that aggregates from it, hence
+``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from plancc.errors import InputError
+from plancc.graph.formats import Held
+from plancc.graph.graph import Source
+from plancc.graph.textfile import StrPath
+from plancc.interop.record import HETERO, Record, format_of_records, graph_of_record
+from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
+
+
+def is_data(obj: Any) -> bool:
+    """Whether an object looks like a Data or a HeteroData."""
+    if isinstance(obj, Mapping):
+        return "edge_index" in obj or "adj_t" in obj
+    has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
+    return "HeteroData" in type(obj).__name__ or (has_edges and not hasattr(obj, "indptr"))
+
+
+def record_of(obj: Any, where: str) -> Record:
+    """The attributes of a Data by name.
+
+    Raises
+    ------
+    InputError
+        For a heterogeneous graph, several graphs, and what is no graph.
+    """
+    if isinstance(obj, StoredObject):
+        held = obj.state if isinstance(obj.state, dict) else {}
+        held = held.get("_store", held)
+        if isinstance(obj, StoredHetero):
+            raise InputError(f"{where}: {HETERO}")
+        if isinstance(held, StoredObject) and isinstance(held.state, dict):
+            held = held.state.get("_mapping", held.state)
+        obj = held
+    elif isinstance(obj, tuple | list):
+        return _of_several(obj, where)
+    elif not isinstance(obj, Mapping) and is_data(obj):
+        if "HeteroData" in type(obj).__name__ or hasattr(obj, "edge_types"):
+            raise InputError(f"{where}: {HETERO}")
+        obj = obj.to_dict() if callable(getattr(obj, "to_dict", None)) else vars(obj)
+    if not isinstance(obj, Mapping):
+        raise InputError(f"{where}: holds no graph but '{type(obj).__name__}'")
+    if "_global_store" in obj or any(isinstance(key, tuple) for key in obj):
+        raise InputError(f"{where}: {HETERO}")
+    return {str(key): value for key, value in obj.items()}
+
+
+def _of_several(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
+    """The only graph of a list, or of the (data, slices) of an InMemoryDataset."""
+    if isinstance(obj, list) or not 2 <= len(obj) <= 3 or not _is_record(obj[0]):
+        if len(obj) != 1:
+            raise InputError(f"{where}: holds {len(obj)} graphs; one is expected")
+        return record_of(obj[0], where)
+    slices = obj[1]
+    if isinstance(slices, Mapping):
+        ends = slices.get("edge_index", slices.get("x"))
+        if ends is not None and len(ends) != 2:
+            raise InputError(f"{where}: holds {len(ends) - 1} graphs; one is expected")
+    return record_of(obj[0], where)
+
+
+def _is_record(obj: Any) -> bool:
+    return isinstance(obj, StoredObject | Mapping) or hasattr(obj, "edge_index")
+
+
+def hold(obj: Any) -> Held | None:
+    """A Data, its ``to_dict()``, or any object or dict with ``edge_index``; None for others."""
+    if not is_data(obj):
+        return None
+    name = f"PyG {type(obj).__name__}"
+    record, source = record_of(obj, name), Source(name, format="pyg")
+    return Held(name, partial(graph_of_record, record, name, source), record)
+
+
+def read_record(path: StrPath) -> Record:
+    """What a file holds: a Data, its ``to_dict()``, a dict of tensors, or the
+    ``processed/data.pt`` of an InMemoryDataset of one graph.
+
+    Raises
+    ------
+    InputError
+        For what is no graph, several graphs, a heterogeneous graph, an object that is no tensor.
+    BackendUnavailable
+        Without torch.
+    """
+    return record_of(load_torch(path), os.fspath(path))
+
+
+FORMAT = format_of_records(
+    "pyg",
+    read_record,
+    (".pt", ".pth"),
+    options=("keys",),
+    hold=hold,
+    needs="torch",
+    what="PyTorch Geometric: Data, or a dict of tensors, of torch.save",
+)
