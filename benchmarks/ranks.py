@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.inputs import BIN, SHARED, Inputs, environment, launched
-from benchmarks.memory import anonymous, family
+from benchmarks.memory import family, held
 from benchmarks.report import Report
 
 GRAPHS = (
     *("wiki-Vote", "email-Enron", "CoauthorCS", "cit-HepTh", "soc-Slashdot0902", "dblp-2010"),
-    *("fb100-Cornell5", "delaunay_n15", "USA-road.NY"),
+    *("fb100-Cornell5", "delaunay_n15", "finan512", "USA-road.NY", "USA-road.NE"),
 )
 PARTS, RANKS = 64, 4
 INTERPRETER = 57e6
@@ -71,7 +71,7 @@ def _done(command: list[str]) -> tuple[Any, int]:
         )
         peak = 0
         while process.poll() is None:
-            peak = max(peak, *map(anonymous, family(process.pid)))
+            peak = max(peak, *(held(each)[0] for each in family(process.pid)))
             time.sleep(0.02)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)

@@ -19,7 +19,6 @@ from plancc.graph.convert import as_source
 from plancc.graph.folders import check_reading
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
-from plancc.graph.vertexdata import VertexData
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
@@ -30,7 +29,7 @@ from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import of_graph, provenance
-from plancc.owners.request import Assigner, balance_of, default_model, prepared
+from plancc.owners.request import Assigner, balance_of, default_model, prepared, with_dims
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.plan.grid_slices import with_grid
@@ -40,7 +39,6 @@ from plancc.plan.plan import Plan
 from plancc.plan.routing import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.schedules import tables_of
-from plancc.predict.widths import DataWidths
 from plancc.scratch import on_disk
 
 SLOWER = 1.02
@@ -125,7 +123,7 @@ def compile(
         wanted = replace(wanted, train_mask=vertex_data.train_mask)
         if task.model.layout == "row":  # others share nonzeros alone, and say so
             wanted.check_given(graph)
-        task = _with_dims(task, vertex_data)
+        task = with_dims(task, vertex_data)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
     said = []
     if given_up:
@@ -238,16 +236,6 @@ def _straight(plan: Plan, task: Task) -> float | None:
     if plan.header.topology is None:
         return None
     return task.options.predictor.epoch(tables_of(plan).flat()).seconds
-
-
-def _with_dims(task: Task, data: VertexData) -> Task:
-    """The task with the widths of the layers: given, of the data, or the default ones."""
-    widths, dims = DataWidths.of(data), task.options.dims
-    if dims is None:
-        dims = widths.dims
-    else:
-        widths.check(dims)
-    return replace(task, options=replace(task.options, dims=dims))
 
 
 def _advice(wanted: Balance, task: Task, assigner: Assigner) -> str:

@@ -42,7 +42,7 @@ RUNTIME_MAY = (
 )
 NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8
-SEVERAL_MEANINGS = {"Batch", "Graph", "Traffic", "Transport"}
+SEVERAL_MEANINGS = {"Batch", "Graph", "Traffic"}
 """Names of classes of the compiler and of the runtime alike. This list only shrinks."""
 # Names that are values of other options too: they count where the code speaks of a model.
 AMBIGUOUS = {"auto", "block", "file", "gcn", "rcm"}

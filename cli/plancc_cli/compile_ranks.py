@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SEARCH = (
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine"),
-    *("partitioner", "preset", "time_limit"),
+    *("partitioner", "preset", "time_limit", "topology"),
 )
 """Options of the search that several ranks take."""
 PLAN = ("balance", "normalize", "value_dtype", "keys", "memory")

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plancc.distributed.kernels import take_labels, turns, wanted_labels
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array
+from plancc.distributed.share import Int32Array, Int64Array, joined
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.passes.clusters import Clusters, weights_of
@@ -26,16 +26,7 @@ from plancc.passes.kernels.label_propagation import (
     numbered,
 )
 from plancc.passes.presets import PROPAGATION
-
-TURNS = 8
-"""Turns of a round."""
-SAMPLE = 8
-"""One of so many clusters is looked at to see how many links the graph between them has."""
-STEPS = 8
-"""Steps in which the graph between clusters is made: for memory."""
-MANY_LINKS = 500_000
-"""Links above which vertices are joined to clusters, and clusters to larger ones: rank 0 partitions
-the graph between those that are left."""
+from plancc.search.presets import ON_RANKS
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +81,9 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
     n = len(level.weight)
     label: Int32Array = np.arange(n, dtype=np.int32)
-    found = _Between(ranks, level, label, n).made() if level.total <= MANY_LINKS else None
+    found = _Between(ranks, level, label, n).made() if level.total <= ON_RANKS.many_links else None
     key = seed
-    while found is None or found.total > MANY_LINKS:
+    while found is None or found.total > ON_RANKS.many_links:
         key += 1
         here = level if found is None else found
         own, num = _propagated(ranks, here, heaviest, key)
@@ -121,9 +112,9 @@ def _propagated(
     score = np.zeros(n, dtype=np.int64)
     first = level.first
     for number in range(PROPAGATION.rounds):
-        turn = turns(first, first + level.count, PROPAGATION.rounds * key + number, TURNS)
+        turn = turns(first, first + level.count, PROPAGATION.rounds * key + number, ON_RANKS.turns)
         moved = 0
-        for each in range(TURNS):
+        for each in range(ON_RANKS.turns):
             rows = np.flatnonzero(turn == each)
             wanted = wanted_labels(
                 rows, first, level.links, level.weight, load, heaviest, label, score
@@ -147,22 +138,22 @@ class _Between:
 
     def share_of_links(self, key: int) -> float:
         """About how many links the graph has, over those of the level: by some of its clusters."""
-        sample = np.flatnonzero(turns(0, self.num, key, SAMPLE) == 0)
+        sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
         cuts = np.searchsorted(load, shares * load[-1:].sum())
         made = self._gathered(np.split(sample, cuts))
-        return self.ranks.total(made.nnz) * SAMPLE / max(1, self.level.total)
+        return self.ranks.total(made.nnz) * ON_RANKS.sample / max(1, self.level.total)
 
     def made(self) -> ClusterLevel:
         """The graph: every rank has the links of consecutive clusters, about as many as others."""
-        size, steps = self.ranks.size, np.arange(self.ranks.size * STEPS + 1)
+        size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = np.concatenate([[0], np.cumsum(self.ranks.sums(np.diff(self.ptr)))])
-        bounds = np.searchsorted(load, load[-1] * steps // (size * STEPS))
+        bounds = np.searchsorted(load, load[-1] * steps // (size * ON_RANKS.steps))
         bounds[-1] = self.num
         pieces = []
-        for step in range(STEPS):  # some clusters of every rank
-            at = np.arange(size) * STEPS + step
+        for step in range(ON_RANKS.steps):  # some clusters of every rank
+            at = np.arange(size) * ON_RANKS.steps + step
             chosen = [np.arange(*each) for each in zip(bounds[at], bounds[at + 1], strict=True)]
             pieces.append(self._gathered(chosen))
         offsets = np.concatenate([[0], *(np.diff(each.indptr) for each in pieces)]).cumsum()
@@ -172,7 +163,7 @@ class _Between:
             offsets.astype(np.int64), ends, cost, np.zeros(1, np.int64), none, none
         )
         weight = weights_of(self.label, self.level.weight, self.num)
-        first = int(bounds[self.ranks.rank * STEPS])
+        first = int(bounds[self.ranks.rank * ON_RANKS.steps])
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
@@ -185,17 +176,4 @@ class _Between:
         counts = self.ranks.swapped(sizes)
         ends = self.ranks.collected([ends for ends, _ in found])
         cost = self.ranks.collected([cost for _, cost in found])
-        return _added(counts, ends, cost, len(chosen[self.ranks.rank]), self.num)
-
-
-def _added(
-    counts: list[Int32Array], ends: Int32Array, cost: Int64Array, rows: int, columns: int
-) -> Any:
-    """Lists of several ranks as one matrix: links that they have in common cost their sum."""
-    from scipy.sparse import coo_array
-
-    numbers = np.arange(rows, dtype=np.int32)
-    row = np.concatenate([np.repeat(numbers, of_rank) for of_rank in counts])
-    made = coo_array((cost, (row, ends)), shape=(rows, columns)).tocsr()
-    made.sort_indices()
-    return made
+        return joined(counts, ends, cost, self.num)

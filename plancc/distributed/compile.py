@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.figures import metrics_of, random_metrics
-from plancc.distributed.lowering import OwnParts, lower_share
+from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures
+from plancc.distributed.lowering import lower_share
 from plancc.distributed.owners import find_owners
-from plancc.distributed.ranks import Ranks, Transport
+from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
 from plancc.graph.convert import own_data
@@ -38,14 +38,13 @@ from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, provenance
-from plancc.owners.request import prepared
+from plancc.owners.request import prepared, with_dims
 from plancc.owners.task import Observer, Task
-from plancc.plan.digests import Digests, digests_of, root_of
-from plancc.plan.exchange import Int64Array, Side
+from plancc.plan.digests import Digests, cut_points, digests_of, root_of
+from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     NODES,
     header_attributes,
-    vertex_data_arrays,
 )
 from plancc.plan.metrics import Metrics
 from plancc.plan.piece_writer import (
@@ -55,9 +54,11 @@ from plancc.plan.piece_writer import (
     write_plan_head,
 )
 from plancc.plan.pieces import folder_name, new_folder
-from plancc.plan.plan import attributes_of
+from plancc.plan.plan import Plan, attributes_of
+from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.values import Header
 from plancc.search.footprint import ProblemSizes, shown, work_of_rank
+from plancc.search.starts import is_uneven
 from plancc.text import shown as shortened
 
 FORMAT = "csr"
@@ -152,10 +153,12 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name in ("budget", "topology", "weights", "clusters"):
+        for name in ("budget", "weights", "clusters"):
             given = options if hasattr(options, name) else self.plan
             if getattr(given, name) is not None:
                 raise InputError(f"`{name}` is for a compile by one process")
+        if self.plan.exchange == "nodes":
+            raise InputError("`exchange` nodes: hops are compiled by one process; drop it")
         if set(wanted.names) - {"nnz", "rows", "work"}:
             raise InputError(
                 f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, "
@@ -182,7 +185,7 @@ class Order:
 
 
 def compile_folder(
-    transport: Transport,
+    transport: Collectives,
     order: Order,
     output: str | PathLike[str],
     observer: Observer = nullcontext,
@@ -193,8 +196,8 @@ def compile_folder(
 
     Parameters
     ----------
-    transport : Transport
-        Of `plancc_runtime`.
+    transport : Collectives
+        A transport of `plancc_runtime`.
     order : Order
         The same on all ranks.
     output : path
@@ -224,6 +227,8 @@ def compile_folder(
         predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
         graph = files.graph(source)
         vertex_data = order.vertex_data(graph)
+        task = with_dims(task, vertex_data)
+        wanted = replace(wanted, dims=task.options.dims)
     with observer("read"):
         share = read_share(
             files,
@@ -235,44 +240,63 @@ def compile_folder(
         )
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
+        owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
+        del found
+    if task.options.nodes is not None:
+        with observer("map to nodes"):
+            owner = mapped(ranks, share, owner, task.options.nodes, task.options.capacities)
+            how = {**how, "topology": str(task.options.nodes)}
+    assert limits is not None
+    reached = limits.imbalance(limits.load(owner)).tolist()
+    del limits
     with observer("baseline"):
-        baseline = random_metrics(ranks, share, order.num_parts)
-    with observer("lower"):
-        num_nonzeros = int(share.degree.sum())
-        parts = lower_share(ranks, share, found.owner, order.num_parts)
-        del share
-        metrics = metrics_of(ranks, parts)
+        baseline, random = random_figures(ranks, share, order.num_parts)
+        predictor = task.options.predictor
+        if predictor.machine.speed:
+            speeds = tuple(predictor.machine.speeds(order.num_parts))
+            _, random = random_figures(ranks, share, order.num_parts, speeds)
     header = Header(
         layout="row",
         num_vertices=n,
-        num_nonzeros=num_nonzeros,
+        num_nonzeros=int(share.degree.sum()),
         num_parts=order.num_parts,
         directed=graph.directed,
         normalization=order.plan.normalize,
         self_loops=order.plan.self_loops,
     )
+    with observer("lower"):
+        parts = lower_share(ranks, share, owner, header)
+        del share
+    with observer("predict"):
+        metrics = metrics_of(ranks, parts)
+        forecast = forecast_of(ranks, predictor, parts, random)
+        del random
+    if forecast.slower and not task.model.even_random:
+        notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     written = provenance(
         of_graph(source, order.model, order.model_options),
         order.command,
         wanted,
-        found.reached,
+        reached,
         task.options,
         {
             "ranks": ranks.size,
-            **found.how,
+            **forecast.provenance(),
+            **how,
             **({} if order.plan.memory is None else {"memory": order.plan.memory}),
             "predicted_memory": predicted,
         },
-        found.warnings,
+        notes,
     )
     with observer("write"):
-        data_of_parts = _of_rows(vertex_data, parts.global_id)
-        ids = None if files.original_ids is None else files.original_ids[parts.global_id]
-        attributes = attributes_of(written, metrics, baseline)
-        content = _write(
-            ranks, output, header, parts, data_of_parts, ids, attributes, order.compress
+        parts = replace(
+            parts,
+            vertex_data=_of_rows(vertex_data, parts.global_id),
+            original_id=files.original_ids,
         )
-    return Compiled(content, header, metrics, baseline, written, found.warnings)
+        attributes = attributes_of(written, metrics, baseline)
+        content = _write(ranks, output, header, parts, attributes, order.compress)
+    return Compiled(content, header, metrics, baseline, written, notes)
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
@@ -288,7 +312,14 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
     """Bytes that a rank is going to take; InputError if they are more than allowed (0: any)."""
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
-    sizes = ProblemSizes(rows, nonzeros + rows, mirrored, constraints=constraints, mapped=True)
+    sizes = ProblemSizes(
+        rows,
+        nonzeros + rows,
+        mirrored,
+        constraints=constraints,
+        uneven=is_uneven(np.diff(files.indptr)),
+        mapped=True,
+    )
     peak = work_of_rank(sizes, num_ranks).peak
     if allowed and peak > allowed:
         raise InputError(
@@ -359,23 +390,27 @@ def _write(
     ranks: Ranks,
     output: str | PathLike[str],
     header: Header,
-    parts: OwnParts,
-    data: VertexData,
-    ids: Int64Array | None,
+    parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
     compress: bool,
 ) -> str:
     """Write this rank's piece, and the head on rank 0; returns the content hash. Collective."""
-    points = _points(parts, ranks.rank)
+    arrays = parts.arrays()
+    cuts = dict.fromkeys(NODES[name].cut for name in arrays if NODES[name].cut)
+    points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
     starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
-    slices = _slices(parts, ranks.rank, starts_of, data, ids)
+    whole: dict[str, npt.NDArray[Any]] = {}
+    slices: dict[str, npt.NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if NODES[name].shared:  # offsets of entries
+            slices[name] = array + ranks.before(int(array[-1]))
+        elif NODES[name].cut:
+            slices[name] = array
+        elif name.endswith("_ptr"):
+            whole[name] = _offsets(ranks, np.diff(array))
+        else:
+            whole[name] = ranks.concatenated(array)
     starts = {name: starts_of[NODES[name].cut] for name in slices}
-    whole: dict[str, npt.NDArray[Any]] = {
-        "rows/part_ptr": parts.part_ptr,
-        "rows/num_interior": parts.num_interior,
-    }
-    for table, side in _tables(parts):
-        whole[f"{table}_ptr"] = _offsets(ranks, np.diff(side.ptr))
     own: dict[str, Digests] = {}
     with ranks.agreement():  # features may be read from a file
         for name, array in slices.items():
@@ -400,52 +435,13 @@ def _write(
             write_piece(temporary, ranks.rank, slices, content, compress=compress)
         with ranks.agreement():
             if ranks.rank == 0:
-                pieces = PieceTable(folder, parts.bounds, starts, kinds)
+                pieces = PieceTable(
+                    folder, block_of_parts(header.num_parts, ranks.size), starts, kinds
+                )
                 write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
     return content
-
-
-def _points(parts: OwnParts, rank: int) -> dict[str, Int64Array]:
-    """Where the slices of this rank's parts begin, and where the last ends, by `Node.cut`."""
-    first, last = (int(each) for each in parts.bounds[rank : rank + 2])
-    rows = parts.part_ptr[first : last + 1] - parts.part_ptr[first]
-    found = {"rows": rows, "local rows": rows, "nonzeros": parts.row_ptr[rows]}
-    for table, side in _tables(parts):
-        found[f"{table} messages"] = side.ptr
-        found[f"{table} rows"] = side.row_ptr[side.ptr]
-    return found
-
-
-def _tables(parts: OwnParts) -> Iterator[tuple[str, Side]]:
-    """The tables of messages by their names in the file."""
-    yield "expand/send", parts.expand.send
-    yield "expand/recv", parts.expand.receive
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
     """Sums of all ranks' sizes, from 0 on. Collective."""
     return np.concatenate([[0], np.cumsum(ranks.concatenated(sizes))])
-
-
-def _slices(
-    parts: OwnParts,
-    rank: int,
-    starts: Mapping[str, Int64Array],
-    data: VertexData,
-    ids: Int64Array | None,
-) -> dict[str, npt.NDArray[Any]]:
-    """This rank's slices of all datasets that are cut into parts, as they are in one file."""
-    before = {cut: at[rank] for cut, at in starts.items()}
-    found: dict[str, npt.NDArray[Any] | None] = {
-        "rows/global_id": parts.global_id,
-        "rows/original_id": ids,
-        "matrix/row_ptr": parts.row_ptr + before["nonzeros"],
-        "matrix/column": parts.column,
-        "matrix/value": parts.value,
-        **vertex_data_arrays(data),
-    }
-    for table, side in _tables(parts):
-        found[f"{table}_peer"] = side.peer
-        found[f"{table}_row_ptr"] = side.row_ptr + before[f"{table} rows"]
-        found[f"{table}_row"] = side.row
-    return {name: array for name in NODES if (array := found.get(name)) is not None}

@@ -1,52 +1,122 @@
-"""Figures of a plan whose parts are on several ranks."""
+"""Figures of a plan whose parts are on several ranks, and its predicted epoch."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import scipy.sparse as sp
 
 from plancc.cost.owners import BASELINE_SEED
-from plancc.distributed.kernels import count_traffic, pairs, parts_of_nets
-from plancc.distributed.lowering import OwnParts
+from plancc.distributed.kernels import parts_of_nets
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int64Array, Share
+from plancc.distributed.share import Int32Array, Share
+from plancc.models.capacities import Capacities
 from plancc.models.random import random_owner
+from plancc.passes.topology import MapToTopology
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
+from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
+from plancc.plan.topology import Topology
+from plancc.predict.forecast import Forecast
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedule import Pairs
+from plancc.predict.schedules import Tables, pairs_of, tables_of
 
-NETS_AT_ONCE = 1 << 20
+NETS_AT_ONCE = 1 << 18
 """Nets whose messages are looked at together."""
 
 
-def metrics_of(ranks: Ranks, parts: OwnParts) -> Metrics:
-    """The figures of the plan, on every rank. Collective."""
-    first, last = (int(each) for each in parts.bounds[ranks.rank : ranks.rank + 2])
-    ends = parts.row_ptr[parts.part_ptr[first : last + 1] - parts.part_ptr[first]]
-    nonzeros = ranks.concatenated(np.diff(ends))
-    step = StepTraffic.of(parts.expand)
-    of_all = StepTraffic(*(ranks.concatenated(each) for each in step))
-    return summarize(Traffic(np.diff(parts.part_ptr), nonzeros, *of_all))
+def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
+    """Rows that every part sends to every other, for the senders of this rank's block. Collective.
 
-
-def random_metrics(ranks: Ranks, share: Share, num_parts: int) -> Metrics:
-    """Those of the baseline (`plancc.cost.owners.random_traffic`). Collective."""
-    n = len(share.degree)
-    owner = random_owner(n, num_parts, BASELINE_SEED)
+    As `plancc.cost.pairs.pair_volumes`: csr_array int64[num_parts, num_parts].
+    """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
-    sent, received = (
-        ranks.sums(each) for each in count_traffic(share.first, ptr, entry, owner, num_parts)
-    )
-    talking: Int64Array = np.empty(0, dtype=np.int64)
+    shape, lengths = (num_parts, num_parts), np.diff(ptr)
+    found = sp.csr_array(shape, dtype=np.int64)
     for start in range(0, len(ptr) - 1, NETS_AT_ONCE):
         stop = min(start + NETS_AT_ONCE, len(ptr) - 1)
-        some = pairs(share.first, ptr, entry, owner, num_parts, start, stop)
-        talking = np.union1d(talking, some)
-    cuts = np.searchsorted(talking, block_of_parts(num_parts, ranks.size)[1:-1] * num_parts)
-    talking = np.unique(np.concatenate(ranks.swapped(np.split(talking, cuts))))
-    messages_sent, messages_received = (
-        ranks.sums(np.bincount(of, minlength=num_parts))
-        for of in (talking // num_parts, talking % num_parts)
+        sender = np.repeat(owner[share.first + start : share.first + stop], lengths[start:stop])
+        receiver = entry[ptr[start] : ptr[stop]] >> 1
+        number = sender[sender != receiver] * np.int64(num_parts) + receiver[sender != receiver]
+        number, rows = np.unique(number, return_counts=True)
+        found += sp.csr_array((rows, np.divmod(number, num_parts)), shape)
+    cuts = found.indptr[block_of_parts(num_parts, ranks.size)[1:-1]]
+    entries = found.tocoo()
+    columns = [*entries.coords, entries.data]
+    sender, receiver, rows = (ranks.collected(np.split(each, cuts)) for each in columns)
+    return sp.csr_array((rows, (sender, receiver)), shape)
+
+
+def at_root(ranks: Ranks, volumes: sp.csr_array) -> sp.csr_array:
+    """The pairs of all ranks on rank 0, whose blocks of senders differ. Collective."""
+    entries = volumes.tocoo()
+    sender, receiver, rows = (ranks.at_root(each) for each in (*entries.coords, entries.data))
+    return sp.csr_array((rows, (sender, receiver)), volumes.shape)
+
+
+def metrics_of(ranks: Ranks, parts: Plan) -> Metrics:
+    """The figures of the plan that all ranks' parts make. Collective."""
+    own = parts.traffic()
+    rows, nonzeros = ranks.concatenated(own.rows), ranks.concatenated(own.nonzeros)
+    step = StepTraffic(*map(ranks.concatenated, own.step))
+    return summarize(Traffic(rows, nonzeros, *step))
+
+
+def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
+    """The tables of the same plan; its messages are on rank 0. Collective."""
+    own, first = tables_of(parts), ranks.before(parts.num_parts)
+    pairs = own.expand.source + np.int32(first), own.expand.target, own.expand.rows
+    source, target, rows = map(ranks.at_root, pairs)
+    assert own.boundary_nonzeros is not None
+    return replace(
+        own,
+        rows=ranks.concatenated(own.rows),
+        nonzeros=ranks.concatenated(own.nonzeros),
+        boundary_nonzeros=ranks.concatenated(own.boundary_nonzeros),
+        expand=Pairs(num_parts, source, target, rows),
     )
-    rows = np.bincount(owner, minlength=num_parts)
-    nonzeros = np.zeros(num_parts, dtype=np.int64)
+
+
+def mapped(
+    ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
+) -> Int32Array:
+    """The same parts under numbers that keep what they exchange inside nodes. Collective.
+
+    As `plancc.owners.rows.mapped`.
+    """
+    num_parts, number = topology.num_ranks, None
+    volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
+    with ranks.agreement():
+        if ranks.rank == 0:
+            parts = np.arange(num_parts, dtype=np.int32)
+            number = MapToTopology(topology, capacities=capacities).run(parts, volumes, num_parts)
+    return ranks.from_root(number, np.int32)[owner]
+
+
+def random_figures(
+    ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
+) -> tuple[Metrics, Tables]:
+    """Figures of an even random partition, and its tables, with messages on rank 0. Collective.
+
+    Without capacities it is the baseline (`plancc.cost.owners.random_traffic`).
+    """
+    owner = random_owner(len(share.degree), num_parts, BASELINE_SEED, capacities)
+    volumes = pair_volumes(ranks, share, owner, num_parts)
+    moved = [each.sum(axis=axis) for each in (volumes, volumes.sign()) for axis in (1, 0)]
+    step = StepTraffic(*map(ranks.sums, moved))
+    rows, nonzeros = np.bincount(owner, minlength=num_parts), np.zeros(num_parts, dtype=np.int64)
     np.add.at(nonzeros, owner, share.degree)
-    return summarize(Traffic(rows, nonzeros, sent, received, messages_sent, messages_received))
+    metrics = summarize(Traffic(rows, nonzeros, *step))
+    return metrics, Tables("random", "row", rows, nonzeros, pairs_of(at_root(ranks, volumes)))
+
+
+def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
+    """The predicted epochs of the plan and of random tables, on every rank. Collective."""
+    tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
+    with ranks.agreement():
+        if ranks.rank == 0:
+            plan, even = (predictor.epoch(each).seconds for each in (tables, random))
+            seconds = plan, even, predictor.bound_of(tables)
+    return Forecast(predictor, *ranks.told(seconds))

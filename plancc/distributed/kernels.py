@@ -11,8 +11,6 @@ from plancc.models.limits import Bounds
 from plancc.passes.kernels.label_propagation import ClusterLinks, best_label
 from plancc.passes.kernels.volume import penalty
 
-SAMPLED = 24
-"""Rows of a part that are tried for an exchange."""
 MOST_SHORT = 1 << 16
 """Numbers below which 16 bits suffice."""
 
@@ -83,47 +81,6 @@ def take_labels(
                 load[here, c] -= weight[v, c]
                 load[there, c] += weight[v, c]
     return moved
-
-
-@njit(cache=True, nogil=True)
-def transposed(base: int, indptr: Any, indices: Any, num_columns: int) -> Any:
-    """Columns of some rows, row `base` the first: offsets int64[n + 1], rows int32[entries]."""
-    ptr = np.zeros(num_columns + 1, dtype=np.int64)
-    for k in range(len(indices)):
-        ptr[indices[k] + 1] += 1
-    for j in range(num_columns):
-        ptr[j + 1] += ptr[j]
-    rows, free = np.empty(len(indices), dtype=np.int32), ptr[:-1].copy()
-    for i in range(len(indptr) - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k]
-            rows[free[j]] = base + i
-            free[j] += 1
-    return ptr, rows
-
-
-@njit(cache=True, nogil=True)
-def joined(counts: Any, pins: Any) -> Any:
-    """Lists of several ranks put together: int64[m + 1] offsets, int32[entries].
-
-    Parameters
-    ----------
-    counts : int32[num_ranks, m]
-        Entries of every list from every rank.
-    pins : int32[entries]
-        All of rank 0, list by list, then all of rank 1, and so on.
-    """
-    ptr = np.zeros(counts.shape[1] + 1, dtype=np.int64)
-    for e in range(counts.shape[1]):
-        ptr[e + 1] = ptr[e] + counts[:, e].sum()
-    found, free, at = np.empty(len(pins), dtype=np.int32), ptr[:-1].copy(), 0
-    for rank in range(counts.shape[0]):
-        for e in range(counts.shape[1]):
-            for _ in range(counts[rank, e]):
-                found[free[e]] = pins[at]
-                free[e] += 1
-                at += 1
-    return ptr, found
 
 
 def parts_of_nets(
@@ -344,112 +301,6 @@ def move_rows(
 
 
 @njit(cache=True, nogil=True)
-def over(load: Any, more: Any, less: Any, limit: Any, share: Any) -> float:
-    """Weight above the limit of a part, over its share, if it had `more` and not `less`."""
-    total = 0.0
-    for c in range(len(load)):
-        total += max(0.0, load[c] + more[c] - less[c] - limit[c]) / max(1.0, share[c])
-    return total
-
-
-@njit(cache=True, nogil=True)
-def restore(
-    rows: Any, part_ptr: Any, weight: Any, load: Any, limit: Any, share: Any, most: int, owner: Any
-) -> int:
-    """Move rows out of parts above a limit, or exchange two rows, whatever that costs in volume.
-
-    Of every part `SAMPLED` rows are tried. It ends where nothing helps.
-
-    Parameters
-    ----------
-    rows : int32[n]
-        Part by part, by weight in each.
-    part_ptr : int64[num_parts + 1]
-        Where those of every part begin.
-    weight : int64[n, c]
-    load : int64[num_parts, c]
-    limit, share : float64[num_parts, c]
-    most : int
-        Moves and exchanges at most.
-    owner : int32[n]
-
-    Returns
-    -------
-    int
-        How many there were.
-    """
-    num_parts = len(load)
-    nothing = np.zeros(load.shape[1], dtype=np.int64)
-    left = np.zeros(num_parts, dtype=np.bool_)
-    done = 0
-    while done < most:
-        a, worst = -1, 0.0
-        for q in range(num_parts):
-            of_part = over(load[q], nothing, nothing, limit[q], share[q])
-            if of_part > worst and not left[q]:
-                a, worst = q, of_part
-        if a < 0:
-            break
-        best, best_v, best_u, to = 1e-9, -1, -1, -1
-        step_a = max(1, (part_ptr[a + 1] - part_ptr[a]) // SAMPLED)
-        for b in range(num_parts):
-            if b == a:
-                continue
-            here = worst + over(load[b], nothing, nothing, limit[b], share[b])
-            step_b = max(1, (part_ptr[b + 1] - part_ptr[b]) // SAMPLED)
-            for i in range(part_ptr[a], part_ptr[a + 1], step_a):
-                v = rows[i]
-                if owner[v] != a:
-                    continue
-                after = over(load[a], nothing, weight[v], limit[a], share[a])
-                after += over(load[b], weight[v], nothing, limit[b], share[b])
-                if here - after > best:
-                    best, best_v, best_u, to = here - after, v, -1, b
-                for j in range(part_ptr[b], part_ptr[b + 1], step_b):
-                    u = rows[j]
-                    if owner[u] != b:
-                        continue
-                    after = over(load[a], weight[u], weight[v], limit[a], share[a])
-                    after += over(load[b], weight[v], weight[u], limit[b], share[b])
-                    if here - after > best:
-                        best, best_v, best_u, to = here - after, v, u, b
-        if best_v < 0:
-            left[a] = True
-            continue
-        owner[best_v] = to
-        load[a] -= weight[best_v]
-        load[to] += weight[best_v]
-        if best_u >= 0:
-            owner[best_u] = a
-            load[to] -= weight[best_u]
-            load[a] += weight[best_u]
-        done += 1
-    return done
-
-
-@njit(cache=True, nogil=True)
-def overweight(load: Any, bounds: Bounds) -> float:
-    """What the overweight of all parts costs."""
-    total = 0.0
-    for q in range(len(load)):
-        for c in range(load.shape[1]):
-            total += penalty(load[q, c], bounds.target[q, c], bounds.price[q, c])
-    return total
-
-
-@njit(cache=True, nogil=True)
-def mark_boundary(base: int, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Which rows of a rank have a column of another part: uint8[m]."""
-    found = np.zeros(len(indptr) - 1, dtype=np.uint8)
-    for i in range(len(found)):
-        for k in range(indptr[i], indptr[i + 1]):
-            if owner[indices[k]] != owner[base + i]:
-                found[i] = 1
-                break
-    return found
-
-
-@njit(cache=True, nogil=True)
 def packed_rows(rows: Any, indptr: Any, numbers: Any, renamed: Any) -> Any:
     """The entries of some rows, one after the other; ``renamed[entry]`` if it is not empty."""
     total = 0
@@ -471,33 +322,3 @@ def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
         for k in range(row_ptr[r], row_ptr[r + 1]):
             out[k] = numbers[at]
             at += 1
-
-
-@njit(cache=True, nogil=True)
-def count_traffic(base: int, ptr: Any, entry: Any, owner: Any, num_parts: int) -> Any:
-    """Rows that every part sends and receives for this rank's nets: int64[num_parts] each."""
-    sent, received = np.zeros(num_parts, dtype=np.int64), np.zeros(num_parts, dtype=np.int64)
-    for e in range(len(ptr) - 1):
-        here = owner[base + e]
-        for k in range(ptr[e], ptr[e + 1]):
-            q = int(entry[k] >> 1)
-            if q != here:
-                sent[here] += 1
-                received[q] += 1
-    return sent, received
-
-
-@njit(cache=True, nogil=True)
-def pairs(
-    base: int, ptr: Any, entry: Any, owner: Any, num_parts: int, first: int, last: int
-) -> Any:
-    """Sender x `num_parts` + receiver of every row that moves for nets first..last-1: int64."""
-    found, num = np.empty(ptr[last] - ptr[first], dtype=np.int64), 0
-    for e in range(first, last):
-        here = owner[base + e]
-        for k in range(ptr[e], ptr[e + 1]):
-            q = int(entry[k] >> 1)
-            if q != here:
-                found[num] = np.int64(here) * num_parts + q
-                num += 1
-    return found[:num]

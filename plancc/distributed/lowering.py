@@ -6,52 +6,26 @@ what its parts receive; messages go to the ranks of their senders, which list wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import mark_boundary, packed_rows, unpack_rows
+from plancc.distributed.kernels import packed_rows, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.plan.exchange import Exchange, Side
-from plancc.plan.lowering import by_sender, lower_parts_of_rows, offsets_of
+from plancc.plan.lowering import by_sender, lower_parts_of_rows, mark_boundary, offsets_of
+from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.receive_sets import grouped
+from plancc.plan.values import Exchanges, Header
 
 
-@dataclass(frozen=True, eq=False)
-class OwnParts:
-    """Consecutive parts of a plan, which are one rank's.
+def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
+    """The consecutive parts that are this rank's, as a plan of their own. Collective.
 
-    Attributes
-    ----------
-    bounds : int64[num_ranks + 1]
-        First part of every rank.
-    part_ptr : int64[num_parts + 1]
-        Of all parts, as `num_interior`, int64[num_parts].
-    global_id : int32[rows]
-        Vertices of the rows of these parts.
-    row_ptr : int64[rows + 1]
-        From 0.
-    column : int32[nonzeros]
-    value : float32 or float64[nonzeros]
-    expand : Exchange
-        Messages of these parts; offsets from 0.
-    """
-
-    bounds: Int64Array
-    part_ptr: Int64Array
-    num_interior: Int64Array
-    global_id: Int32Array
-    row_ptr: Int64Array
-    column: Int32Array
-    value: npt.NDArray[np.floating]
-    expand: Exchange
-
-
-def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> OwnParts:
-    """Tables of this rank's parts. Collective.
+    Peers of its messages are parts of the whole plan.
 
     Parameters
     ----------
@@ -59,8 +33,10 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -
         At most as many as there are parts.
     share : Share
     owner : int32[n]
-    num_parts : int
+    header : Header
+        Of the whole plan.
     """
+    num_parts = header.num_parts
     boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
     key = 2 * owner.astype(np.int64) + ranks.concatenated(boundary)
     rows, position, key_ptr = grouped(key, 2 * num_parts)
@@ -72,15 +48,17 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -
     row_ptr, column, value = _own_rows(ranks, share, position, part_ptr[bounds], rows)
     expand = _expand(ranks, bounds, part_ptr, row_ptr, column, value)
     begin, end = int(part_ptr[first]), int(part_ptr[last])
-    return OwnParts(
-        bounds,
-        part_ptr,
-        num_interior,
-        rows[begin:end].copy(),
-        row_ptr[begin : end + 1].copy(),
-        column,
-        value,
-        expand,
+    return Plan(
+        header=replace(
+            header, num_vertices=end - begin, num_nonzeros=len(column), num_parts=last - first
+        ),
+        part_ptr=part_ptr[first : last + 1] - begin,
+        global_id=rows[begin:end].copy(),
+        num_interior=num_interior[first:last],
+        row_ptr=row_ptr[begin : end + 1].copy(),
+        column=column,
+        value=value,
+        exchanges=Exchanges(expand=expand),
     )
 
 

@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from plancc.clock import wall_seconds
 from plancc.distributed.clusters import ClusterLevel, find_clusters
-from plancc.distributed.kernels import mark_boundary
+from plancc.distributed.nets import corridor, nets_between, refined
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Share
+from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.distributed.sweeps import sweep
 from plancc.graph.graph import Source
+from plancc.graph.owners import Owners
 from plancc.models import build_problem
 from plancc.models.limits import Limits
-from plancc.models.problem import Assignment, WeightedGraph
+from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
-from plancc.owners.task import Task
+from plancc.owners.task import Ownership, Task
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.run import PartitionResult, balance_notes, partition
+from plancc.partitioners.run import PartitionResult, balance_notes, partitions
 from plancc.passes.clusters import Clusters, number_of_links
-from plancc.search.starts import beginnings, kind_of
-
-
-@dataclass(frozen=True, eq=False)
-class SharedOwnership:
-    """Owners, the same on every rank.
-
-    Attributes
-    ----------
-    owner : int32[n]
-    reached : list of float
-        Imbalance of every constraint.
-    how : dict
-        For the provenance.
-    warnings : list of str
-    """
-
-    owner: Int32Array
-    reached: list[float]
-    how: dict[str, str | int | float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+from plancc.search.presets import ON_RANKS
+from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 
 
 def find_owners(
     ranks: Ranks, share: Share, task: Task, balance: Balance, source: Source
-) -> SharedOwnership:
-    """Owners of all rows. Collective.
+) -> Ownership:
+    """Owners of all rows, the same on every rank. Collective.
 
-    A search makes clusters until few links are left, partitions the graph between these on rank 0,
-    and sweeps by the exact volume.
+    A search makes clusters until few links are left, and partitions the graph between these on rank
+    0. Graphs with hubs are swept on all ranks, by the exact volume. For others rank 0 improves the
+    partition of the clusters, and then the corridor along its boundary (`plancc.distributed.nets`).
 
     Parameters
     ----------
@@ -66,36 +49,43 @@ def find_owners(
     num_parts, seed, epsilon = task.num_parts, task.options.seed, task.options.epsilon
     made, begin = None, wall_seconds()
     with ranks.agreement():
-        limits = balance.limits(share.sizes(source), num_parts, epsilon)
+        sizes = share.sizes(source)
+        limits = balance.limits(sizes, num_parts, epsilon)
         if not task.model.searched:
-            sizes = share.sizes(source)
             made = build_problem(
                 task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
             )
     if made is not None:
-        reached = limits.imbalance(limits.load(made.rows)).tolist()
-        return SharedOwnership(made.rows, reached, dict(made.notes))
+        return Ownership(Owners(made.rows), dict(made.notes), limits=limits)
+    del sizes
     links = share.links
     total = ranks.total(number_of_links(links))
     level = ClusterLevel(links, share.first, limits.weights, total)
     clusters = find_clusters(ranks, level, limits, seed) if num_parts > 1 else None
+    del level, links
     warnings: list[str] = []
-    degree = share.degree.astype(np.int64)
     if clusters is None:
-        start = random_owner(len(degree), num_parts, seed, limits.capacities)
-        who = f"random seed {seed}"
+        owner = random_owner(len(share.degree), num_parts, seed, limits.capacities)
+        who, even = f"random seed {seed}", False
     else:
-        start, who, warnings = _partitioned(ranks, clusters, task, limits, kind_of(degree))
-    thin = clusters is not None and kind_of(degree, _boundary(ranks, share, start)) == "thin"
-    del clusters, degree
-    # on thin graphs sweeps that allow weight beyond the limits may spoil the start
-    ways = (False, True) if thin else (False,)
-    swept = [sweep(ranks, share, start, limits, seed, within) for within in ways]
-    owner = min(swept, key=lambda each: (each.overload, each.volume)).owner
-    del swept, start, level
-    notes = balance_notes(owner, limits, "the search of several ranks")
-    reached = limits.imbalance(limits.load(owner)).tolist()
-    how: dict[str, str | int | float] = {
+        degree = share.degree.astype(np.int64)
+        even = not has_hubs(degree)
+        problem = nets_between(ranks, share, clusters.label, limits.weights) if even else None
+        owner, who, warnings = _started(ranks, clusters, problem, task, limits, degree)
+        del clusters, problem, degree
+    label = corridor(ranks, share, owner) if even else None
+    problem = None if label is None else nets_between(ranks, share, label, limits.weights)
+    if label is None or problem is None:
+        owner = sweep(ranks, share, owner, limits, seed, even)
+    else:
+        made = None
+        with ranks.agreement():
+            if ranks.rank == 0:
+                start = np.empty(problem.num_vertices, dtype=np.int32)
+                start[label] = owner
+                made = refined(problem, [start], limits, seed, coarse=False)
+        owner = ranks.from_root(made, np.int32)[label]
+    how = {
         "partitioner": "plancc",
         "effort": "fast",
         "objective": "volume",
@@ -103,49 +93,57 @@ def find_owners(
         "threads": ranks.size,
         "started_from": who,
     }
-    return SharedOwnership(owner, reached, how, [*warnings, *notes])
+    notes = balance_notes(owner, limits, "the search of several ranks")
+    return Ownership(Owners(owner), how, warnings, notes, limits=limits)
 
 
-def _boundary(ranks: Ranks, share: Share, owner: Int32Array) -> float:
-    """Share of the rows with a column of another part. Collective."""
-    cut = mark_boundary(share.first, share.indptr, share.indices, owner)
-    return ranks.total(int(cut.sum())) / max(1, len(owner))
-
-
-def _partitioned(
-    ranks: Ranks, clusters: Clusters, task: Task, limits: Limits, kind: str
+def _started(
+    ranks: Ranks,
+    clusters: Clusters,
+    problem: Hypergraph | None,
+    task: Task,
+    limits: Limits,
+    degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Owners by a partition of the graph between clusters on rank 0, who made it, and warnings."""
+    """Owners by a search among clusters on rank 0, who made the start, and warnings."""
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
-            result = _partition(clusters.graph, task, limits, kind)
-            owner = result.owner
-            preset = f" {result.preset}" if result.preset else ""
-            told = f"{result.partitioner}{preset} seed {task.options.seed}", result.about_run
+            first, *others = _partitions(clusters.graph, task, limits, degree)
+            owner = first.owner
+            if problem is not None:
+                starts = [owner, *(each.owner for each in others)]
+                owner = refined(problem, starts, limits, task.options.seed, coarse=True)
+            preset = f" {first.preset}" if first.preset else ""
+            told = f"{first.partitioner}{preset} seed {task.options.seed}", first.about_run
     who, warnings = ranks.told(told)
-    of_clusters = ranks.from_root(owner, int(clusters.label.max()) + 1, np.int32)
-    return of_clusters[clusters.label], who, list(warnings)
+    return ranks.from_root(owner, np.int32)[clusters.label], who, list(warnings)
 
 
-def _partition(graph: WeightedGraph, task: Task, limits: Limits, kind: str) -> PartitionResult:
-    """A partition of the graph between clusters, by whoever begins quick searches of its kind."""
-    options, num_parts = task.options, task.num_parts
+def _partitions(
+    graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
+) -> list[PartitionResult]:
+    """Partitions of the graph between clusters, by whoever begins quick searches of its kind."""
+    options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset
+    several = len(limits.names) > 1
     if name == AUTO:
         weights, links = graph.vertex_weights, len(graph.indices)
-        several = len(limits.names) > 1
         starts = beginnings(kind, "fast", weights, links, num_parts, False)
         first = next((each for each in starts if each.adapter.constraints or not several), None)
         if first is not None:
             name, preset = first.adapter.name, first.how.preset
-            graph = replace(graph, objective=first.how.objective)
     asked = PartitionOptions(
         partitioner=name,
         preset=preset,
         epsilon=options.epsilon,
-        seed=options.seed,
         time_limit=options.time_limit,
         capacities=limits.capacities,
     )
-    return partition(graph, num_parts, asked, limits=limits)
+    shared, number = replace(limits, weights=graph.vertex_weights), 1
+    if kind == "even":
+        number = ON_RANKS.starts
+        shared = tightest(degree, shared) or shared
+        graph = replace(graph, vertex_weights=shared.vertex_weights)
+    seeds = [(options.seed + k) % 2**31 for k in range(number)]
+    return partitions(graph, num_parts, seeds, asked, limits=shared)

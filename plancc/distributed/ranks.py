@@ -22,7 +22,7 @@ class RankGroup(Protocol):
     def allreduce_sum(self, buffer: Array) -> None: ...
 
 
-class Transport(Protocol):
+class Collectives(Protocol):
     """What is used of `plancc_runtime.transport.base.Transport`."""
 
     rank: int
@@ -50,7 +50,7 @@ class Ranks:
         Ranks on this computer.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Collectives) -> None:
         self._transport = transport
         self.rank, self.size = transport.rank, transport.size
         self._group: RankGroup = transport.subgroup(range(self.size))
@@ -110,9 +110,7 @@ class Ranks:
         """All ranks' arrays, one after the other, on rank 0; an empty one elsewhere."""
         return self.collected([array, *[array[:0]] * (self.size - 1)])
 
-    def from_root(self, array: Array | None, length: int, dtype: npt.DTypeLike) -> Array:
-        """Rank 0's array, which is of that length and type, on every rank."""
+    def from_root(self, array: Array | None, dtype: npt.DTypeLike) -> Array:
+        """Rank 0's array, which is of that type, on every rank."""
         mine = np.empty(0, dtype) if array is None or self.rank else np.asarray(array, dtype)
-        every = self.concatenated(mine)
-        assert len(every) == length
-        return every
+        return self.concatenated(mine)

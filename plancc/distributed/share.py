@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import joined, transposed
 from plancc.distributed.ranks import Ranks
 from plancc.errors import InputError
 from plancc.graph.canonical import is_canonical
@@ -16,6 +16,7 @@ from plancc.graph.graph import Graph, Source
 from plancc.graph.normalize import Rows
 from plancc.graph.symmetry import mirror_sum
 from plancc.passes.kernels.label_propagation import ClusterLinks
+from plancc.passes.kernels.nets import transpose
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -134,9 +135,33 @@ def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
     """Which rows, of all ranks, use each vertex of this rank: ascending."""
-    ptr, rows = transposed(bounds[ranks.rank], indptr, indices, int(bounds[-1]))
+    ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
+    rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
     counts = np.diff(ptr).astype(np.int32)
     of_others = ranks.swapped(np.split(counts, bounds[1:-1]))
     pins = ranks.collected(np.split(rows, ends[1:-1]))
-    return joined(np.stack(of_others), pins)
+    nets = joined(of_others, pins, np.ones(len(pins), np.int8), int(bounds[-1]))
+    return nets.indptr.astype(np.int64), nets.indices.astype(np.int32, copy=False)
+
+
+def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
+    """Lists of several ranks as one matrix, its columns ascending in every row.
+
+    Parameters
+    ----------
+    counts : list of int32[rows]
+        Entries of every row from every rank.
+    ends : int32[entries]
+        Columns: all of rank 0, row by row, then all of rank 1, and so on.
+    cost : [entries]
+        Values; those of entries that ranks have in common are added.
+    columns : int
+    """
+    from scipy.sparse import coo_array
+
+    numbers = np.arange(len(counts[0]), dtype=np.int32)
+    row = np.concatenate([np.repeat(numbers, of_rank) for of_rank in counts])
+    made = coo_array((cost, (row, ends)), shape=(len(numbers), columns)).tocsr()
+    made.sort_indices()
+    return made

@@ -7,66 +7,29 @@ of one turn do not see each other: where more rows would travel after all of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.kernels import (
-    mark_boundary,
     mark_columns,
     move_rows,
-    overweight,
     parts_of_nets,
     picked,
-    restore,
     turns,
     wanted_parts,
 )
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
-from plancc.models.limits import Limits
-from plancc.passes.multilevel import price_unit
+from plancc.models.limits import Bounds, Limits
+from plancc.models.problem import Hypergraph
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
+from plancc.passes.multilevel import Sweeps, price_unit
 from plancc.passes.presets import PRICES, Annealing
-
-TURNS = 8
-"""Turns of a sweep."""
-MOST_SWEEPS = 64
-"""More than all of these."""
-TRIES, FEWER = 3, 8
-"""How often moves of one turn are tried, and by which factor fewer of them each time."""
-MOST_RESTORED = 8
-"""Most sweeps that bring parts below the limit, each at three times the price of the last."""
-MOST_EXCHANGES = 20
-"""Most exchanges of rows for a part that sweeps left above the limit, on average over the parts."""
-CLIMBS = 6
-"""Most sweeps within the limit that follow."""
-LEAST_GAIN = 0.002
-"""Share of the volume that a sweep within the limit must save, for another to follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Swept:
-    """What sweeps have made.
-
-    Attributes
-    ----------
-    owner : int32[n]
-    volume : int
-        Rows moved.
-    loads : int64[num_parts, c]
-        Weights of the parts.
-    overload : float
-        See `plancc.models.limits.Limits.overload`.
-    sweeps : int
-    """
-
-    owner: Int32Array
-    volume: int
-    loads: npt.NDArray[np.int64]
-    overload: float
-    sweeps: int
+from plancc.plan.lowering import mark_boundary
+from plancc.search.presets import ON_RANKS
 
 
 def sweep(
@@ -76,8 +39,8 @@ def sweep(
     limits: Limits,
     seed: int,
     within: bool = False,
-) -> Swept:
-    """Move rows until hardly any move saves volume. Collective; every rank has the same answer.
+) -> Int32Array:
+    """Owners after moves of rows, until hardly any saves volume: the same on all ranks. Collective.
 
     Parameters
     ----------
@@ -96,18 +59,18 @@ def sweep(
     for price in () if within else PRICES:
         work.sweep(price * unit)
     price = 3 * PRICES[-1]
-    for number in range(MOST_RESTORED):
+    for number in range(ON_RANKS.restoring):
         if work.overload() == 0:
             break
         work.sweep(price * unit, limits.limit if number % 2 else limits.target)
         price *= 3
     work.restore()
-    for _ in range(CLIMBS):
+    for _ in range(ON_RANKS.climbs):
         before = work.volume
         work.sweep(0 * unit, cap=limits.limit)
-        if work.volume > (1 - LEAST_GAIN) * before:
+        if work.volume > (1 - ON_RANKS.least_gain) * before:
             break
-    return Swept(work.owner, work.volume, work.loads, work.overload(), work.number)
+    return work.owner
 
 
 class _Work:
@@ -145,13 +108,13 @@ class _Work:
         """Bring parts that sweeps left above the limit below it, whatever the price."""
         if self.overload() == 0:
             return
-        num_parts, limits = len(self.loads), self.limits
-        rows = np.lexsort((self.weight[:, 0], self.owner)).astype(np.int32)
-        part_ptr = np.searchsorted(self.owner[rows], np.arange(num_parts + 1))
-        allowed, most = (limits.limit, limits.share), MOST_EXCHANGES * num_parts
-        if restore(rows, part_ptr, self.weight, self.loads, *allowed, most, self.owner):
-            self.size = np.bincount(self.owner, minlength=num_parts)
-            self.nets, self.volume = self._measured()
+        without_nets = Hypergraph(np.zeros(1, np.int64), np.empty(0, np.int32), self.weight)
+        nets = nets_of(without_nets)
+        state = state_of(nets, self.owner, len(self.loads))
+        Sweeps(self.limits, np.random.default_rng(self.seed)).restore_balance(nets, state)
+        self.owner, self.loads = state.owner, state.sums
+        self.size = np.bincount(self.owner, minlength=len(self.loads))
+        self.nets, self.volume = self._measured()
 
     def sweep(self, price: npt.NDArray[np.float64], target: Any = None, cap: Any = None) -> None:
         """Every row goes where it is best, once.
@@ -160,10 +123,12 @@ class _Work:
         weigh as much as they like.
         """
         share, bounds = self.share, self.limits.bounds(price, cap, target)
-        turn = turns(share.first, share.last, MOST_SWEEPS * self.seed + self.number, TURNS)
+        turn = turns(
+            share.first, share.last, ON_RANKS.most_sweeps * self.seed + self.number, ON_RANKS.turns
+        )
         self.number += 1
-        cost = self.volume + overweight(self.loads, bounds)
-        for each in range(TURNS):
+        cost = self.volume + self._overweight(bounds)
+        for each in range(ON_RANKS.turns):
             rows = np.flatnonzero(turn == each)
             place, ghosts = self._fetched(rows)
             part, saved, gain = wanted_parts(
@@ -175,7 +140,7 @@ class _Work:
             vertices, part, saved = (self.ranks.concatenated(array) for array in chosen)
             order = np.argsort(-self.ranks.concatenated(gain[move]), kind="stable")
             former = self.owner[vertices], self.loads.copy(), self.size.copy()
-            for _ in range(TRIES):
+            for _ in range(ON_RANKS.tries):
                 moved = move_rows(
                     order, vertices, part, saved, self.weight, self.loads, bounds, self.size,
                     self.owner,
@@ -183,13 +148,18 @@ class _Work:
                 if not moved:
                     break
                 nets, volume = self._measured()
-                now = volume + overweight(self.loads, bounds)
+                now = volume + self._overweight(bounds)
                 if now <= cost:
                     self.nets, self.volume, cost = nets, volume, now
                     break
                 self.owner[vertices] = former[0]
                 self.loads[:], self.size[:] = former[1:]
-                order = order[: len(order) // FEWER]
+                order = order[: len(order) // ON_RANKS.fewer]
+
+    def _overweight(self, bounds: Bounds) -> float:
+        """What the overweight of all parts costs."""
+        over = np.maximum(self.loads - bounds.target, 0)
+        return float((bounds.price * over**2).sum() / 2)
 
     def _measured(self) -> tuple[tuple[Int64Array, Int32Array], int]:
         """The parts of this rank's nets, and the volume of all."""

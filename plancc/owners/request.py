@@ -21,6 +21,7 @@ from plancc.options import SearchOptions
 from plancc.owners.task import Task
 from plancc.plan.grid import Grid
 from plancc.predict.passes import DEFAULT_DIMS
+from plancc.predict.widths import DataWidths
 
 
 def balance_of(balance: str | None, weights: Any) -> str | None:
@@ -177,6 +178,16 @@ def prepared(
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
         return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
+
+
+def with_dims(task: Task, data: VertexData) -> Task:
+    """The task with the widths of the layers: given, of the data, or the default ones."""
+    widths, dims = DataWidths.of(data), task.options.dims
+    if dims is None:
+        dims = widths.dims
+    else:
+        widths.check(dims)
+    return replace(task, options=replace(task.options, dims=dims))
 
 
 def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:

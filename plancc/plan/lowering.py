@@ -72,11 +72,15 @@ def lower(
     """
     assert matrix.values is not None
     indptr, indices, owner = matrix.indptr, matrix.indices, owners.rows
-    key = np.empty(matrix.num_vertices, dtype=np.int64)  # 2 part, and 1 more for boundary rows
+    # of every row twice the part, and 1 more on the boundary
     if owners.nonzeros is None:
-        in_chunks(lambda first, last: _keys(indptr, indices, owner, first, last, key), indptr)
+        boundary = in_chunks(
+            lambda first, last: mark_boundary(first, indptr[first : last + 1], indices, owner),
+            indptr,
+        )
+        key = 2 * owner.astype(np.int64) + np.concatenate(boundary)
     else:
-        _edge_keys(indptr, indices, owner, owners.nonzeros, key)
+        key = _edge_keys(indptr, indices, owner, owners.nonzeros)
     rows, position, key_ptr = grouped(key, 2 * num_parts)
     order = _RowOrder(rows, position, key_ptr[::2].copy())
     column = large(matrix.num_nonzeros, np.int32)
@@ -144,15 +148,15 @@ def _lower_rows(
 
 
 @njit(cache=True, nogil=True)
-def _keys(indptr, indices, owner, first, last, key):  # type: ignore[no-untyped-def]
-    """2 owner of rows first..last-1, and 1 more where a row has a foreign column."""
-    for i in range(first, last):
-        boundary = 0
+def mark_boundary(first, indptr, indices, owner):  # type: ignore[no-untyped-def]
+    """Which of some rows, row `first` the first, have a column of another part: uint8[m]."""
+    found = np.zeros(len(indptr) - 1, dtype=np.uint8)
+    for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):
-            if owner[indices[k]] != owner[i]:
-                boundary = 1
+            if owner[indices[k]] != owner[first + i]:
+                found[i] = 1
                 break
-        key[i] = 2 * owner[i] + boundary
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -241,14 +245,16 @@ def _lower_edges(
 
 
 @njit(cache=True, nogil=True)
-def _edge_keys(indptr, indices, owner, nonzero_owner, key):  # type: ignore[no-untyped-def]
-    """As `_keys`, where only nonzeros count that the row's owner has."""
+def _edge_keys(indptr, indices, owner, nonzero_owner):  # type: ignore[no-untyped-def]
+    """Keys int64[n] of rows, where only nonzeros count that the row's owner has."""
+    key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
         key[i] = 2 * owner[i]
         for k in range(indptr[i], indptr[i + 1]):
             if nonzero_owner[k] == owner[i] and owner[indices[k]] != owner[i]:
                 key[i] += 1
                 break
+    return key
 
 
 @njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ from itertools import islice
 
 from plancc.errors import InputError
 from plancc.passes.presets import PROPAGATION
-from plancc.search.presets import MemoryTerms
+from plancc.search.presets import ON_RANKS, MemoryTerms
 
 
 @dataclass(frozen=True)
@@ -204,10 +204,13 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
     nets = 4 * share if sizes.mirrored < 1 else 0
     held = 8 * share + nets + 4 * rows + sizes.data
     weights = 8 * sizes.constraints * rows
+    links = 0 if sizes.uneven else min(sizes.links, ON_RANKS.corridor)
+    corridor = MemoryTerms.corridor_link * links
     found = {
         "read": held + 12 * share + (16 * rows if nets else 8 * rows),
         "clusters": held + 2 * weights + 32 * rows + 4 * share + MemoryTerms.clustered,
         "sweeps": held + weights + 26 * rows + 8 * share,
+        "corridor": held + weights + 26 * rows + corridor,
         "lower": held + 16 * share + 26 * rows,
     }
     stages = {stage: MemoryTerms.of_rank + size for stage, size in found.items()}

@@ -140,6 +140,32 @@ LAST_CUTS = replace(QUICK_CUTS, reach=3 * CUTS.reach, least_gain=CUTS.least_gain
 
 
 @dataclass(frozen=True)
+class OnRanks:
+    """A search on several ranks (`plancc.distributed`)."""
+
+    # Links up to which clusters are not joined to larger ones: rank 0 partitions the graph
+    # between them.
+    many_links: int = 500_000
+    sample: int = 8  # clusters for each that is looked at to see how many links that graph has
+    steps: int = 8  # steps in which it is made: for memory
+    turns: int = 8  # turns of a round of clustering, and of a sweep
+    most_sweeps: int = 64  # more than all sweeps
+    tries: int = 3  # how often moves of one turn are tried,
+    fewer: int = 8  # and by which factor fewer of them each time
+    # Most sweeps that bring parts below the limit, each at three times the price of the last.
+    restoring: int = 8
+    climbs: int = 6  # most sweeps within the limit that follow
+    least_gain: float = 0.002  # share of the volume that one must save, for another to follow
+    # Of graphs without hubs (`plancc.distributed.nets`):
+    starts: int = 4  # seeds of the partitioner of clusters: starts differ by a sixth
+    corridor: int = 3_000_000  # links of its vertices above which a corridor has no further layer
+    most_pins: int = 4_000_000  # pins of nets above which rank 0 takes none
+
+
+ON_RANKS = OnRanks()
+
+
+@dataclass(frozen=True)
 class ForObjective:
     """Refinement for another objective than the volume."""
 
@@ -277,6 +303,7 @@ class MemoryTerms:
     of_rank: int = 70_000_000  # python with its libraries in a rank, and MPI
     # The graph between clusters, and a partitioner's child process on the first rank.
     clustered: int = 60_000_000
+    corridor_link: int = 45  # nets and cuts there, per link of a corridor
     # Per link of the undirected graph for the graph between clusters, and METIS on that: at most an
     # eighth of the links are left where vertices have few neighbours.
     cluster_link: int = 8

@@ -16,17 +16,20 @@ from cases import long, turns
 from scipy.sparse import csr_array
 
 import plancc
-from plancc.distributed import clusters, kernels, owners, sweeps
+from plancc.distributed import clusters, kernels, nets
 from plancc.distributed.compile import Order, compile_folder
 from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import read_share
 from plancc.errors import InputError, OutputError
 from plancc.fields import divided
-from plancc.graph.csr import write_csr
+from plancc.graph.csr import MappedGraph, write_csr
 from plancc.graph.graph import Source
 from plancc.graph.vertexdata import VertexData
 from plancc.options import PlanOptions, SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
+from plancc.predict.forecast import RECORDED
+from plancc.search.presets import OnRanks
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
@@ -72,11 +75,19 @@ def on_ranks(ranks, folder, output, parts, **options):
     return found[0]
 
 
+def check_forecast(provenance, expected):
+    """What ranks predict is what one process does."""
+    for name in RECORDED:
+        value = expected[name]
+        known = value if isinstance(value, str) else pytest.approx(value, rel=1e-12)
+        assert provenance[name] == known, name
+
+
 @pytest.mark.parametrize("directed", [False, True])
 def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners(
     directed, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(clusters, "MANY_LINKS", 2000)
+    monkeypatch.setattr(clusters, "ON_RANKS", OnRanks(many_links=2000))
     graph = communities(directed=directed, ids=True)
     data = VertexData(
         features=np.random.default_rng(0).random((N, 3)).astype(np.float32),
@@ -98,22 +109,11 @@ def test_any_number_of_ranks_makes_the_plan_that_one_process_makes_of_the_owners
     assert plan.vertex_data.labels.tolist() == same.vertex_data.labels.tolist()
     assert [found[ranks].provenance["ranks"] for ranks in sizes[1:]] == list(sizes[1:])
     provenance = found[sizes[-1]].provenance
+    check_forecast(provenance, same.provenance)
     assert provenance["started_from"].endswith("seed 1")
     rows = np.bincount(plan.owner(), minlength=8)
     assert rows.max() <= 1.01 * 50 + 1
     assert plan.metrics().nonzero_imbalance <= 0.11
-
-
-@pytest.mark.parametrize("links", [100, pytest.param(1500, marks=long), 10**6])
-def test_the_volume_is_that_of_a_search(links, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "MANY_LINKS", links)
-    graph = communities(3, 1500, 180)
-    folder = folder_of(graph, tmp_path / "graph")
-    found = on_ranks(2, folder, tmp_path / "p.h5", 12)
-    alone = plancc.compile(graph, "hp", 12, effort="fast")
-    assert found.metrics.volume <= 1.15 * alone.metrics().volume
-    assert found.metrics.volume < 0.5 * found.baseline.volume
-    assert not found.warnings
 
 
 def roads(side):
@@ -127,23 +127,56 @@ def roads(side):
     return plancc.Graph(graph.indptr, graph.indices, directed=False, source=source)
 
 
-@pytest.mark.parametrize(
-    ("graph", "ways"), [(roads(50), [False, True]), (communities(groups=5), [False])]
-)
-def test_thin_graphs_are_swept_within_the_limits_too(graph, ways, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "MANY_LINKS", 1500)
-    swept = []
+@pytest.mark.parametrize("links", [100, pytest.param(1500, marks=long), 10**6])
+@pytest.mark.parametrize("corridor", [0, 300, 10**6])
+@pytest.mark.parametrize(("graph", "most"), [(communities(3, 1500, 180), 1.15), (roads(50), 1.05)])
+def test_the_volume_is_that_of_a_search(graph, most, corridor, links, tmp_path, monkeypatch):
+    """Whether rank 0 has the whole graph, clusters, a corridor, or all ranks nothing but sweeps."""
+    given = OnRanks(many_links=links, corridor=corridor, most_pins=10**6 if corridor else 0)
+    for module in (clusters, nets):
+        monkeypatch.setattr(module, "ON_RANKS", given)
+    found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 12)
+    alone = plancc.compile(graph, "hp", 12, effort="fast")
+    assert found.metrics.volume <= (most if corridor == 10**6 else 1.35) * alone.metrics().volume
+    assert found.metrics.volume < 0.5 * found.baseline.volume
+    assert not found.warnings
 
-    def sweep(ranks, *given):
-        made = sweeps.sweep(ranks, *given)
-        if ranks.rank == 0:
-            swept.append((given[-1], made.overload, made.volume))
-        return made
 
-    monkeypatch.setattr(owners, "sweep", sweep)
-    found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 8)
-    assert [within for within, *_ in swept] == ways
-    assert found.metrics.volume == min(each[1:] for each in swept)[1]
+@pytest.mark.parametrize("directed", [False, True])
+def test_nets_of_labels_cost_what_the_rows_of_all_vertices_do(directed, tmp_path, monkeypatch):
+    """For clusters in any order, and for a corridor, whose other vertices stay in their parts."""
+    monkeypatch.setattr(nets, "ON_RANKS", OnRanks(corridor=120))
+    rng, graph, n, p = np.random.default_rng(3), roads(10), 100, 4
+    if directed:
+        pair = np.stack([np.repeat(np.arange(n), np.diff(graph.indptr)), graph.indices])
+        graph = plancc.as_graph((n, pair[:, rng.random(pair.shape[1]) < 0.8]))
+    owner = (np.arange(n) * p // n).astype(np.int32)
+    files, weight = (
+        MappedGraph.open(folder_of(graph, tmp_path / "graph")),
+        np.ones((n, 1), np.int64),
+    )
+    scattered = rng.permutation(np.arange(n) // 3).astype(np.int32)
+
+    def work(transport):
+        how = {"normalization": "none", "self_loops": False, "dtype": "float32"}
+        ranks = Ranks(transport)
+        share = read_share(files, ranks, name="made", **how)
+        near = nets.corridor(ranks, share, owner)
+        return [(each, nets.nets_between(ranks, share, each, weight)) for each in (scattered, near)]
+
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    for label, problem in run_ranks(3, work, 180)[0]:
+        of_labels = rng.integers(0, p, problem.num_vertices).astype(np.int32)
+        fine = [
+            {of_labels[label[j]], *of_labels[label[rows[graph.indices == j]]]} for j in range(n)
+        ]
+        pins = np.split(problem.pins, problem.net_ptr[1:-1])
+        coarse = [len(set(of_labels[each])) - 1 for each in pins]
+        assert problem.net_costs @ coarse == sum(map(len, fine)) - n
+        assert (np.bincount(label) == problem.vertex_weights[:, 0]).all()
+    parts = [set(owner[label == each]) for each in range(problem.num_vertices)]
+    assert max(map(len, parts)) == 1
+    assert p < problem.num_vertices < n
 
 
 @turns(normalize=["sym", "row", "none"], self_loops=[True, False])
@@ -172,10 +205,26 @@ def test_models_that_assign_rows(model, tmp_path):
 def test_unequal_parts(tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
     options = SearchOptions(capacities=(3.0, 1.0, 1.0, 1.0))
-    on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
-    rows = np.bincount(load(tmp_path / "p.h5").owner())
+    found = on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
+    plan = load(tmp_path / "p.h5")
+    same = plancc.compile(folder, "file", 4, part=plan.owner(), machine=options.machine)
+    check_forecast(found.provenance, same.provenance)
+    rows = np.bincount(plan.owner())
     assert abs(rows[0] - N / 2) <= 3
     assert rows[1:].max() <= N / 6 + 3
+
+
+def test_parts_are_numbered_for_nodes_as_by_one_process(tmp_path):
+    folder = folder_of(roads(20), tmp_path / "graph")
+    part = np.array([0, 4, 1, 5, 2, 6, 3, 7], np.int32)[np.arange(400) // 50]
+    given = {"model": "file", "model_options": {"part": part}}
+    options = SearchOptions(topology="2x4")
+    found = on_ranks(3, folder, tmp_path / "p.h5", 8, options=options, **given)
+    same = plancc.compile(folder, "file", 8, part=part, topology="2x4", exchange="flat")
+    assert found.content_sha256 == same.content_sha256()
+    assert (same.owner() != part).any()
+    assert found.provenance["topology"] == same.provenance["topology"] == "2x4"
+    check_forecast(found.provenance, same.provenance)
 
 
 @pytest.mark.parametrize("p", [1, N])
@@ -187,10 +236,15 @@ def test_as_few_and_as_many_parts_as_possible(p, tmp_path):
 
 
 def test_a_graph_without_edges(tmp_path):
-    graph = plancc.Graph(np.zeros(11, np.int64), np.empty(0, np.int32), directed=False)
+    """No sweep moves a row, and parts are even all the same."""
+    graph = plancc.Graph(np.zeros(101, np.int64), np.empty(0, np.int32), directed=False)
     folder = folder_of(graph, tmp_path / "graph")
-    found = on_ranks(3, folder, tmp_path / "p.h5", 3)
+    found = on_ranks(3, folder, tmp_path / "p.h5", 3, options=SearchOptions(capacities=(2, 1, 1)))
     assert found.metrics.volume == 0
+    assert not found.warnings
+    assert np.bincount(load(tmp_path / "p.h5").owner()).tolist() == pytest.approx(
+        [50, 25, 25], abs=1
+    )
     assert verify_file(tmp_path / "p.h5")
 
 
@@ -200,7 +254,10 @@ REFUSED = {
     "objective": ({"options": SearchOptions(objective="time")}, "minimise the volume only"),
     "effort": ({"options": SearchOptions(effort="best")}, "search with effort fast only"),
     "budget": ({"options": SearchOptions(budget=3)}, "`budget` is for a compile by one process"),
-    "topology": ({"options": SearchOptions(topology="2x2")}, "`topology` is for a compile"),
+    "hops": (
+        {"options": SearchOptions(topology="2x2"), "exchange": "nodes"},
+        "hops are compiled by one process",
+    ),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
     "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
@@ -343,7 +400,7 @@ def test_ranks_exchange_arrays():
         at_root = ranks.at_root(own).tolist()
         sums = ranks.sums(np.full(3, ranks.rank)).tolist()
         told = ranks.told(["x", ranks.rank])
-        given = ranks.from_root(own if ranks.rank == 0 else None, 1, np.int32).tolist()
+        given = ranks.from_root(own if ranks.rank == 0 else None, np.int32).tolist()
         return every, swapped, joined, at_root, ranks.before(2), sums, told, given
 
     for rank, found in enumerate(run_ranks(3, work, 180)):

@@ -1,0 +1,127 @@
+"""Nets between clusters of vertices, on rank 0, and refinement there by the passes of one process.
+
+What is merged is up to the labels: clusters of a coarse graph, or, on the finest level, all of a
+part but its *corridor*, the vertices near the boundary.
+
+    part 0  . . . o o | o o . . . . part 1        o  in the corridor: a vertex of its own
+            . . . o o | o o . . . .               .  one vertex for each part
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from plancc.distributed.kernels import mark_columns, parts_of_nets
+from plancc.distributed.ranks import Ranks
+from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.models.limits import Limits
+from plancc.models.nets import merge_equal_nets
+from plancc.models.problem import Hypergraph
+from plancc.passes.clusters import weights_of
+from plancc.passes.kernels.label_propagation import numbered
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.multilevel import Sweeps
+from plancc.passes.presets import CUTS
+from plancc.plan.lowering import mark_boundary
+from plancc.search.presets import ON_RANKS, SINGLE_CUTS
+
+
+def nets_between(
+    ranks: Ranks, share: Share, label: Int32Array, weight: Int64Array
+) -> Hypergraph | None:
+    """The nets of all vertices as nets of labels. Collective.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    share : Share
+    label : int32[n]
+        Numbers 0..m-1, all taken.
+    weight : int64[n, c]
+
+    Returns
+    -------
+    Hypergraph, or None
+        On rank 0, elsewhere without nets. None, on all ranks, where there are too many.
+    """
+    num = int(label.max()) + 1
+    ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, label, num)
+    sizes = np.diff(ptr)
+    several = sizes > 1
+    pins = (entry[np.repeat(several, sizes)] >> 1).astype(np.int32)
+    sizes, cost = sizes[several], np.ones(np.count_nonzero(several), np.int64)
+    sizes, pins, cost = _merged(sizes, pins, cost)
+    if ranks.total(len(pins)) > ON_RANKS.most_pins:
+        return None
+    sizes, pins, cost = _merged(*(ranks.at_root(each) for each in (sizes, pins, cost)))
+    ptr = np.concatenate([[0], np.cumsum(sizes)])
+    return Hypergraph(ptr, pins, weights_of(label, weight, num), cost)
+
+
+def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
+    """Equal nets as one, which costs their sum: numbers of pins, pins and costs."""
+    ptr, none = np.concatenate([[0], np.cumsum(sizes)]), pins[:0]
+    ptr, pins, _, cost, _ = merge_equal_nets(ptr, pins, none, cost, none)
+    return np.diff(ptr), pins, cost
+
+
+def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
+    """Labels of the vertices near the boundary, and one for the rest of every part. Collective.
+
+    Returns
+    -------
+    int32[n], or None
+        None where the boundary alone has too many links.
+    """
+    near = np.zeros(len(owner), dtype=np.bool_)
+    new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)
+    found, links = ranks.concatenated(np.flatnonzero(new).astype(np.int32) + share.first), 0
+    while len(found) and links + share.degree[found].sum() <= ON_RANKS.corridor:
+        links += int(share.degree[found].sum())
+        near[found] = True
+        own = found[(found >= share.first) & (found < share.last)] - share.first
+        marked = near.copy()
+        mark_columns(own, share.first, share.indptr, share.indices, marked)
+        found = np.unique(ranks.concatenated(np.flatnonzero(marked != near).astype(np.int32)))
+    if links == 0 and len(found):
+        return None
+    label, far = np.arange(len(owner), dtype=np.int32), np.flatnonzero(~near).astype(np.int32)
+    first = np.zeros(int(owner.max()) + 1, dtype=np.int32)
+    first[owner[far[::-1]]] = far[::-1]
+    label[far] = first[owner[far]]
+    numbered(label)
+    return label
+
+
+def refined(
+    problem: Hypergraph, owners: Sequence[Int32Array], limits: Limits, seed: int, coarse: bool
+) -> Int32Array:
+    """Owners by sweeps and minimum cuts within the limits, from the start with the least volume.
+
+    Parameters
+    ----------
+    problem : Hypergraph
+    owners : sequence of int32[num_vertices]
+        Starts; not changed.
+    limits : Limits
+    seed : int
+    coarse : bool
+        Whether the vertices are clusters: then a V-cycle follows.
+    """
+    nets, sweeps = nets_of(problem), Sweeps(limits, np.random.default_rng(seed))
+    states = [state_of(nets, owner, limits.num_parts) for owner in owners]
+    state = min(states, key=lambda each: int(volume(nets, each)))
+    if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
+        state, _ = sweeps.v_cycle(nets, state.owner, sweeps.anneal)
+    found = []
+    for again in range(1 + coarse):
+        if again:
+            state, _ = sweeps.v_cycle(nets, state.owner)
+        sweeps.settle(nets, state)
+        sweeps.cut(nets, state, (CUTS if coarse else SINGLE_CUTS,))
+        found.append((limits.overload(state.sums), int(volume(nets, state)), again, state.owner))
+    return min(found)[-1]
