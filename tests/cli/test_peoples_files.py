@@ -151,7 +151,7 @@ COMMANDS = {
     "report ok.h5 -o x.pdf": "x.pdf: the page is HTML: choose a name that ends in .html",
     "convert ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
     "join ok.h5 -o x.h5": "ok.h5: is in one file already",
-    "dataset rmat --scale 99 -o x.mtx": "option 'scale' must be an integer in 1..28|'99'",
+    "dataset rmat --scale 99 -o x.mtx": "--scale 99: must be at most 28",
     "run no.h5": "no.h5: no such file",
     "run ok.mtx": "ok.mtx: not a plan but a graph: compile it first",
     "run data.h5 --ranks 3": "3 ranks for a plan of 2 parts|at most 2 ranks",

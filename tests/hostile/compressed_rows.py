@@ -119,7 +119,7 @@ class CompressedRows(Attack):
 @contextmanager
 def h5ad_in_this_process() -> Iterator[None]:
     """A block in which no child reads .h5ad: HDF5 is whole here, and a start takes a second."""
-    from plancc.graph import h5ad
+    from plancc.interop import h5ad
 
     with patch.object(
         h5ad, "_read_in_child", lambda path, what, keys: h5ad.READS[what](path, keys)
