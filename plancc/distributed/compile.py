@@ -377,6 +377,8 @@ def _of(ranks: Sequence[int]) -> str:
 def _opened(folder: str | PathLike[str]) -> tuple[MappedGraph, Source]:
     """The graph's files, and where they come from."""
     path = os.fspath(folder)
+    if not os.path.exists(path):
+        raise InputError(f"{path}: no such file")
     if not os.path.isdir(path) or find_format(path) != FORMAT:
         raise InputError(
             f"{path}: several ranks read a folder of arrays; make one of it with: plancc convert "

@@ -48,6 +48,7 @@ class Table:
 
     def add_row(self, *cells: str, end_section: bool = False) -> None:
         """Append a row, of which the last cells may be left out; a line after it: `end_section`."""
+        assert len(cells) <= len(self.columns)
         self.rows.append([*cells, *[""] * (len(self.columns) - len(cells))])
         if end_section:
             self.add_section()

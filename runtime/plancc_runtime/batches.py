@@ -21,7 +21,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of, owners_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.options import DRAWS
+from plancc_runtime.options import DRAWS, check_alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +57,13 @@ def drawn_batches(
     seed: int,
     epochs: int,
 ) -> Iterator[Batch]:
-    """Draw the batches of all epochs, alike on every rank. Collective.
+    """Draw the batches of all epochs. Collective, and so is every next batch.
 
     `of_rank` is a slice; parameters and errors as of `plancc_runtime.graph.Graph.batches`.
     """
     (header, part), transport = of_rank, resources.transport
+    given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}
+    check_alike(given, transport)
     with transport.agreement():
         if header.layout != "row":
             raise InputError(f"mini-batches need a row plan, not one of layout {header.layout}")

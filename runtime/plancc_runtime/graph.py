@@ -303,6 +303,8 @@ class Graph(LocalGraph):
     ) -> Iterator[Batch]:
         """Mini-batches for a loop of your own, from the seed. Collective.
 
+        So is every next batch where owners draw: all ranks take all batches, from one thread.
+
             for batch in graph.batches("neighbour", batch_size=1024, fanouts=(10, 5), epochs=5):
                 x = graph.features[batch.rows]
                 for layer, of_layer in zip(network, batch.graphs):
@@ -325,7 +327,8 @@ class Graph(LocalGraph):
         Raises
         ------
         InputError
-            On all ranks: no row plan, no file, or options that the sampler or the plan refuses.
+            On all ranks: no row plan, no file, options that the sampler or the plan refuses, or
+            that differ between ranks.
         """
         with self.transport.agreement():
             if self._plan is None:

@@ -513,16 +513,21 @@ def check_same_options(options: TrainOptions, transport: Transport) -> None:
         for name, value in ((name, getattr(plain, name)) for name in OPTION_NAMES)
         if name not in OF_A_RANK
     }
-    texts = {name: _as_text(value) for name, value in own.items()}
+    check_alike(own, transport)
+
+
+def check_alike(options: Mapping[str, Any], transport: Transport) -> None:
+    """Check that all ranks have the same values, as `check_same_options` does. Collective."""
+    texts = {name: _as_text(value) for name, value in options.items()}
     found = transport.ranks_by_value(json.dumps(texts))
     if len(found) == 1:
         return
     every = [(json.loads(text), ranks) for text, ranks in found.items()]
     sentences = []
-    for name in texts:
+    for name in dict.fromkeys(name for theirs, _ in every for name in theirs):
         ranks_of: dict[str, list[int]] = {}
         for theirs, ranks in every:
-            ranks_of.setdefault(str(theirs.get(name)), []).extend(ranks)
+            ranks_of.setdefault(theirs.get(name, _as_text(None)), []).extend(ranks)
         if len(ranks_of) > 1:
             most_first = sorted(ranks_of.items(), key=lambda item: -len(item[1]))
             values = [f"{value} on {name_ranks(ranks)}" for value, ranks in most_first]

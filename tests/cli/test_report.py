@@ -230,6 +230,14 @@ def test_a_plan_that_moves_nothing_has_no_picture_of_it(graph: Path, tmp_path: P
     assert [text.strip() for text in page.texts["h3"]].count("After") == 1
 
 
+@pytest.mark.parametrize(("parts", "lines"), [(32, 2 * 31), (33, 0)])
+def test_up_to_32_parts_have_borders(graph: Path, tmp_path: Path, parts: int, lines: int) -> None:
+    plan, path = tmp_path / "plan.h5", tmp_path / "page.html"
+    ok("compile", graph, "-p", parts, "--model", "block", "-o", plan)
+    ok("report", plan, "-o", path)
+    assert path.read_text("utf-8").count("stroke-opacity: 0.45") == lines
+
+
 def test_no_plan_has_the_colour_of_the_mean(several: Path) -> None:
     text = several.read_text("utf-8")
     style = Page(text).texts["style"][0]

@@ -371,6 +371,8 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "g.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n1 1 0\n")
     with pytest.raises(InputError, match="make one of it with: plancc convert"):
         on_ranks(2, tmp_path / "g.mtx", tmp_path / "p.h5", 2)
+    with pytest.raises(InputError, match="none: no such file"):
+        on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)
 
 
 def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import worlds
 from cases import seeds
 
 import plancc.plan.population
+import plancc_runtime
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -172,6 +173,19 @@ def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
 def test_what_owners_cannot_draw(plan_file, options, sentence):
     with pytest.raises(InputError, match=sentence):
         trained(plan_file, 1, draw="owners", **options)
+
+
+def test_ranks_that_draw_otherwise_are_refused(plan_file):
+    def work(transport):
+        graph = plancc_runtime.open(plan_file, transport, threads=1)
+        draw = ("owners", "everywhere", "everywhere")[transport.rank]
+        options = {"batch_size": 40, "fanouts": (3, 2), "draw": draw}
+        with pytest.raises(
+            InputError, match="`draw` is everywhere on ranks 1, 2, owners on rank 0"
+        ):
+            next(graph.batches("neighbour", **options))
+
+    run_ranks(3, work)
 
 
 def test_a_rank_reads_no_pattern_of_others(plan_file, monkeypatch):

@@ -254,7 +254,7 @@ def _matrix(letter: str, pictures: MatrixPictures) -> tuple[Chart, Chart]:
     step, total = pictures.before.per_pixel, pictures.total
     scale = f"; a pixel is {step} x {step} entries" if step > 1 else ""
     inside = f"{pictures.inside / max(1, total):.1%} of the nonzeros use rows of their own part"
-    borders = pictures.part_ptr[1:-1].tolist() if len(pictures.part_ptr) <= MOST_BORDERS else []
+    borders = pictures.part_ptr[1:-1].tolist() if len(pictures.part_ptr) - 1 <= MOST_BORDERS else []
     order = "The nonzeros in the order of the source", "The nonzeros in plan order, part by part"
     before = f"{total:,} nonzeros as the source numbers the vertices{scale}"
     after = f"{inside} (the blocks of the diagonal); the others need received rows{scale}"

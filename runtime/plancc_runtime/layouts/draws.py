@@ -118,6 +118,6 @@ def owners_draw(
     transport.allreduce_max(most)
     messages, bits = most.tolist()
     per_row = header.num_nonzeros / max(header.num_vertices, 1)
-    nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, per_row)
+    nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, header.num_vertices, per_row)
     saved = PER_NONZERO * nonzeros * (1 - 1 / transport.size)
     return bool(saved >= rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32))

@@ -73,12 +73,14 @@ class OwnerDraws:
         self._slot = np.empty(part.num_halo, np.int32)
 
     @staticmethod
-    def expected(sampler: NeighbourSampler, nonzeros_per_row: float) -> tuple[float, int]:
-        """Nonzeros of a batch, if no vertex is met twice, and rounds of messages."""
-        rows, nonzeros = float(sampler.batch_size), 0.0
+    def expected(
+        sampler: NeighbourSampler, num_vertices: int, nonzeros_per_row: float
+    ) -> tuple[float, int]:
+        """Nonzeros of a batch, if vertices are met twice only when all are met, and rounds."""
+        rows, nonzeros = float(min(sampler.batch_size, num_vertices)), 0.0
         for fanout in sampler.fanouts:
-            rows *= min(fanout + 1, nonzeros_per_row)
-            nonzeros += rows
+            nonzeros += rows * min(fanout + 1, nonzeros_per_row)
+            rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
         return nonzeros, 2 * len(sampler.fanouts)
 
     def local(self, number: int) -> LocalBatch:
