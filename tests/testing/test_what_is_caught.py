@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -40,7 +41,8 @@ def changed_weights(problem, owner, num_parts):
     return owner
 
 
-UNSEEDED = partitioned(lambda problem, owner, p: CHANGES.permutation(p)[owner])
+CALLS = count()
+UNSEEDED = partitioned(lambda problem, owner, p: (owner + next(CALLS)) % p)
 CHANGED = partitioned(changed_weights)
 UNEVEN = partitioned(lambda problem, owner, p: np.maximum(owner - 1, 0))
 WRONG_NAME = replace(ADAPTER, name="another")
