@@ -24,7 +24,7 @@ kernels of their own.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -148,7 +148,7 @@ def _lower_rows(
 
 
 @njit(cache=True, nogil=True)
-def mark_boundary(first, indptr, indices, owner):  # type: ignore[no-untyped-def]
+def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
     """Which of some rows, row `first` the first, have a column of another part: uint8[m]."""
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
@@ -245,7 +245,7 @@ def _lower_edges(
 
 
 @njit(cache=True, nogil=True)
-def _edge_keys(indptr, indices, owner, nonzero_owner):  # type: ignore[no-untyped-def]
+def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
     """Keys int64[n] of rows, where only nonzeros count that the row's owner has."""
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):

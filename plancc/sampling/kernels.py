@@ -78,14 +78,20 @@ def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
 @njit(cache=True, nogil=True)
 def place_in(ascending: Any, x: Any) -> Any:
     """Place of x in `ascending`, without duplicates; the length where it is not there."""
-    low, high = 0, len(ascending)
+    low = lower_bound(ascending, x, 0, len(ascending))
+    return low if low < len(ascending) and ascending[low] == x else len(ascending)
+
+
+@njit(cache=True, nogil=True)
+def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
+    """The first of the places low to high - 1 with a number of at least x, or `high`."""
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] < x:
             low = middle + 1
         else:
             high = middle
-    return low if low < len(ascending) and ascending[low] == x else len(ascending)
+    return low
 
 
 @njit(cache=True, nogil=True)
@@ -113,13 +119,6 @@ def found_in(ascending: Any, place: Any, vertices: Any) -> Any:
         v = vertices[k]
         if low < end and ascending[low] < v:  # distinct: no further away than the numbers are
             high = min(low + v - ascending[low], end - 1)
-            if ascending[high] <= v:
-                low = high
-            while low < high:
-                middle = (low + high) // 2
-                if ascending[middle] < v:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = high if ascending[high] <= v else lower_bound(ascending, v, low, high)
         found[k] = place[low] if low < end and ascending[low] == v else -1
     return found

@@ -197,7 +197,7 @@ def test_a_rank_reads_no_pattern_of_others(plan_file, monkeypatch):
 
 
 def test_bits_reach_the_other_end():
-    """Of exchanges with messages of 1, 32, 33 and more rows, whatever is told."""
+    """Messages of 1, 32, 33 and more rows; none, some and all of them told."""
     random = np.random.default_rng(0)
     sizes = {(0, 1): 1, (0, 2): 32, (1, 0): 33, (1, 2): 100, (2, 1): 64}
     told = [

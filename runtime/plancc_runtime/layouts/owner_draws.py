@@ -30,26 +30,10 @@ from plancc_runtime.transport.row_numbers import RowBits, send_numbers
 class OwnerDraws:
     """Batches of a sampler whose blocks owners draw.
 
-    Beside the slice it holds what `OwnedRows` does, 4 bytes for every own row and 8 for every halo
+    Parameters as of `plancc_runtime.layouts.draws.draws_of`; attributes as of `Draws` there. Beside
+    the slice it holds what `OwnedRows` does, 4 bytes for every own row and 8 for every halo
     row. A step costs what this rank's share of the batch does, and a word for every 1,024 rows
     that may travel.
-
-    Parameters
-    ----------
-    part : Part
-        ``part.num_parts`` must equal ``transport.size``.
-    sampler : NeighbourSampler
-    population : Population
-        Without pattern; only looked at here.
-    seed : int
-    transport : Transport
-
-    Attributes
-    ----------
-    halo : int32[num_halo]
-        Vertices of the halo rows of the slice.
-    alone : bool
-        Whether `local` is not collective: on one rank.
     """
 
     def __init__(
