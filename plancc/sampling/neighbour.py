@@ -13,7 +13,7 @@ from plancc.fields import option
 from plancc.kernel import njit
 from plancc.sampling.batch import Batch, BatchLayer, Int32s, Population
 from plancc.sampling.counter import below, bits, first_of, key_of
-from plancc.sampling.kernels import diagonal, distinct
+from plancc.sampling.kernels import ascending, diagonal, distinct
 from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
@@ -78,7 +78,9 @@ class NeighbourSampler(SizedSampler):
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
         """The owner's rows among the seeds of the batch of `key`, ascending."""
-        return owned.chosen(first_of(owned.available, self.batch_size, key))
+        rows = owned.chosen(first_of(owned.available, self.batch_size, key))
+        found: Int64s = ascending(rows[rows >= 0])
+        return found
 
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.sampling.batch import Floats, Int32s, Population
-from plancc.sampling.kernels import ascending, found_in, order_by_vertex
+from plancc.sampling.kernels import found_in, order_by_vertex
 
 Int64s = npt.NDArray[np.int64]
 
@@ -88,12 +88,11 @@ class OwnedRows:
         self.arrays = vertices, row_ptr, column, places, diagonal
 
     def chosen(self, places: Int32s) -> Int64s:
-        """The owner's rows among some of those that may be drawn, ascending.
+        """The owner's row of each of some vertices that may be drawn, -1 for others: int64[m].
 
-        `places`: int32[m], ascending, among them by ascending vertex.
+        `places`: int32[m], ascending, among all of them by ascending vertex.
         """
-        row = found_in(self._place, self._row, places)
-        found: Int64s = ascending(row[row >= 0])
+        found: Int64s = found_in(self._place, self._row, places)
         return found
 
 

@@ -13,6 +13,7 @@ from plancc.kernel import njit
 from plancc.sampling.batch import Batch, Int32s, Population, VertexBatch
 from plancc.sampling.counter import below, bits, first_of, key_of
 from plancc.sampling.kernels import diagonal, distinct
+from plancc.sampling.owned import Int64s, OwnedRows
 from plancc.sampling.sampler import SHOWN, SizedSampler
 
 MAX_LENGTH = 1_000_000
@@ -46,22 +47,40 @@ class WalkSampler(SizedSampler):
         if self.walk_length > MAX_LENGTH:
             raise InputError(f"`walk_length` {self.walk_length}: at most {MAX_LENGTH} is possible")
 
+    @property
+    def num_roots(self) -> int:
+        """Walks of a batch."""
+        return max(1, self.batch_size // (self.walk_length + 1))
+
+    def roots(self, num_vertices: int, key: np.uint64) -> Int32s:
+        """The roots of the batch of `key`, ascending: int32[num_roots]."""
+        return first_of(num_vertices, self.num_roots, key)
+
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        roots = max(1, self.batch_size // (self.walk_length + 1))
-        return WalkBatch(population, roots, self.walk_length, key_of(seed, stream, number))
+        return WalkBatch(population, self, key_of(seed, stream, number))
+
+    def columns_of_owner(
+        self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
+    ) -> Int32s:
+        """Columns that walks go to from rows of the owner: int32[m]; -1 where a walk stays.
+
+        `rows`: int64[m], where the walks of `roots` are after `step` steps.
+        """
+        found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
+        return found
 
 
 class WalkBatch(VertexBatch):
-    """Walks of `length` steps from the first `roots` vertices in the random order of `key`."""
+    """The walks of a sampler under `key`."""
 
-    def __init__(self, population: Population, roots: int, length: int, key: np.uint64) -> None:
+    def __init__(self, population: Population, sampler: WalkSampler, key: np.uint64) -> None:
         super().__init__(population)
-        self._roots, self._length, self._key = roots, length, key
+        self._sampler, self._key = sampler, key
 
     def vertices(self) -> Int32s:
-        n = self.population.num_vertices
-        roots = first_of(n, self._roots, self._key)
-        return distinct(_walked(*self.population.pattern, roots, self._length, self._key))
+        roots = self._sampler.roots(self.population.num_vertices, self._key)
+        length = self._sampler.walk_length
+        return distinct(_walked(*self.population.pattern, roots, length, self._key))
 
 
 @njit(cache=True, nogil=True)
@@ -70,18 +89,40 @@ def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any
     visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
     size = 0
     for root in roots:
-        walk = bits(key, root)
         i = root
         visited[size] = i
         size += 1
         for step in range(length):
             nonzeros = indptr[i + 1] - indptr[i]
-            itself = diagonal(indptr, indices, i)
-            degree = nonzeros - (itself < nonzeros)
-            if degree == 0:
+            place = _place(nonzeros, diagonal(indptr, indices, i), bits(bits(key, root), step))
+            if place < 0:
                 break
-            place = below(bits(walk, step), degree)
-            i = indices[indptr[i] + place + (place >= itself)]
+            i = indices[indptr[i] + place]
             visited[size] = i
             size += 1
     return visited[:size]
+
+
+@njit(cache=True, nogil=True)
+def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) -> Any:
+    _, row_ptr, column, by_vertex, diagonals = owned
+    found = np.full(len(rows), -1, dtype=np.int32)
+    for k in range(len(rows)):
+        first, nonzeros = row_ptr[rows[k]], row_ptr[rows[k] + 1] - row_ptr[rows[k]]
+        place = _place(nonzeros, diagonals[rows[k]], bits(bits(key, roots[k]), step))
+        if place >= 0:
+            found[k] = column[first + (by_vertex[first + place] if len(by_vertex) > 0 else place)]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
+    """Place of a walk's next column in a row, by ascending vertex; -1 where it stays.
+
+    `itself`: place of the diagonal, or the number of nonzeros where there is none.
+    """
+    degree = nonzeros - (itself < nonzeros)
+    if degree == 0:
+        return -1
+    place = below(random, degree)
+    return place + (place >= itself)

@@ -526,7 +526,7 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),
         ("--batch-size 4 --steps 0", "steps"),
-        ("--sampler walk --draw owners", "--draw owners: is for sampler neighbour, whose rows"),
+        ("--sampler uniform --draw owners", "--draw owners: is for samplers neighbour, walk, "),
         ("--draw owners", "--draw owners: only mini-batches are drawn; give --sampler"),
         ("--batch-size 4 --seed 99999999999999999999", "seed 99999999999999999999"),
     ],
@@ -673,7 +673,7 @@ def test_batches_that_cannot_be(plans, tmp_path):
         ({"sampler": "foo"}, "unknown sampler 'foo'"),
         ({"sampler": "neighbour", "fanouts": (3,)}, "has 1 number, the model 2 layers"),
         ({"batch_size": 0}, "`batch_size` 0"),
-        ({"draw": "owners"}, "`draw` owners: is for sampler neighbour"),
+        ({"draw": "owners"}, "`draw` owners: is for samplers neighbour, walk"),
         ({"draw": "me"}, "unknown draw 'me'"),
     ):
         with pytest.raises(InputError, match=says):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Side, offsets
 from plancc.plan.lowering import lower
 from plancc.plan.population import population_of
-from plancc.sampling import make_sampler
+from plancc.plan.reader import load
+from plancc.sampling import SHOWN, make_sampler
+from plancc.sampling.counter import below, bits, key_of
 from plancc_runtime.layouts.batch_mask import BatchMask
-from plancc_runtime.layouts.owner_draws import OwnerDraws
+from plancc_runtime.layouts.draws import BY_OWNERS
+from plancc_runtime.layouts.owner_draws import WalkDraws
 from plancc_runtime.options import DRAWS, PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -58,21 +62,23 @@ def arrays_of(value):
     return [value]
 
 
+@pytest.mark.parametrize("name", ["neighbour", "walk"])
 @pytest.mark.parametrize("seed", seeds(12))
-def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed):
+def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
     random = np.random.default_rng(seed)
     n, parts = int(random.integers(20, 120)), int(random.integers(1, 6))
     plan = random_plan(random, n, parts)
     population = population_of(plan)
     fanouts = tuple(int(f) for f in random.choice([1, 2, 3, 70, 10**6], random.integers(1, 4)))
-    wanted = make_sampler("neighbour", n, batch_size=int(random.integers(1, n)), fanouts=fanouts)
+    way = {"fanouts": fanouts} if name == "neighbour" else {"walk_length": len(fanouts)}
+    wanted = make_sampler(name, n, batch_size=int(random.integers(1, n)), **way)
     sampler, _ = wanted.fitted(population)
 
     def shares(transport):
         part = plan.part(transport.rank)
         mask = BatchMask(part, transport)
         bare = replace(population, indptr=None, indices=None)
-        draws = OwnerDraws(part, sampler, bare, seed, transport)
+        draws = BY_OWNERS[type(sampler)](part, sampler, bare, seed, transport)
         np.testing.assert_array_equal(draws.halo, mask.halo)
         for number in range(3):
             whole = mask.local(sampler.batch(population, seed, number))
@@ -89,14 +95,10 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed):
     assert rows
 
 
+NEIGHBOURS = {"sampler": "neighbour", "batch_size": 40, "fanouts": (3, 2)}
+WALKS = {"sampler": "walk", "batch_size": 60, "walk_length": 3}
 OPTIONS = {
-    **{
-        "sampler": "neighbour",
-        "batch_size": 40,
-        "fanouts": (3, 2),
-        "hidden": 8,
-        "dtype": "float64",
-    },
+    **{"hidden": 8, "dtype": "float64"},
     **{"epochs": 2, "seed": 3, "threads": 1, "eval_every": 0, "model": "sage"},
 }
 
@@ -124,24 +126,25 @@ def plan_file(tmp_path_factory):
     return path
 
 
-def trained(path, p, **options):
-    options = TrainOptions(**OPTIONS | options)
+def trained(path, p, drawn=NEIGHBOURS, **options):
+    options = TrainOptions(**OPTIONS | drawn | options)
     return run_ranks(p, lambda transport: train(path, options, transport), 180)
 
 
+@pytest.mark.parametrize("drawn", [NEIGHBOURS, WALKS], ids=["neighbour", "walk"])
 @pytest.mark.parametrize("passes", [(), PASSES])
 @pytest.mark.parametrize("p", [1, 3, 8])
-def test_training_is_the_same_whoever_draws(plan_file, p, passes):
+def test_training_is_the_same_whoever_draws(plan_file, p, passes, drawn):
     """Losses and words of rows to the bit on the same ranks, losses to rounding on any number."""
-    [one] = trained(plan_file, 1, draw="everywhere", passes=passes)
-    whole = trained(plan_file, p, draw="everywhere", passes=passes)[0]
-    own = trained(plan_file, p, draw="owners", passes=passes)[0]
+    [one] = trained(plan_file, 1, drawn, draw="everywhere", passes=passes)
+    whole = trained(plan_file, p, drawn, draw="everywhere", passes=passes)[0]
+    own = trained(plan_file, p, drawn, draw="owners", passes=passes)[0]
     bits = [step.words_drawn for step in own.steps]
     assert (min(bits) > 0) == (p > 1)
     assert [replace(step, words_drawn=0) for step in own.steps] == whole.steps
-    for ours, theirs in zip(own.epochs, whole.epochs, strict=True):
-        drawn = sum(bits[: len(bits) // 2])  # bits of rows not seen are drawn too: always the same
-        assert ours.words_sent - theirs.words_sent == drawn
+    drawn = np.sum(np.split(np.array(bits), len(own.epochs)), axis=1)
+    for words, ours, theirs in zip(drawn, own.epochs, whole.epochs, strict=True):
+        assert ours.words_sent - theirs.words_sent == words
     losses = [[step.loss for step in result.steps] for result in (own, one)]
     np.testing.assert_allclose(*losses, rtol=1e-10)
 
@@ -166,7 +169,7 @@ def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"sampler": "uniform", "fanouts": None}, "`draw` owners: is for sampler neighbour"),
+        ({"sampler": "uniform", "fanouts": None}, "owners: is for samplers neighbour, walk, whose"),
         ({"sampler": None, "batch_size": None, "fanouts": None}, "only mini-batches are drawn"),
     ],
 )
@@ -188,12 +191,59 @@ def test_ranks_that_draw_otherwise_are_refused(plan_file):
     run_ranks(3, work)
 
 
-def test_a_rank_reads_no_pattern_of_others(plan_file, monkeypatch):
+@pytest.mark.parametrize("drawn", [NEIGHBOURS, WALKS], ids=["neighbour", "walk"])
+def test_a_rank_reads_no_pattern_of_others(plan_file, monkeypatch, drawn):
     """Where owners draw; the other way reads it."""
     monkeypatch.setattr(plancc.plan.population, "_read_pattern", None)
-    trained(plan_file, 3, draw="owners")
+    trained(plan_file, 3, drawn, draw="owners")
     with pytest.raises(TypeError):
-        trained(plan_file, 3, draw="everywhere")
+        trained(plan_file, 3, drawn, draw="everywhere")
+
+
+def words_of_bits(side, told):
+    """A word for 1,024 rows of a message, and one for 32 rows if one of them is told."""
+    words = 0
+    for first, end in pairwise(side.row_ptr):
+        words += -(-(end - first) // 1024) + len(
+            {(k - first) // 32 for k in told if first <= k < end}
+        )
+    return words
+
+
+def test_words_of_walks(plan_file):
+    """Two for a walk that crosses, one a message in every step, and two rounds of bits."""
+    plan = load(plan_file)
+    population, parts = population_of(plan), range(plan.num_parts)
+    part_of = np.empty(plan.num_vertices, int)
+    part_of[plan.global_id] = np.repeat(parts, np.diff(plan.part_ptr))
+    sampler = make_sampler("walk", plan.num_vertices, batch_size=60, walk_length=3)
+    key, crossed, visited = key_of(5, SHOWN, 0), 0, set()
+    for root in sampler.roots(plan.num_vertices, key):
+        i = root
+        visited.add(i)
+        for step in range(3):
+            columns = population.indices[population.indptr[i] : population.indptr[i + 1]]
+            others = columns[columns != i]
+            if len(others):
+                j = others[below(np.uint64(bits(np.uint64(bits(key, root)), step)), len(others))]
+                crossed += part_of[i] != part_of[j]
+                i = j
+            visited.add(i)
+    expected = 2 * crossed + 3 * sum(plan.part(m).expand.receive.num_messages for m in parts)
+
+    def work(transport):
+        part = plan.part(transport.rank)
+        draws = WalkDraws(part, sampler, population, 5, transport)
+        before = transport.traffic.words_sent
+        batch, send = draws.local(0), part.expand.send
+        assert set(part.global_id[batch.rows]) <= visited
+        told = [k for k, row in enumerate(send.row) if part.global_id[row] in visited]
+        bits = words_of_bits(send, told) + words_of_bits(part.expand.receive, batch.halos[0])
+        return transport.traffic.words_sent - before - bits, len(batch.rows)
+
+    words, rows = np.array(run_ranks(plan.num_parts, work)).T
+    assert words.sum() == expected > 0
+    assert rows.sum() == len(visited)
 
 
 def test_bits_reach_the_other_end():

@@ -12,11 +12,15 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
 from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.walk import WalkSampler
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
-from plancc_runtime.layouts.owner_draws import OwnerDraws
+from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
 
-BY_OWNERS: dict[type[Sampler], type[Any]] = {NeighbourSampler: OwnerDraws}
+BY_OWNERS: dict[type[Sampler], type[Any]] = {
+    NeighbourSampler: NeighbourDraws,
+    WalkSampler: WalkDraws,
+}
 """Samplers whose rows owners can draw. Not those derived from them, which may draw otherwise."""
 PER_NONZERO = 300e-9
 """Seconds for a nonzero of other ranks' rows, which is drawn and then looked for in vain: on one
@@ -99,7 +103,7 @@ def check_draw(choice: str, sampler: Sampler) -> None:
     if choice == "owners" and type(sampler) not in BY_OWNERS:
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(
-            f"`draw` owners: is for sampler {names}, whose rows are drawn one by one; batches of "
+            f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; batches of "
             f"sampler '{sampler.name}' are drawn everywhere"
         )
 
@@ -109,8 +113,8 @@ def owners_draw(
 ) -> bool:
     """Whether owners draw: as `choice` has it, or if it is quicker by prediction. Collective.
 
-    Owners save the share of the batch that others draw, and need a message of bits to every peer
-    and from every peer in every hop.
+    Owners save the share of the batch that others draw, and need a message to every peer and from
+    every peer in every round.
     """
     if choice != "auto" or type(sampler) not in BY_OWNERS:
         return choice == "owners"

@@ -7,68 +7,92 @@ the owner draws it, and tells the owners of halo rows which of these it uses:
            the owners of halo rows are told which are used (`row_numbers.RowBits`)
            own columns, and rows that others use, are the rows of the next hop
 
-The rows that others use are also those that travel. A share is that which `batch_mask` cuts out of
-the same batch, byte for byte.
+The rows that others use are also those that travel.
+
+Where a walk of the sampler `walk` goes from a row is a function of seed, batch, root, step and the
+row. So it goes on at the owner of its row:
+
+    step   walks on this rank's rows choose a column
+           the owners of halo rows are told which walks came there (`row_numbers.RowLists`)
+    then   who has a row as halo row is told whether it was visited (`row_numbers.RowBits`)
+           nonzeros between visited rows are kept
+           the owners of halo rows are told which are used, as above
+
+A share is that which `batch_mask` cuts out of the same batch, byte for byte.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
 import numpy as np
 
-from plancc.plan.exchange import Int32Array, Int64Array
+from plancc.kernel import njit
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.parts import Part
-from plancc.sampling import SHOWN, Population
+from plancc.sampling import SHOWN, Population, Sampler
 from plancc.sampling.counter import key_of
-from plancc.sampling.kernels import distinct
+from plancc.sampling.kernels import ascending, distinct
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
-from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, halo_rows
+from plancc.sampling.walk import WalkSampler
+from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, halo_rows
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import RowBits, send_numbers
+from plancc_runtime.transport.row_numbers import RowBits, RowLists, send_numbers
+
+S = TypeVar("S", bound=Sampler)
 
 
-class OwnerDraws:
-    """Batches of a sampler whose blocks owners draw.
+class OwnerDraws(ABC, Generic[S]):
+    """Batches of a sampler whose rows owners draw.
 
     Parameters as of `plancc_runtime.layouts.draws.draws_of`; attributes as of `Draws` there. Beside
-    the slice it holds what `OwnedRows` does, 4 bytes for every own row and 8 for every halo
-    row. A step costs what this rank's share of the batch does, and a word for every 1,024 rows
-    that may travel.
+    the slice it holds what `OwnedRows` does, and 8 bytes for every halo row. A step costs what this
+    rank's share of the batch does.
     """
 
     def __init__(
-        self,
-        part: Part,
-        sampler: NeighbourSampler,
-        population: Population,
-        seed: int,
-        transport: Transport,
+        self, part: Part, sampler: S, population: Population, seed: int, transport: Transport
     ) -> None:
         self._part, self._sampler, self._seed = part, sampler, seed
         self.alone = transport.size == 1
         sent = part.global_id[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
         vertices = np.concatenate([part.global_id, self.halo])
-        draws_training = population.train_mask is not None
+        draws_training = sampler.of_training and population.train_mask is not None
         self._owned = OwnedRows(population, draws_training, part.row_ptr, part.column, vertices)
         self._used = RowBits(part.expand.reversed(), transport)
-        # KeptBlock from batch to batch: numbers of own rows and of halo rows in a block.
-        self._number = np.empty(part.num_rows, np.int32)
-        self._slot = np.empty(part.num_halo, np.int32)
+        self._slot = np.empty(part.num_halo, np.int32)  # scratch of `KeptBlock`
+
+    @staticmethod
+    @abstractmethod
+    def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
+        """Nonzeros of a batch that every rank would look at, and rounds of messages."""
+
+    @abstractmethod
+    def local(self, number: int) -> LocalBatch:
+        """This rank's share of a batch. Collective."""
+
+
+class NeighbourDraws(OwnerDraws[NeighbourSampler]):
+    """Batches of neighbours; holds 4 bytes for every own row, and sends bits in every hop."""
+
+    def __init__(self, part: Part, *args: Any) -> None:
+        super().__init__(part, *args)
+        self._number = np.empty(part.num_rows, np.int32)  # of own rows in a block
 
     @staticmethod
     def expected(
         sampler: NeighbourSampler, num_vertices: int, nonzeros_per_row: float
     ) -> tuple[float, int]:
-        """Nonzeros of a batch, if vertices are met twice only when all are met, and rounds."""
         rows, nonzeros = float(min(sampler.batch_size, num_vertices)), 0.0
-        for fanout in sampler.fanouts:
+        for fanout in sampler.fanouts:  # as if vertices were met twice only when all are met
             nonzeros += rows * min(fanout + 1, nonzeros_per_row)
             rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
         return nonzeros, 2 * len(sampler.fanouts)
 
     def local(self, number: int) -> LocalBatch:
-        """This rank's share of a batch. Collective."""
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
         seeds = rows = sampler.seeds_of_owner(self._owned, key)
@@ -91,3 +115,73 @@ class OwnerDraws:
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
             kept.append(KeptBlock(block.nonzeros, of_rows, block.factors, received, sent))
         return LocalBatch.of(part, found, targets, kept, (self._number, self._slot))
+
+
+class WalkDraws(OwnerDraws[WalkSampler]):
+    """Batches of walks; holds 12 bytes for every own row, and 4 for every halo and sent row.
+
+    Two words for every walk that crosses, and two rounds of bits travel in a batch.
+    """
+
+    def __init__(self, part: Part, *args: Any) -> None:
+        super().__init__(part, *args)
+        transport, send = args[-1], part.expand.send
+        self._crossing = RowLists(part.expand.reversed(), transport)
+        self._visited = RowBits(part.expand, transport)
+        self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_rows))
+        self._sent = np.argsort(send.row, kind="stable").astype(np.int32)  # by own row
+        # Number of own and halo rows in the batch, -1 for all between two batches.
+        self._number = np.full(part.num_rows + part.num_halo, -1, np.int32)
+
+    @staticmethod
+    def expected(
+        sampler: WalkSampler, num_vertices: int, nonzeros_per_row: float
+    ) -> tuple[float, int]:
+        length = sampler.walk_length
+        return float(sampler.num_roots * (length + 1)), 2 * length + 4
+
+    def local(self, number: int) -> LocalBatch:
+        part, numbers = self._part, self._number
+        own = self._rows_visited(key_of(self._seed, SHOWN, number))
+        halo = self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
+        members = np.concatenate([own, part.num_rows + halo])
+        numbers[members] = np.arange(len(members), dtype=np.int32)
+        nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
+        received = distinct(halo_rows(nonzeros, part.column, part.num_rows))
+        block = KeptBlock(nonzeros, rows, None, received, self._used.tell(received))
+        batch = LocalBatch.of(
+            part, own, np.ones(len(own), np.bool_), [block], (numbers, self._slot)
+        )
+        numbers[members] = -1
+        return batch
+
+    def _rows_visited(self, key: np.uint64) -> Int64Array:
+        """This rank's rows that walks of a batch visit, ascending. Collective."""
+        part, sampler = self._part, self._sampler
+        roots = sampler.roots(self._owned.num_vertices, key)
+        rows = self._owned.chosen(roots)
+        walks = np.flatnonzero(rows >= 0)
+        rows = rows[walks]
+        visited = [rows]
+        for step in range(sampler.walk_length):
+            columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
+            leaves = columns >= part.num_rows
+            stays = (columns >= 0) & ~leaves
+            sent, came = self._crossing.tell(columns[leaves] - part.num_rows, walks[leaves])
+            rows = np.concatenate([columns[stays], part.expand.send.row[sent]]).astype(np.int64)
+            walks = np.concatenate([walks[stays], came])
+            visited.append(rows)
+        found: Int64Array = distinct(np.concatenate(visited))
+        return found
+
+
+@njit(cache=True, nogil=True)
+def _listed(ptr: Any, numbers: Any, rows: Any) -> Any:
+    """The numbers of some rows: int64[m]; row k has ``numbers[ptr[k]:ptr[k + 1]]``."""
+    found = np.empty((ptr[rows + 1] - ptr[rows]).sum(), dtype=np.int64)
+    size = 0
+    for row in rows:
+        for a in range(ptr[row], ptr[row + 1]):
+            found[size] = numbers[a]
+            size += 1
+    return found

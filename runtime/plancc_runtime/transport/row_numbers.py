@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int64Array, Side, offsets
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, Side, offsets
 from plancc_runtime.transport.base import Transport
 
 
@@ -41,16 +41,52 @@ def send_lists(
         As of `send_numbers`.
     ptr : int64[rows sent + 1]
         The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``.
-    numbers : array[ptr[-1]]
+    numbers : array[ptr[-1], ...]
 
     Returns
     -------
-    ptr : int64[rows received + 1], numbers : array[ptr[-1]]
+    ptr : int64[rows received + 1], numbers : array[ptr[-1], ...]
     """
     arrived = offsets(send_numbers(exchange, np.diff(ptr).astype(np.int32), transport))
-    received = np.empty(arrived[-1], numbers.dtype)
+    received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
     transport.swap(exchange.send.split(numbers, ptr), exchange.receive.split(received, arrived))
     return arrived, received
+
+
+class RowLists:
+    """Numbers for some of the rows that may travel, told to the other end round after round.
+
+    A message is a word, how many numbers there are, and then two words for each.
+
+    Parameters
+    ----------
+    exchange : Exchange
+        Of this rank.
+    transport : Transport
+    """
+
+    def __init__(self, exchange: Exchange, transport: Transport) -> None:
+        self._exchange, self._transport = exchange, transport
+        self._messages = Exchange(
+            *(
+                Side.of_rank(side.peer, np.arange(side.num_messages + 1))
+                for side in (exchange.send, exchange.receive)
+            )
+        )
+
+    def tell(self, rows: IntArray, numbers: IntArray) -> tuple[IntArray, Int32Array]:
+        """Received rows whose senders told a number, and the numbers. Collective.
+
+        `rows`: int[m], places among the rows that this rank sends; `numbers`: int[m], below 2^31.
+        """
+        order = np.argsort(rows, kind="stable")
+        first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
+        ptr = np.searchsorted(rows[order], first)
+        told = np.empty((len(rows), 2), np.int32)
+        told[:, 0] = rows[order] - np.repeat(first[:-1], np.diff(ptr))
+        told[:, 1] = numbers[order]
+        ptr, told = send_lists(self._messages, ptr, told, self._transport)
+        return told[:, 0] + np.repeat(ends[:-1], np.diff(ptr)), told[:, 1]
 
 
 class RowBits:
