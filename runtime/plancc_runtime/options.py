@@ -210,8 +210,8 @@ class TrainOptions:
 
     draw: str = of_batches(
         "auto",
-        "who draws a mini-batch. owners: every rank its own rows, as samplers neighbour and walk allow. "
-        "everywhere: every rank all of it. auto: whichever is quicker by prediction",
+        "who draws a mini-batch. owners: every rank its own rows, as samplers neighbour and walk "
+        "allow. everywhere: every rank all of it. auto: whichever is quicker by prediction",
         choices=DRAWS,
     )
 
