@@ -22,6 +22,7 @@ from plancc_runtime.layouts.draws import check_draw, draws_of, owners_draw
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import DRAWS, check_alike
+from plancc_runtime.transport.row_numbers import finished
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ def drawn_batches(
     steps = epochs * chosen.batches_per_epoch(population)
     del population  # owners keep nothing of it
     for number in range(steps):
-        local = draws.local(number)
+        local = finished(draws.share(number))
         graphs = [
             LocalGraph(
                 replace(Block.of_part(each, header.self_loops, factor), halo=draws.halo[halo]),

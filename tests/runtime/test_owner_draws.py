@@ -28,7 +28,7 @@ from plancc_runtime.layouts.owner_draws import WalkDraws
 from plancc_runtime.options import DRAWS, PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
-from plancc_runtime.transport.row_numbers import RowBits
+from plancc_runtime.transport.row_numbers import RowBits, finished
 
 
 def random_plan(random, n, parts):
@@ -82,7 +82,7 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
         np.testing.assert_array_equal(draws.halo, mask.halo)
         for number in range(3):
             whole = mask.local(sampler.batch(population, seed, number))
-            yield whole, draws.local(number)
+            yield whole, finished(draws.share(number))
 
     rows = 0
     for pairs in run_ranks(parts, lambda transport: list(shares(transport))):
@@ -235,7 +235,7 @@ def test_words_of_walks(plan_file):
         part = plan.part(transport.rank)
         draws = WalkDraws(part, sampler, population, 5, transport)
         before = transport.traffic.words_sent
-        batch, send = draws.local(0), part.expand.send
+        batch, send = finished(draws.share(0)), part.expand.send
         assert set(part.global_id[batch.rows]) <= visited
         told = [k for k, row in enumerate(send.row) if part.global_id[row] in visited]
         bits = words_of_bits(send, told) + words_of_bits(part.expand.receive, batch.halos[0])
@@ -269,6 +269,6 @@ def test_bits_reach_the_other_end():
                 )
                 for own, ptr in zip(of_ends, starts, strict=True)
             )
-            np.testing.assert_array_equal(bits.tell(here), there)
+            np.testing.assert_array_equal(finished(bits.tell(here)), there)
 
     run_ranks(3, work)

@@ -5,8 +5,10 @@ step: of all of them, or of those that batches use most, as many as there is roo
 layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
 travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient.
 
-With `overlap` the next batch is drawn in a thread of its own while a step computes, where there are
-cores for both.
+With `overlap` batches are made in two stages, one step after the other: while a step computes,
+features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
+it does so in a thread of its own, if there are cores for both. Else the messages of both stages go
+on in the pauses between layers, which are the same for all ranks.
 
 With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
 layer of its own.
@@ -15,8 +17,9 @@ layer of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 
 import numpy as np
@@ -24,7 +27,7 @@ import torch
 from torch import Tensor
 
 from plancc.memory import available_memory
-from plancc.plan.exchange import Int64Array
+from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
@@ -36,8 +39,9 @@ from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
+from plancc_runtime.layouts.halo import ALL, Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.live import isolated, without_idle_rows
+from plancc_runtime.layouts.live import without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
@@ -45,7 +49,8 @@ from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
 from plancc_runtime.results import BatchStep, Scores
 from plancc_runtime.slices import Slice
-from plancc_runtime.transport.row_numbers import send_numbers
+from plancc_runtime.transport.messages import Traffic
+from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
 from plancc_runtime.workspace import empty
 
@@ -115,12 +120,61 @@ class BatchShare:
         Local rows of the slice that are inputs of the first block.
     outputs : int64[m] or None
         Which of ``local.rows`` are outputs of the last block; None: all.
+    x : Tensor or None
+        Features of the inputs, and behind them those of halo rows if there is a cache; None: they
+        are not fetched yet.
+    words_drawn, words_fetched : int
+        That this rank sent to draw it, and for its features.
     """
 
     local: LocalBatch
     blocks: list[Block]
     inputs: Int64Array
     outputs: Int64Array | None
+    x: Tensor | None = None
+    words_drawn: int = 0
+    words_fetched: int = 0
+
+
+class UnderWay:
+    """A share of a batch that is made in rounds of messages, while other work is done.
+
+    Parameters
+    ----------
+    number : int
+        Of the batch.
+    rounds : Rounds
+        The first is begun at once.
+    traffic : Traffic
+        Of this rank.
+
+    Attributes
+    ----------
+    words : int
+        That this rank has sent in the rounds.
+    """
+
+    def __init__(self, number: int, rounds: Rounds[BatchShare], traffic: Traffic) -> None:
+        self.number, self._rounds, self._traffic = number, rounds, traffic
+        self.words = 0
+        self._share: BatchShare | None = None
+        self.go_on()
+
+    def go_on(self) -> None:
+        """End a round, and begin the next. Collective."""
+        if self._share is None:
+            before = self._traffic.words_sent
+            try:
+                next(self._rounds)
+            except StopIteration as end:
+                self._share = end.value
+            self.words += self._traffic.words_sent - before
+
+    def end(self) -> BatchShare:
+        """Go through the rounds that are left. Collective."""
+        while self._share is None:
+            self.go_on()
+        return self._share
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +225,13 @@ class MiniBatches(FullBatch):
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         self._draws = draws_of(part, *drawing, drawn.by_owners)
         self._cache: FeatureCache | None = None
-        self._words_drawn = 0  # of the last batch, by this rank
-        self._next: tuple[int, Future[BatchShare]] | None = None
-        self._drawing = None
+        self._drawing: UnderWay | None = None
+        self._fetching: UnderWay | None = None  # the features of the batch before
+        self._words_drawn = self._words_fetched = 0  # of the last batch, by this rank
+        self._thread = None
         if resources.overlap and self._draws.alone and self._has_spare_core():
-            self._drawing = ThreadPoolExecutor(1, "mini-batches")
+            self._thread = ThreadPoolExecutor(1, "mini-batches")
+        self._ahead = self._thread is not None or (resources.overlap and self._transport.size > 1)
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
 
     def _has_spare_core(self) -> bool:
@@ -187,6 +243,8 @@ class MiniBatches(FullBatch):
     def prepare(self, network: Network) -> LocalData:
         data = self._data
         del self._data
+        if self._ahead:
+            network.entered = partial(self._entered, network.entered or str)
         kept = self._kept(data) if "constant" in self._passes else None
         if kept is not None:
             if self._transport.size > 1:
@@ -229,41 +287,34 @@ class MiniBatches(FullBatch):
         """In how many of the first steps every halo row is used: int64[num_halo]. Collective."""
         uses = np.zeros(len(self._draws.halo), np.int64)
         for number in range(min(COUNTED, self.steps_per_epoch * self._options.epochs)):
-            uses[self._draws.local(number).halos[0]] += 1
+            uses[finished(self._draws.share(number)).halos[0]] += 1
         return uses
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
         """The features of halo rows that are kept, and who has them. Collective."""
-        part = self._part
-        of_others = send_numbers(part.expand.reversed(), kept, self._transport)
-        block = Block.of_part(part, self._self_loops)
-        rows = self._fetched(block, of_others, kept, features)
+        expand = self._part.expand
+        of_others = send_numbers(expand.reversed(), kept, self._transport)
+        rows = finished(self._fetched(expand.keep(of_others, kept), features))
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
         return FeatureCache(kept, of_others, np.cumsum(kept) - 1, rows, whole=not some[0])
 
-    def _fetched(self, block: Block, sent: BoolArray, received: BoolArray, x: Tensor) -> Tensor:
-        """Some of the halo rows of x. Collective.
+    def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
+        """The halo rows of x in an exchange of this rank. Collective."""
+        halo = Halo(exchange, len(x), self._resources)
+        buffers = halo.buffers(x.shape[1])
+        halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
+        yield
+        halo.finish(buffers)
+        return halo.received(ALL, buffers).to(x.dtype)
 
-        `sent` and `received` say which rows of the block's exchange travel.
-        """
-        alone = isolated(block, np.arange(block.num_inputs))
-        graph = LocalGraph(
-            replace(alone, expand=block.expand.keep(sent, received)), self._resources
-        )
-        with torch.no_grad():
-            halo = graph.halo(x.to(graph.resources.dtype)).to(x.dtype)
-        graph.release_buffers()
-        return halo
-
-    def _with_halo(
-        self, cache: FeatureCache, local: LocalBatch, block: Block, own: Tensor
-    ) -> Tensor:
-        """Features of a batch's own rows, and behind them those of its halo rows. Collective.
-
-        `block` is that of the first layer, whose inputs `own` are.
-        """
-        halo, device = local.halos[0], own.device
+    def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
+        """The share with its features, those of halo rows from the cache or fetched. Collective."""
+        device, cache = features.device, self._cache
+        own = rows_of(features, torch.from_numpy(share.inputs).to(device))
+        if cache is None:
+            return replace(share, x=own)
+        halo = share.local.halos[0]
         kept = cache.kept[halo]
         x = empty(len(own) + len(halo), own.shape[1], own)
         x[: len(own)] = own
@@ -271,24 +322,63 @@ class MiniBatches(FullBatch):
         found = torch.from_numpy(cache.place[halo[kept]]).to(device)
         x[torch.from_numpy(at).to(device)] = cache.rows[found]
         if not cache.whole:
-            sent = ~cache.of_others[local.sents[0]]
+            sent = ~cache.of_others[share.local.sents[0]]
             at = np.flatnonzero(~kept) + len(own)
-            missing = self._fetched(block, sent, ~kept, own)
+            missing = yield from self._fetched(share.blocks[0].expand.keep(sent, ~kept), own)
             x[torch.from_numpy(at).to(device)] = missing
-        return x
+        return replace(share, x=x)
 
-    def _share(self, number: int) -> BatchShare:
-        """This rank's share of a batch; the next one's is begun. Collective if owners draw."""
-        begun, self._next = self._next, None
-        words = self._transport.traffic.words_sent
-        share = begun[1].result() if begun and begun[0] == number else self._drawn_share(number)
-        self._words_drawn = self._transport.traffic.words_sent - words
-        if self._drawing is not None and number + 1 < self.steps_per_epoch * self._options.epochs:
-            self._next = number + 1, self._drawing.submit(self._drawn_share, number + 1)
+    def _share(self, number: int, features: Tensor) -> BatchShare:
+        """This rank's share of a batch; those behind it are begun. Collective."""
+        fetching, self._fetching = self._fetch(number, features), None
+        share = replace(fetching.end(), words_fetched=fetching.words)
+        if self._ahead:  # messages of a batch belong to its epoch
+            last = (number // self.steps_per_epoch + 1) * self.steps_per_epoch - 1
+            behind = number + 1
+            if behind <= last:
+                self._fetching = self._fetch(behind, features)
+                behind += 1
+            if self._draws.alone:
+                last = self.steps_per_epoch * self._options.epochs - 1
+            if behind <= last:
+                self._drawing = self._draw(behind)
         return share
 
-    def _drawn_share(self, number: int) -> BatchShare:
-        local = self._draws.local(number)
+    def _entered(self, entered: Callable[[str], object], stage: str) -> None:
+        """Go on with the batches that are under way. Collective."""
+        entered(stage)
+        if self._fetching is not None:
+            self._fetching.go_on()
+        if self._drawing is not None and self._thread is None:
+            self._drawing.go_on()
+
+    def _fetch(self, number: int, features: Tensor) -> UnderWay:
+        """A batch whose features travel; it is drawn first. Collective."""
+        fetching = self._fetching
+        if fetching is None or fetching.number != number:
+            drawing, self._drawing = self._draw(number), None
+            share = replace(drawing.end(), words_drawn=drawing.words)
+            fetching = UnderWay(
+                number, self._with_features(share, features), self._transport.traffic
+            )
+        return fetching
+
+    def _draw(self, number: int) -> UnderWay:
+        """A batch that is drawn. Collective if owners draw."""
+        drawing = self._drawing
+        if drawing is None or drawing.number != number:
+            rounds = self._drawn(number) if self._thread is None else self._from_thread(number)
+            drawing = UnderWay(number, rounds, self._transport.traffic)
+        return drawing
+
+    def _from_thread(self, number: int) -> Rounds[BatchShare]:
+        assert self._thread is not None
+        drawn = self._thread.submit(finished, self._drawn(number))
+        yield
+        return drawn.result()
+
+    def _drawn(self, number: int) -> Rounds[BatchShare]:
+        local = yield from self._draws.share(number)
         blocks = [
             replace(Block.of_part(part, self._self_loops, factor), halo=self._draws.halo[halo])
             for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
@@ -330,17 +420,16 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
-        share = self._share(number)
-        local, blocks, outputs = share.local, share.blocks, share.outputs
+        share = self._share(number, data.features)
+        self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
+        local, blocks, outputs, x = share.local, share.blocks, share.outputs, share.x
+        assert x is not None
         graphs = [LocalGraph(block, self._resources) for block in blocks]
         view = View(graphs if len(graphs) > 1 else graphs * self._options.layers)
-        device = data.features.device
         if outputs is not None:
-            view.outputs = torch.from_numpy(outputs).to(device)
+            view.outputs = torch.from_numpy(outputs).to(x.device)
         batch = data.of_batch(local.rows, local.targets, self._transport)
-        x = rows_of(data.features, torch.from_numpy(share.inputs).to(device))
         if self._cache is not None:
-            x = self._with_halo(self._cache, local, blocks[0], x)
             view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
         fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
         return replace(view, x=x, fixed=fixed), batch, blocks
@@ -349,19 +438,23 @@ class MiniBatches(FullBatch):
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """One step, and the counts of this rank. Collective."""
-        traffic = self._transport.traffic
-        words = traffic.words_sent
         view, batch, blocks = self.batch(number, data)
+        words = self._words_of_step()
         loss, outputs = learner.gradients(view, batch, number, f"step {number}")
         learner.update(rate)
         return BatchStep(number, loss, batch.split_sizes["train"]), (
             len(batch.labels),
             sum(block.num_sent for block in blocks),
             sum(block.expand.send.num_messages for block in blocks),
-            traffic.words_sent - words - self._words_drawn,
+            self._words_fetched + self._words_of_step() - words,
             *([] if self._draws.alone else [self._words_drawn]),
             learner.num_found(outputs, view, batch),
         )
+
+    def _words_of_step(self) -> int:
+        """Words sent so far by this rank, but for those of batches under way."""
+        under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
+        return self._transport.traffic.words_sent - sum(under_way)
 
 
 def rows_of(x: Tensor, rows: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from plancc.sampling.walk import WalkSampler
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
 from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.row_numbers import Rounds
 
 BY_OWNERS: dict[type[Sampler], type[Any]] = {
     NeighbourSampler: NeighbourDraws,
@@ -39,14 +40,14 @@ class Draws(Protocol):
     halo : int32[num_halo]
         Vertices of the halo rows of the slice.
     alone : bool
-        Whether `local` is not collective.
+        Whether `share` is not collective.
     """
 
     halo: Int32Array
     alone: bool
 
-    def local(self, number: int) -> LocalBatch:
-        """This rank's share of a batch."""
+    def share(self, number: int) -> Rounds[LocalBatch]:
+        """This rank's share of a batch; one is drawn at a time."""
 
 
 class WholeDraws:
@@ -66,8 +67,9 @@ class WholeDraws:
         self._mask = BatchMask(part, transport)
         self.halo = self._mask.halo
 
-    def local(self, number: int) -> LocalBatch:
+    def share(self, number: int) -> Rounds[LocalBatch]:
         """This rank's share of a batch; not collective."""
+        yield from ()
         return self._mask.local(draw(self._sampler, self._population, self._seed, number))
 
 

@@ -39,7 +39,7 @@ from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, halo_rows
 from plancc_runtime.transport.base import Transport
-from plancc_runtime.transport.row_numbers import RowBits, RowLists, send_numbers
+from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
 
 S = TypeVar("S", bound=Sampler)
 
@@ -71,7 +71,7 @@ class OwnerDraws(ABC, Generic[S]):
         """Nonzeros of a batch that every rank would look at, and rounds of messages."""
 
     @abstractmethod
-    def local(self, number: int) -> LocalBatch:
+    def share(self, number: int) -> Rounds[LocalBatch]:
         """This rank's share of a batch. Collective."""
 
 
@@ -92,7 +92,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
         return nonzeros, 2 * len(sampler.fanouts)
 
-    def local(self, number: int) -> LocalBatch:
+    def share(self, number: int) -> Rounds[LocalBatch]:
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
         seeds = rows = sampler.seeds_of_owner(self._owned, key)
@@ -100,7 +100,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         for hop in range(sampler.num_blocks):
             block = sampler.block_of_owner(self._owned, rows, hop, key)
             received = distinct(halo_rows(block.nonzeros, part.column, part.num_rows))
-            sent = self._used.tell(received)
+            sent = yield from self._used.tell(received)
             columns = part.column[block.nonzeros]
             own = columns[columns < part.num_rows]
             rows = distinct(np.concatenate([own, part.expand.send.row[sent]])).astype(np.int64)
@@ -140,22 +140,23 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         length = sampler.walk_length
         return float(sampler.num_roots * (length + 1)), 2 * length + 4
 
-    def local(self, number: int) -> LocalBatch:
+    def share(self, number: int) -> Rounds[LocalBatch]:
         part, numbers = self._part, self._number
-        own = self._rows_visited(key_of(self._seed, SHOWN, number))
-        halo = self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
+        own = yield from self._rows_visited(key_of(self._seed, SHOWN, number))
+        halo = yield from self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
         members = np.concatenate([own, part.num_rows + halo])
         numbers[members] = np.arange(len(members), dtype=np.int32)
         nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
         received = distinct(halo_rows(nonzeros, part.column, part.num_rows))
-        block = KeptBlock(nonzeros, rows, None, received, self._used.tell(received))
+        sent = yield from self._used.tell(received)
+        block = KeptBlock(nonzeros, rows, None, received, sent)
         batch = LocalBatch.of(
             part, own, np.ones(len(own), np.bool_), [block], (numbers, self._slot)
         )
         numbers[members] = -1
         return batch
 
-    def _rows_visited(self, key: np.uint64) -> Int64Array:
+    def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
         """This rank's rows that walks of a batch visit, ascending. Collective."""
         part, sampler = self._part, self._sampler
         roots = sampler.roots(self._owned.num_vertices, key)
@@ -167,7 +168,9 @@ class WalkDraws(OwnerDraws[WalkSampler]):
             columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
             leaves = columns >= part.num_rows
             stays = (columns >= 0) & ~leaves
-            sent, came = self._crossing.tell(columns[leaves] - part.num_rows, walks[leaves])
+            sent, came = yield from self._crossing.tell(
+                columns[leaves] - part.num_rows, walks[leaves]
+            )
             rows = np.concatenate([columns[stays], part.expand.send.row[sent]]).astype(np.int64)
             walks = np.concatenate([walks[stays], came])
             visited.append(rows)

@@ -1,15 +1,42 @@
-"""Numbers and bits of rows that travel, sent to the other end of every message."""
+"""Numbers and bits of rows that travel, sent to the other end of every message.
+
+Some work goes in *rounds*: a generator that pauses while messages travel, and returns a result.
+Ranks may do other work together in each pause. They begin all that they do in the same order.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, IntArray, Side, offsets
-from plancc_runtime.transport.base import Transport
+from plancc_runtime.transport.base import Channel, Transport
+
+T = TypeVar("T")
+Rounds = Generator[None, None, T]
+
+
+def finished(rounds: Rounds[T]) -> T:
+    """Go through the rounds that are left, at once. Collective."""
+    while True:
+        try:
+            next(rounds)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def played(channel: Channel, sends: int) -> Rounds[None]:
+    """Play a round of a channel that has some `sends`. Collective."""
+    channel.start()
+    for k in range(sends):
+        channel.send(k)
+    yield
+    channel.finish()
 
 
 def send_numbers(
@@ -25,8 +52,16 @@ def send_numbers(
         One or several numbers for every sent row.
     transport : Transport
     """
+    return finished(sending_numbers(exchange, values, transport))
+
+
+def sending_numbers(
+    exchange: Exchange, values: npt.NDArray[Any], transport: Transport
+) -> Rounds[npt.NDArray[Any]]:
+    """`send_numbers`, in a round."""
     received = np.empty((exchange.receive.volume, *values.shape[1:]), values.dtype)
-    transport.swap(exchange.send.split(values), exchange.receive.split(received))
+    sends = exchange.send.split(values)
+    yield from played(transport.exchange(sends, exchange.receive.split(received)), len(sends))
     return received
 
 
@@ -47,9 +82,18 @@ def send_lists(
     -------
     ptr : int64[rows received + 1], numbers : array[ptr[-1], ...]
     """
-    arrived = offsets(send_numbers(exchange, np.diff(ptr).astype(np.int32), transport))
+    return finished(sending_lists(exchange, ptr, numbers, transport))
+
+
+def sending_lists(
+    exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
+) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
+    """`send_lists`, in two rounds."""
+    sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
+    arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
-    transport.swap(exchange.send.split(numbers, ptr), exchange.receive.split(received, arrived))
+    sends, receives = exchange.send.split(numbers, ptr), exchange.receive.split(received, arrived)
+    yield from played(transport.exchange(sends, receives), len(sends))
     return arrived, received
 
 
@@ -74,7 +118,7 @@ class RowLists:
             )
         )
 
-    def tell(self, rows: IntArray, numbers: IntArray) -> tuple[IntArray, Int32Array]:
+    def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Received rows whose senders told a number, and the numbers. Collective.
 
         `rows`: int[m], places among the rows that this rank sends; `numbers`: int[m], below 2^31.
@@ -85,7 +129,7 @@ class RowLists:
         told = np.empty((len(rows), 2), np.int32)
         told[:, 0] = rows[order] - np.repeat(first[:-1], np.diff(ptr))
         told[:, 1] = numbers[order]
-        ptr, told = send_lists(self._messages, ptr, told, self._transport)
+        ptr, told = yield from sending_lists(self._messages, ptr, told, self._transport)
         return told[:, 0] + np.repeat(ends[:-1], np.diff(ptr)), told[:, 1]
 
 
@@ -113,7 +157,7 @@ class RowBits:
             filled.send.split(self._sent), filled.receive.split(self._arrived)
         )
 
-    def tell(self, rows: Int64Array) -> Int64Array:
+    def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """The places of received rows whose senders told them, ascending. Collective.
 
         `rows`: int64[m], places of those that this rank tells among its sent rows, ascending.
@@ -122,15 +166,12 @@ class RowBits:
         sent, bits = _packed(rows, exchange.send.row_ptr, words.send.row_ptr)
         at, of_words = _packed(sent, words.send.row_ptr, filled.send.row_ptr)
         self._sent[at] = of_words
-        self._channel.start()
-        for k in range(filled.send.num_messages):
-            self._channel.send(k)
-        self._channel.finish()
+        yield from played(self._channel, filled.send.num_messages)
         self._sent[at] = 0
         at = np.flatnonzero(self._arrived)
         rows_of_words = words.receive.row_ptr, filled.receive.row_ptr
         arrived = _unpacked(at, self._arrived[at], *rows_of_words)
-        bits = send_numbers(words.keep(sent, arrived), bits, self._transport)
+        bits = yield from sending_numbers(words.keep(sent, arrived), bits, self._transport)
         found: Int64Array = _unpacked(
             arrived, bits, exchange.receive.row_ptr, words.receive.row_ptr
         )
