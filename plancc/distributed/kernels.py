@@ -10,6 +10,7 @@ from plancc.kernel import njit
 from plancc.models.limits import Bounds
 from plancc.passes.kernels.label_propagation import ClusterLinks, best_label
 from plancc.passes.kernels.volume import penalty
+from plancc.sampling.counter import GAMMA, mix
 
 MOST_SHORT = 1 << 16
 """Numbers below which 16 bits suffice."""
@@ -17,14 +18,10 @@ MOST_SHORT = 1 << 16
 
 @njit(cache=True, nogil=True)
 def turns(first: int, last: int, key: int, num_turns: int) -> Any:
-    """In which turn every vertex chooses, by a hash (splitmix64): uint8[last - first]."""
+    """In which turn every vertex chooses, by a hash: uint8[last - first]."""
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):
-        x = np.uint64(v) + np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x ^= x >> np.uint64(31)
-        found[v - first] = x % np.uint64(num_turns)
+        found[v - first] = mix(np.uint64(v) + np.uint64(key - 1) * GAMMA) % np.uint64(num_turns)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from plancc.kernel import njit
+from plancc.sampling.counter import mix
 
 
 @njit(cache=True, nogil=True)
@@ -38,11 +39,7 @@ def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
         for k in range(indptr[i], indptr[i + 1]):
             u, v = base + i, np.int64(indices[k])
             low, high = (u, v) if u < v else (v, u)
-            x = np.uint64(low) << np.uint64(32) | np.uint64(high)
-            x += np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x ^= x >> np.uint64(31)
+            x = mix(np.uint64(low) << np.uint64(32) | np.uint64(high))
             if u < v:
                 total += x
             elif u > v:

@@ -8,6 +8,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.sampling.batch import BatchLayer
+from plancc.sampling.counter import GAMMA, mix
 
 
 @njit(cache=True)
@@ -95,11 +96,8 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
 @njit(cache=True, nogil=True)
 def _mixed(x: int) -> Any:
-    """A hash of a small number (splitmix64)."""
-    y = np.uint64(x + 1) * np.uint64(0x9E3779B97F4A7C15)
-    y = (y ^ (y >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    y = (y ^ (y >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return y ^ (y >> np.uint64(31))
+    """A hash of a small number: that place in the sequence of splitmix64."""
+    return mix(np.uint64(x) * GAMMA)
 
 
 @njit(cache=True, nogil=True)

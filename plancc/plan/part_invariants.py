@@ -18,6 +18,7 @@ from plancc.plan.format import vertex_data_arrays, vertex_data_problem
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import STEPS
+from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
     1: ("every nonzero's column is held where it is used", "{row} uses column {column}"),
@@ -341,23 +342,14 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     )
 
 
-@njit(cache=True, nogil=True, inline="always", plain=True)
-def _mixed(number):  # type: ignore[no-untyped-def]
-    """A 64-bit number scattered: the finaliser of SplitMix64 (Steele et al. 2014)."""
-    x = np.uint64(number) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
     """Sum of the scattered numbers less that of ``first..last-1``, modulo 2^64, as int64."""
     total = np.uint64(0)
     for k in range(len(numbers)):
-        total += _mixed(numbers[k])
+        total += mix(numbers[k])
     for number in range(first, last):
-        total -= _mixed(number)
+        total -= mix(number)
     return np.int64(total)
 
 
@@ -375,5 +367,5 @@ def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # 
             owner, other = (part, peer[k]) if of_part else (peer[k], part)
             total = np.uint64(0)
             for e in range(row_ptr[k], row_ptr[k + 1]):
-                total += _mixed((part_ptr[owner] + row[e]) * parts + other)
+                total += mix((part_ptr[owner] + row[e]) * parts + other)
             digest[rank_of_part[peer[k]]] += np.int64(total)

@@ -20,7 +20,8 @@ ROUNDS = 8
 LEAST_SIDE = 16
 """Least side of the grid that the network works on: smaller ones give uneven orders."""
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+GAMMA = np.uint64(0x9E3779B97F4A7C15)
+"""Between the states of splitmix64 that follow each other."""
 _MUL1 = np.uint64(0xBF58476D1CE4E5B9)
 _MUL2 = np.uint64(0x94D049BB133111EB)
 _S11, _S27, _S30 = np.uint64(11), np.uint64(27), np.uint64(30)
@@ -37,10 +38,10 @@ def key_of(*numbers: int) -> np.uint64:
     return key
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def mix(x: Any) -> Any:
     """splitmix64 (Steele, Lea and Flood 2014): a bijection whose outputs pass for random bits."""
-    z = np.uint64(x) + _GAMMA
+    z = np.uint64(x) + GAMMA
     z = (z ^ (z >> _S30)) * _MUL1
     z = (z ^ (z >> _S27)) * _MUL2
     return z ^ (z >> _S31)

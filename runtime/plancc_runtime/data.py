@@ -22,6 +22,7 @@ from torch.nn import functional
 from plancc.errors import InputError
 from plancc.plan.format import too_many_classes
 from plancc.plan.parts import Part
+from plancc.sampling.counter import mix
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.transport.base import Transport
 
@@ -245,13 +246,13 @@ def random_features(
     vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
     """Uniform in [-1, 1): float32[len(vertex), width], or some of its columns."""
-    stream = _mix(vertex.astype(np.uint64) + _mix(np.uint64(seed)))
+    stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)
     # rows at a time: the 64-bit numbers stay in the cache
     step = max(1, 2**17 // max(1, len(column)))
     for first in range(0, len(vertex), step):
-        bits = _mix(stream[first : first + step, None] + column) >> np.uint64(40)
+        bits = mix.in_python(stream[first : first + step, None] + column) >> np.uint64(40)
         result[first : first + step] = bits
     result *= np.float32(2.0**-23)
     result -= np.float32(1)
@@ -262,7 +263,7 @@ def random_labels(
     vertex: npt.NDArray[np.integer], num_classes: int, seed: int
 ) -> npt.NDArray[np.int32]:
     """Uniform in 0..num_classes - 1: int32[len(vertex)]; independent of the features."""
-    bits = _mix(vertex.astype(np.uint64) + _mix(~np.uint64(seed)))
+    bits = mix.in_python(vertex.astype(np.uint64) + mix.in_python(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)
 
 
@@ -270,18 +271,8 @@ def random_split(
     vertex: npt.NDArray[np.integer], shares: Sequence[float], seed: int
 ) -> list[npt.NDArray[np.bool_]]:
     """A mask per share, each vertex in at most one: bool[len(vertex)]; independent of labels."""
-    key = _mix(_mix(np.uint64(seed)) + np.uint64(1))
-    drawn = _mix(vertex.astype(np.uint64) + key) * 2.0**-64
+    key = mix.in_python(mix.in_python(np.uint64(seed)) + np.uint64(1))
+    drawn = mix.in_python(vertex.astype(np.uint64) + key) * 2.0**-64
     bounds = np.concatenate([[0.0], np.cumsum(shares)])
     bounds[-1] = 1.0 if math.isclose(bounds[-1], 1.0) else bounds[-1]
     return [(drawn >= low) & (drawn < high) for low, high in pairwise(bounds.tolist())]
-
-
-def _mix(x: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-    """splitmix64 (Steele, Lea and Flood 2014): a bijection whose outputs pass for random bits."""
-    z = np.asarray(x, np.uint64)
-    with np.errstate(over="ignore"):
-        z = z + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
