@@ -20,6 +20,7 @@ import plancc
 from benchmarks.inputs import SHARED, Inputs
 from benchmarks.report import Report
 from benchmarks.tables import Table
+from plancc.contenders import Contender
 from plancc.graph.normalize import normalize
 from plancc.owners.request import Assigner
 from plancc.plan.words import AllReduceWords, BroadcastWords, Collective
@@ -30,7 +31,7 @@ from plancc.predict.schedules import schedule_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Sizes, tables_of_sizes
 from plancc.report.scaling import Sweep
-from plancc.sweep import Request, parse_models, sweep
+from plancc.sweep import parse_models, sweep
 
 GRAPHS = ("soc-Slashdot0902", "dblp-2010", "USA-road.NY")
 RANKS = (16, 32, 64, 128, 256, 512)
@@ -112,8 +113,8 @@ def cluster_tables() -> Iterator[Table]:
         yield table
 
 
-def summit_request(c: int) -> Request:
-    return Request.parse("cagnet-1d" if c == 1 else f"cagnet-1.5d:replication={c}")
+def summit_request(c: int) -> Contender:
+    return Contender.parse("cagnet-1d" if c == 1 else f"cagnet-1.5d:replication={c}")
 
 
 def summit_parts(
@@ -125,7 +126,7 @@ def summit_parts(
     """
     n, nonzeros, features, labels = OF_TABLE_III[name]
     dims = [features, hidden, hidden, labels]
-    request = Request.parse(str(c)) if isinstance(c, str) else summit_request(c)
+    request = Contender.parse(str(c)) if isinstance(c, str) else summit_request(c)
     chosen = find_machine(machine)
     assigner = Assigner.of(request.model, num_ranks, request.options)
     assigner.check_options(dims, None)

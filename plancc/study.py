@@ -11,224 +11,41 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from plancc.clock import wall_seconds
+from plancc.contenders import Contender
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccError, PlanccWarning
-from plancc.fields import KINDS, kind_of, options_of, parsed
 from plancc.files import check_target, open_file, sha256_of
 from plancc.graph.formats import READING, read_graph
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
 from plancc.kept import Kept
-from plancc.models import MODELS, make_model
-from plancc.models.process_grid import ProcessGridModel
-from plancc.models.weights import DEFAULT_BALANCE, Balance
-from plancc.options import PlanOptions, SearchOptions
-from plancc.owners.task import Observer, Task
-from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.options import AUTO, parse_budget
+from plancc.models import MODELS
+from plancc.models.weights import DEFAULT_BALANCE
+from plancc.options import SearchOptions
+from plancc.owners.task import Observer
+from plancc.partitioners.options import AUTO
 from plancc.pipeline import compile
 from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
-from plancc.predict.passes import DEFAULT_DIMS
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
 from plancc.text import shown
 from plancc.version import __version__
 
-ALIKE = ("seed", "threads", "time_limit", "dims")
-"""Options of the search that all contenders share."""
-OF_SEARCH = {
-    each.name: each
-    for each in options_of(SearchOptions)
-    if kind_of(each) in KINDS and each.name not in ALIKE
-} | {"balance": PlanOptions.__dataclass_fields__["balance"]}
-"""Options of the search that a contender may have of its own."""
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with a baseline's."""
 LARGEST = 2**63
 """Largest figure of a row."""
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A model, or a partitioner alone, with options.
-
-    Attributes
-    ----------
-    label : str
-        Its name in tables.
-    model : str
-    options : dict
-        Of the model.
-    search : dict
-        Some of `OF_SEARCH`, in place of the study's.
-    """
-
-    label: str
-    model: str
-    options: dict[str, Any] = field(default_factory=dict)
-    search: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: str) -> Contender:
-        """[LABEL=]NAME[:OPTION=VALUE...]; an option without a value is switched on.
-
-        A value may have colons, as balance=nnz:0.05, if no option and no "=" follows one.
-
-        NAME is a model, or a partitioner, which stands for its own answer to the model that it
-        solves: hp for one of hypergraphs, gp for one of graphs.
-
-        Raises
-        ------
-        InputError
-            An unknown name or option, or a value that the model refuses.
-        """
-        head, *words = text.strip().split(":")
-        label, named, name = head.rpartition("=")
-        label = label.strip() if named else text.strip()
-        search: dict[str, Any] = {}
-        model = name
-        if name not in MODELS and name in PARTITIONERS:
-            search["partitioner"] = name
-            model = PARTITIONERS[name].model
-        elif name not in MODELS:
-            raise InputError(
-                f"unknown model or partitioner '{name}': choose from "
-                f"{', '.join([*MODELS, *PARTITIONERS])}"
-            )
-        options: dict[str, Any] = {}
-        known = MODELS[model].option_fields() | OF_SEARCH
-        for option, value in _split(words, known):
-            check_choice(f"option of '{name}'", option, known)
-            if option == "partitioner" and model != name:
-                raise InputError(f"`{option}` {value}: {name} is a partitioner itself; drop one")
-            if option in search or option in options:
-                raise InputError(f"`{option}` is given twice")
-            if not value and kind_of(known[option]) != "bool":
-                raise InputError(f"`{option}`: give a value, as {option}=VALUE")
-            if option in OF_SEARCH:
-                search[option] = _of_search(option, value)
-            else:
-                options[option] = _of_model(known[option], value) if value else True
-        _check(model, options, search)
-        return cls(label, model, options, search)
-
-    def settings(self, common: Mapping[str, Any]) -> dict[str, Any]:
-        """Keywords of `compile`: those of the study that make sense here, and its own.
-
-        All row plans share the same evenly, also of named partitioners.
-        """
-        chosen = make_model(self.model, self.options)
-        inner = (
-            MODELS[chosen.blocks] if isinstance(chosen, ProcessGridModel) else MODELS[self.model]
-        )
-        own_cut = (inner.default_objective or "") in inner.own_objectives  # searched on request
-        searched = inner.searched and "partitioner" not in self.search and not own_cut
-        left = {name for name in ("effort", "budget") if not searched and inner.layout != "any"}
-        if inner.layout != "any" and (not inner.searched or inner.of_batches):
-            left.add("objective")
-        if inner.layout == "edge" or (inner.of_batches and "balance" not in common):
-            left.add("balance")
-        given = {"balance": DEFAULT_BALANCE, **common}  # the same for all, or figures say nothing
-        given = {name: value for name, value in given.items() if name not in left}
-        return given | self.search | self.options
-
-    def at(self, graph: str, num_parts: int) -> Contender:
-        """The same with ``{graph}`` and ``{p}`` in its options replaced, as in a file's name."""
-        stem = os.path.basename(graph).split(".")[0]
-        options = {
-            name: value.replace("{graph}", stem).replace("{p}", str(num_parts))
-            if isinstance(value, str)
-            else value
-            for name, value in self.options.items()
-        }
-        return replace(self, options=options)
-
-
-def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """Names and values of options; a word that is neither belongs to the value before it."""
-    found: list[tuple[str, str]] = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        if equals or word in known or not (found and found[-1][1]):
-            found.append((name, value))
-        else:
-            name, value = found[-1]
-            found[-1] = name, f"{value}:{word}"
-    return found
-
-
-def _of_search(option: str, text: str) -> Any:
-    """The value of an option of the search."""
-    if option == "balance":
-        Balance.parse(text, DEFAULT_DIMS)
-        return text
-    value: Any = parse_budget(text) if option == "budget" else parsed(OF_SEARCH[option], text)
-    SearchOptions(**{option: value})
-    return value
-
-
-def _check(model: str, options: Mapping[str, Any], search: Mapping[str, Any]) -> None:
-    """Refuse options that the model cannot have with any graph and shared options."""
-    chosen = make_model(model, options)
-    if isinstance(chosen, ProcessGridModel):
-        model, chosen = chosen.blocks, make_model(chosen.blocks, chosen.block_options)
-    own = {name: search[name] for name in ("partitioner", "objective", "preset") if name in search}
-    Task(model, chosen, 2, SearchOptions(**own))
-    if "preset" in own:
-        named = own.get("partitioner", AUTO)
-        able = PARTITIONERS.loaded().values() if named == AUTO else [PARTITIONERS[named]]
-        check_choice("preset", own["preset"], dict.fromkeys(p for a in able for p in a.presets))
-
-
-def _of_model(declared: Field[Any], text: str) -> Any:
-    """The value of a model's option, in the type that the model declares."""
-    for left in re.findall(r"\{(.*?)\}", text):
-        if left not in ("graph", "p"):
-            raise InputError(f"{declared.name} '{text}': {{{left}}} is neither {{graph}} nor {{p}}")
-    return parsed(declared, text)
-
-
-def _parse(parameter: str, text: str) -> Contender:
-    """The contender; an error begins with it, and names options as a contender has them."""
-    try:
-        return Contender.parse(text)
-    except InputError as error:
-        words = str(error).replace("`", "")
-        raise InputError(f"`{parameter}` '{text.strip()}': {words}") from None
-
-
-def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Contenders with commas between them; the baseline is added where it is not one of them.
-
-    Raises
-    ------
-    InputError
-        There are none, or two have the same label.
-    """
-    found = [_parse("models", word) for word in text.split(",") if word.strip()]
-    if not found:
-        raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
-    for each in found:
-        if sum(each.label == other.label for other in found) > 1:
-            raise InputError(f"`models` '{text}': '{each.label}' is there twice")
-    labels = [each.label for each in found]
-    if baseline is not None and baseline not in labels:
-        if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):
-            check_choice("baseline", baseline, labels)
-        found.append(_parse("baseline", baseline))
-    return found
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,13 @@ No plan is lowered. Finds owners; predictions and their table are `plancc.predic
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from plancc.clock import wall_seconds
+from plancc.contenders import Contender, parse_contenders
 from plancc.errors import BackendError, BackendUnavailable, InputError
-from plancc.fields import parsed
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, make_model
@@ -34,97 +32,38 @@ from plancc.report.scaling import Cell, Sweep
 
 SEARCH = SearchOptions(effort="fast")
 """How a sweep finds owners unless told otherwise."""
-MAX_RANKS = 4096
-"""Greatest number of ranks."""
 BALANCES = ("nnz", "rows", "weights", "work")
 """What parts can share evenly; a sweep knows neither training vertices nor mini-batches."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """A model of a sweep.
-
-    Attributes
-    ----------
-    label : str
-        As the user wrote it, such as "cagnet-1.5d:replication=4".
-    model : str
-    options : dict
-        Options of the model.
-    """
-
-    label: str
-    model: str
-    options: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def sends_rows(self) -> bool:
-        """Whether parts send each other needed rows."""
-        groups = bool(self.options.get("sparse")) or self.options.get("groups", 1) != 1
-        return MODELS[self.model].layout == "row" or groups
-
-    @classmethod
-    def parse(cls, text: str) -> Request:
-        """MODEL or MODEL:OPTION=VALUE:...; an option without a value is switched on.
-
-        Raises
-        ------
-        InputError
-            An unknown model or option, or a model that cannot be swept.
-        """
-        model, *words = text.strip().split(":")
-        check_choice("model", model, [n for n, m in MODELS.loaded().items() if m.swept])
-        options: dict[str, Any] = {}
-        known = MODELS[model].option_fields()
-        for word in words:
-            name, _, value = word.partition("=")
-            options[name] = parsed(known[name], value) if value and name in known else value or True
-        make_model(model, options)
-        return cls(text.strip(), model, options)
-
-
-def parse_models(text: str) -> list[Request]:
-    """Models with commas between them; InputError if there are none, or one is given twice."""
-    found = [Request.parse(word) for word in text.split(",") if word.strip()]
-    if not found:
-        raise InputError(f"`models` '{text}': name at least one, such as hp,cagnet-1d")
-    for request in found:
-        if sum(request.label == other.label for other in found) > 1:
-            raise InputError(f"`models` '{text}': '{request.label}' is given twice")
-    return found
-
-
-def parse_ranks(text: str) -> list[int]:
-    """Numbers of ranks: "p=16..4096" has the powers of two, "p=16,36,64" these; ascending.
+def parse_models(text: str) -> list[Contender]:
+    """Models with commas between them (`plancc.contenders`).
 
     Raises
     ------
     InputError
-        Anything else, an empty range, or numbers outside 1..4096.
+        There are none, two have the same label, one cannot be swept, or is searched for in a way of
+        its own.
     """
-    found: set[int] = set()
-    for word in text.strip().removeprefix("p=").split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", word.strip(), re.ASCII)
-        if not match:
-            raise InputError(
-                f"numbers '{text}': give a range such as 16..4096, which stands for its powers of "
-                "two, or numbers such as 16,36,64"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if not 1 <= min(first, last) <= max(first, last) <= MAX_RANKS:
-            raise InputError(f"numbers '{text}': they must be from 1 to {MAX_RANKS}")
-        powers = [2**k for k in range(MAX_RANKS.bit_length()) if first <= 2**k <= last]
-        chosen = [first] if match[2] is None else powers
-        if not chosen:
-            raise InputError(f"numbers '{text}': there is no power of two in {first}..{last}")
-        found.update(chosen)
-    return sorted(found)
+    found = parse_contenders(text)
+    for each in found:
+        check_choice("model", each.model, [n for n, m in MODELS.loaded().items() if m.swept])
+        if each.search:
+            name = next(iter(each.search))
+            raise InputError(f"`models` '{each.label}': one `{name}` is for all models of a sweep")
+    return found
+
+
+def sends_rows(model: Contender) -> bool:
+    """Whether parts send each other needed rows."""
+    groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
+    return MODELS[model.model].layout == "row" or groups
 
 
 def sweep(
     source: Graph | Sizes,
     ranks: Sequence[int],
-    models: Sequence[Request],
+    models: Sequence[Contender],
     predictor: Predictor,
     *,
     options: SearchOptions = SEARCH,
@@ -141,7 +80,7 @@ def sweep(
     source : Graph or Sizes
         The normalised matrix, or numbers in its place.
     ranks : list of int
-    models : list of Request
+    models : list of Contender
     predictor : Predictor
     options : SearchOptions
         Effort, epsilon, seed and threads of the search; the effort is for models that `compile`
@@ -169,24 +108,24 @@ def sweep(
     else:
         vertices, nonzeros = source.num_vertices, source.num_nonzeros
 
-    def tables_of(request: Request, num_ranks: int) -> Tables:
-        assigner = Assigner.of(request.model, num_ranks, request.options)
+    def tables_of(contender: Contender, num_ranks: int) -> Tables:
+        assigner = Assigner.of(contender.model, num_ranks, contender.options)
         assigner.check_options(predictor.dims, None)
         assigner.check_graph(vertices, VertexData())
         if isinstance(source, Graph):
             found = assigner.with_capacities(replace(options, machine=predictor.machine))
-            return _tables_of_graph(source, request, assigner, found, shared)
-        boundary = _boundary_of(source, request)
-        return tables_of_sizes(source, request.label, assigner.num_parts, assigner.grid, boundary)
+            return _tables_of_graph(source, contender, assigner, found, shared)
+        boundary = _boundary_of(source, contender)
+        return tables_of_sizes(source, contender.label, assigner.num_parts, assigner.grid, boundary)
 
     cells = []
-    for request in models:
+    for contender in models:
         for num_ranks in ranks:
-            with observer(f"{request.label}, {num_ranks} ranks"):
+            with observer(f"{contender.label}, {num_ranks} ranks"):
                 start = wall_seconds()
-                cell = Cell(request.label, num_ranks)
+                cell = Cell(contender.label, num_ranks)
                 try:
-                    tables = tables_of(request, num_ranks)
+                    tables = tables_of(contender, num_ranks)
                     cell = replace(cell, compile_seconds=wall_seconds() - start)
                     cell = cell.predicted(predictor.epoch(tables), tables.notes)
                 except (InputError, BackendError, BackendUnavailable) as error:
@@ -202,7 +141,7 @@ def sweep(
         machine=predictor.machine,
         sequential=predictor.epoch(even_tables("one rank", vertices, nonzeros, 1)).seconds,
         ranks=list(ranks),
-        labels=[request.label for request in models],
+        labels=[contender.label for contender in models],
         cells=cells,
         notes=_notes(source, models),
     )
@@ -210,7 +149,7 @@ def sweep(
 
 def _tables_of_graph(
     matrix: Graph,
-    request: Request,
+    contender: Contender,
     assigner: Assigner,
     options: SearchOptions,
     balance: Balance | None,
@@ -228,53 +167,53 @@ def _tables_of_graph(
     if assigner.grid is None:
         found = numbered(matrix, found, task)
     tables = tables_of_owners(
-        matrix, found.owners, num_parts, assigner.grid, request.label, blocks=True
+        matrix, found.owners, num_parts, assigner.grid, contender.label, blocks=True
     )
     return replace(
         tables, undirected=not matrix.directed and not edges, notes=tuple(found.warnings)
     )
 
 
-def _check_boundaries(sizes: Sizes, models: Sequence[Request]) -> None:
+def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
     """InputError for fractions of a model that is not there, and for models that lack them."""
-    labels = [request.label for request in models]
+    labels = [contender.label for contender in models]
     for label in sizes.boundary:
         if label:
             check_choice("model of a boundary", label, labels)
-    for request in models:
-        model = MODELS[request.model]
+    for contender in models:
+        model = MODELS[contender.model]
         if model.layout == "edge":
             raise InputError(
-                f"model '{request.label}': its parts share rows, which numbers do not tell: give "
+                f"model '{contender.label}': its parts share rows, which numbers do not tell: give "
                 "the graph"
             )
-        needed = request.sends_rows and not model.even_random
-        if needed and _boundary_of(sizes, request) is None:
+        needed = sends_rows(contender) and not model.even_random
+        if needed and _boundary_of(sizes, contender) is None:
             raise InputError(
-                f"model '{request.label}' without a graph: give its `boundary`, as in "
-                f"{request.label}=PARTS:FRACTION, the halo rows per own row"
+                f"model '{contender.label}' without a graph: give its `boundary`, as in "
+                f"{contender.label}=PARTS:FRACTION, the halo rows per own row"
             )
 
 
-def _boundary_of(sizes: Sizes, request: Request) -> Boundary | None:
-    found = sizes.boundary.get(request.label)
-    if found is None and not MODELS[request.model].even_random:
+def _boundary_of(sizes: Sizes, contender: Contender) -> Boundary | None:
+    found = sizes.boundary.get(contender.label)
+    if found is None and not MODELS[contender.model].even_random:
         found = sizes.boundary.get("")
     return found
 
 
-def _notes(source: Graph | Sizes, models: Iterable[Request]) -> list[str]:
+def _notes(source: Graph | Sizes, models: Iterable[Contender]) -> list[str]:
     if not isinstance(source, Sizes):
         return []
     notes = ["no graph: parts of equal sizes are assumed"]
-    for request in models:
-        if not request.sends_rows:
+    for contender in models:
+        if not sends_rows(contender):
             continue
-        boundary = _boundary_of(source, request)
+        boundary = _boundary_of(source, contender)
         if boundary is None:
-            notes.append(f"{request.label}: assumed boundary fractions, those of a random matrix")
+            notes.append(f"{contender.label}: assumed boundary fractions, those of a random matrix")
         elif boundary.source == "assumed":
-            notes.append(f"{request.label}: assumed boundary fractions")
+            notes.append(f"{contender.label}: assumed boundary fractions")
         else:
-            notes.append(f"{request.label}: boundary fractions {boundary.source}")
+            notes.append(f"{contender.label}: boundary fractions {boundary.source}")
     return notes

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import plancc
+from plancc.contenders import Contender, parse_contenders
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph
 from plancc.graph.formats import write_graph
 from plancc.graph.partvector import write_part_vector
 from plancc.models.weights import DEFAULT_BALANCE
-from plancc.study import Contender, parse_contenders, study
+from plancc.study import study
 
 
 @pytest.fixture(scope="module")

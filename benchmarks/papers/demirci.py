@@ -29,6 +29,7 @@ from benchmarks.papers.items import (
     read,
 )
 from benchmarks.training import accuracy, labelled, split_of
+from plancc.contenders import Contender
 from plancc.cost.batches import batch_figures
 from plancc.models.stochastic import hoeffding_nets
 from plancc.owners.request import Assigner
@@ -44,7 +45,6 @@ from plancc.predict.sizes import (
     tables_of_sizes,
 )
 from plancc.sampling import Population, make_sampler
-from plancc.sweep import Request
 
 PARTS = 512
 CLUSTER = "cpu-cluster"
@@ -222,7 +222,7 @@ def _scaling(bench: Bench) -> None:
 
 def _of_sizes(model: str, num_parts: int) -> Row:
     """A graph of the paper's size: RP as of a random matrix, HP and GP with shares of it."""
-    request = Request.parse(model)
+    request = Contender.parse(model)
     assigner = Assigner.of(request.model, num_parts, request.options)
     boundary = None
     if model in OVER_RP:
@@ -661,7 +661,7 @@ def _on_gpus(
     sizes: Sizes, model: str, ranks: int, widths: list[int], boundary: Boundary | None = None
 ) -> float:
     """Predicted seconds of an epoch on `h100`, without passes."""
-    request = Request.parse(model)
+    request = Contender.parse(model)
     assigner = Assigner.of(request.model, ranks, request.options)
     tables = tables_of_sizes(sizes, model, assigner.num_parts, assigner.grid, boundary)
     return Predictor(widths, find_machine("h100"), ()).epoch(tables).seconds

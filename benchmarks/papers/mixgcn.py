@@ -31,6 +31,7 @@ from benchmarks.papers.items import (
 from benchmarks.papers.masked_products import METHODS, compared
 from plancc.accelerators.design import CPU
 from plancc.accelerators.published import SPEEDUPS, SPU, comparisons
+from plancc.contenders import Contender
 from plancc.graph.canonical import to_scipy
 from plancc.graph.graph import Graph
 from plancc.models.rcm import RcmModel
@@ -41,7 +42,6 @@ from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc.predict.sizes import Sizes, tables_of_sizes
-from plancc.sweep import Request
 
 RANKS = (1, 4, 8, 16, 64)
 GPUS_OF_NODE = 8
@@ -163,7 +163,7 @@ def _faster(name: str, gpus: int) -> Row:
     dims = (features, 128, 128, classes)
     seconds = {}
     for model in ("mop", "cagnet-1d"):
-        request = Request.parse(model)
+        request = Contender.parse(model)
         assigner = Assigner.of(request.model, gpus, request.options)
         sizes = Sizes(vertices, edges)
         tables = tables_of_sizes(sizes, model, assigner.num_parts, assigner.grid)

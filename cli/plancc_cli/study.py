@@ -114,13 +114,13 @@ def command(
     A partitioner stands for its own answer to model hp, or gp if it takes graphs only. Models that
     are not searched have no effort. Rows are kept: the same study goes on where it was interrupted.
     """
-    from plancc.study import parse_contenders, study
-    from plancc.sweep import parse_ranks
+    from plancc.contenders import parse_contenders, parse_numbers
+    from plancc.study import study
     from plancc_cli import render_study
     from plancc_cli.plot import check_plot, plot_study
 
     contenders = parse_contenders(models, baseline)
-    numbers = parse_ranks(parts)
+    numbers = parse_numbers(parts)
     chosen = render_study.parse_columns(table_columns, baseline, options.form())
     if plot is not None:
         check_plot(plot)

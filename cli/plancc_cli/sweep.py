@@ -99,10 +99,11 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
         What `sweep_options` adds, "sweep" among it.
     """
     import plancc
+    from plancc.contenders import parse_numbers
     from plancc.graph.normalize import normalize
-    from plancc.sweep import SEARCH, parse_models, parse_ranks, sweep
+    from plancc.sweep import SEARCH, parse_models, sweep
 
-    ranks = parse_ranks(given["sweep"])
+    ranks = parse_numbers(given["sweep"])
     models = parse_models(given["models"] or MODELS)
     if given["plot"] is not None:
         check_plot(given["plot"])

@@ -92,7 +92,7 @@ BAD = {
     "range": (["GRAPH", "--sweep", "p=9..15", "--dims", "8,4"], "no power of two in 9..15"),
     "no range": (["GRAPH", "--sweep", "many", "--dims", "8,4"], "'many'"),
     "unknown model": (["GRAPH", *SWEEP, "--models", "rp,nope"], "'nope'"),
-    "unknown option": (["GRAPH", *SWEEP, "--models", "rp:c=2"], "no option c"),
+    "unknown option": (["GRAPH", *SWEEP, "--models", "rp:c=2"], "unknown option of 'rp' 'c'"),
     "twice": (["GRAPH", *SWEEP, "--models", "rp,rp"], "twice"),
     "balance": (["GRAPH", *SWEEP, "--balance", "cheese"], "cheese"),
     "no balance here": (["GRAPH", *SWEEP, "--balance", "nnz,train"], "'train'"),

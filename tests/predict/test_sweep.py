@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plancc
+from plancc.contenders import Contender, parse_numbers
 from plancc.errors import InputError
 from plancc.owners.request import Assigner
 from plancc.plan.grid_slices import with_grid
@@ -17,7 +18,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import schedule_of, tables_of
 from plancc.predict.simulation import simulate
 from plancc.predict.sizes import Boundary, Sizes, random_boundary
-from plancc.sweep import SEARCH, Request, _tables_of_graph, parse_models, parse_ranks, sweep
+from plancc.sweep import SEARCH, _tables_of_graph, parse_models, sweep
 
 DIMS = [16, 8, 4]
 MACHINE = Machine(latency=1e-6, bandwidth=1e9, multiply_adds=1e9)
@@ -35,13 +36,13 @@ PREDICTOR = Predictor(DIMS, MACHINE)
     ],
 )
 def test_numbers_of_ranks(text, ranks):
-    assert parse_ranks(text) == ranks
+    assert parse_numbers(text) == ranks
 
 
 @pytest.mark.parametrize("text", ["", "p=", "16..", "0..4", "4..5000", "9..15", "8..4", "x", "1e3"])
 def test_numbers_of_ranks_that_are_none(text):
     with pytest.raises(InputError, match="numbers"):
-        parse_ranks(text)
+        parse_numbers(text)
 
 
 def test_models_with_options():
@@ -53,9 +54,19 @@ def test_models_with_options():
         {"sparse": True},
         {"grid": "2x8"},
     ]
-    for text in ("", "nope", "hp,hp", "hp:groups=2", "auto", "file:part=x", "mop:groups"):
+    for text in (
+        "",
+        "nope",
+        "hp,hp",
+        "hp:groups=2",
+        "auto",
+        "file:part=x",
+        "mop:groups",
+        "metis",
+        "hp:effort=best",
+    ):
         with pytest.raises(InputError):
-            parse_models(text) and Assigner.of("mop", 4, Request.parse(text).options)
+            parse_models(text) and Assigner.of("mop", 4, Contender.parse(text).options)
 
 
 def test_boundaries_are_power_laws():
@@ -100,7 +111,7 @@ def test_boundary_measured_on_plans(matrix, tmp_path):
 )
 def test_tables_are_those_of_the_plan(matrix, text):
     """Words, messages and memory of a sweep's owners are those of the plan that they make."""
-    request = Request.parse(text)
+    request = Contender.parse(text)
     assigner = Assigner.of(request.model, 8, request.options)
     options = replace(SEARCH, effort=None, machine=MACHINE, dims=(16, 9, 8))
     tables = _tables_of_graph(matrix, request, assigner, options, None)
