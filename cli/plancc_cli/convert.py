@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from plancc_cli import options
+from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
 
 
@@ -24,6 +25,7 @@ from plancc_cli.words import say
 @click.option("--split", metavar="NAME", help="The split to take where the data have several.")
 @click.option("--memory", type=options.MEMORY, help="Memory limit (16G).  [default: what is left]")
 @options.as_data
+@verbosity
 def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> None:
     """Write GRAPH as a folder of .npy files, its rows sorted.
 
@@ -38,7 +40,8 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
     from plancc.graph.folders import to_folder
     from plancc_cli.tables import print_data
 
-    made = to_folder(graph, output, data=data or None, **given)
+    with progress() as shown, shown.stage("convert"):
+        made = to_folder(graph, output, data=data or None, **given)
     form = options.form()
     kind = "directed" if made.directed else "undirected"
     if form:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from plancc.report.table import Table
@@ -197,12 +198,22 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
         f"rows moved {metrics.volume:,} ({ratio(metrics.volume, random.volume)} of random), "
         f"busiest part {metrics.max_volume:,} ({ratio(metrics.max_volume, random.max_volume)}), "
         f"messages {metrics.messages:,} ({ratio(metrics.messages, random.messages)}); "
-        f"balance {provenance.get('balance', '-')}: {_balance(metrics)}"
+        f"balance {provenance.get('balance', '-')}: {_balance(metrics, provenance)}"
     )
 
 
-def _balance(metrics: Metrics) -> str:
-    """How far the fullest parts are above the mean."""
+def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
+    """How far the fullest parts are above the mean, or above their shares by capacities."""
+    from plancc.report.provenance import recorded_machine
+
+    machine = recorded_machine(provenance)
+    if machine is not None and len(set(machine.speed)) > 1:
+        with suppress(ValueError):  # of a text that somebody has edited
+            reached = str(provenance.get("balance_imbalance", "")).split(",")
+            names = [each.partition(":")[0] for each in provenance.get("balance", "").split(",")]
+            above = zip(map(float, reached), names, strict=True)
+            words = ", ".join(f"{value:.1%} in {name}" for value, name in above)
+            return f"fullest part above its share by capacities: {words}"
     return (
         f"fullest part {metrics.nonzero_imbalance:.1%} above the mean in nonzeros, "
         f"{metrics.row_imbalance:.1%} in rows"
@@ -334,7 +345,8 @@ def _answer(report: Report) -> Table:
         value, base = getattr(of, name), getattr(random, name)
         table.add_row(full + words, f"{value:,}, {ratio(value, base)} of random ({base:,})")
     limits = report.provenance.get("balance")
-    table.add_row("balance", _balance(of) + (f" (balanced: {limits})" if limits else ""))
+    recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
+    table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))
     full = "full batch: " * bool(batches)
     epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
     table.add_row(f"{full}predicted epoch", epoch)

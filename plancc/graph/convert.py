@@ -10,7 +10,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
-from plancc.graph.formats import data_keys, find_held, graph_keys, read_graph
+from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
 from plancc.graph.vertexdata import (
     VertexData,
@@ -102,7 +102,8 @@ def as_source(
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
-        graph = as_graph(obj)
+        obj = find_held(obj) or obj  # unpacked once, for graph and data
+        graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         found = own_data(obj, graph, **choice)
@@ -138,7 +139,7 @@ def own_data(
     Parameters
     ----------
     obj
-        What `graph` was made of, a path or an object.
+        What `graph` was made of, a path, or what `find_held` says of an object.
     graph : Graph
     format, split, keys, allow_large
         As in `plancc.graph.vertexdata.read_vertex_data`.
@@ -153,9 +154,8 @@ def own_data(
         if isinstance(obj, str | os.PathLike):
             of_file: Any = {"format": format, "allow_large": allow_large}
             return read_vertex_data(obj, graph, **of_file, **choice)
-        held = find_held(obj)
-        if held is not None and held.data:
-            return vertex_data_of(held.data, graph, f"{held.name}: ", **choice)
+        if isinstance(obj, Held) and obj.data:
+            return vertex_data_of(obj.data, graph, f"{obj.name}: ", **choice)
     except InputError as error:
         raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error
     if split is not None or data_keys(keys):

@@ -19,6 +19,9 @@ def test_the_commands(tmp_path: Path) -> None:
     assert by_list["provenance"]["machine"]["speed"] == [1, 3, 1, 2]
     seconds = json.loads(ok("simulate", tmp_path / "a.h5", "--json"))["seconds"]
     assert seconds == by_list["epoch"]["seconds"]
+    reached = by_list["provenance"]["balance_imbalance"].split(",")
+    shown = f"above its share by capacities: {float(reached[0]):.1%} in nnz"
+    assert shown in " ".join(ok("inspect", tmp_path / "a.h5").split())
     better = ["refine", tmp_path / "a.h5", "--capacities", "1,1,1,1", "--json"]
     refined = json.loads(ok(*better, "-o", tmp_path / "c.h5"))
     assert refined["provenance"]["machine"]["speed"] == [1, 1, 1, 1]

@@ -23,7 +23,9 @@ def graph(tmp_path):
 
 def test_a_graph_becomes_a_folder(graph, tmp_path):
     folder = tmp_path / "folder"
-    done = plancc("convert", graph, "-o", folder, "--data", tmp_path / "x.npy", "--memory", "1K")
+    done = plancc(
+        "convert", graph, "-o", folder, "--data", tmp_path / "x.npy", "--memory", "1K", "-q"
+    )
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"{folder}: 6 vertices, 14 nonzeros, undirected")
     plans = []
