@@ -8,13 +8,14 @@ goes on.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -39,13 +40,12 @@ from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
-from plancc.text import shown
 from plancc.version import __version__
 
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with a baseline's."""
-LARGEST = 2**63
-"""Largest figure of a row."""
+Key = list[str | int]
+"""What a row depends on."""
 
 
 @dataclass(frozen=True)
@@ -86,45 +86,15 @@ class Row:
     why: str = ""
 
     @classmethod
-    def from_kept(cls, values: Any, num_parts: int, seed: int) -> Row:
-        """The row of a line that may be damaged, or edited.
+    def from_kept(cls, values: Any, key: Key) -> Row | None:
+        """The row of a line, or None where somebody has edited it."""
+        if isinstance(values, dict) and values.get("check") == _check_of(values, key):
+            return cls(**{name: value for name, value in values.items() if name != "check"})
+        return None
 
-        Raises
-        ------
-        ValueError
-            Says which value a row does not have.
-        """
-        if not isinstance(values, dict) or set(values) != {each.name for each in fields(cls)}:
-            raise ValueError("no row of figures")
-        named = dict(values)
-        figures, notes = named.pop("figures"), named.pop("notes")
-        if not isinstance(figures, dict) or not isinstance(notes, list):
-            raise ValueError("no row of figures")
-        for name in RATIOS:
-            if name not in figures:
-                raise ValueError(f"no figure '{name}'")
-        for name, value in figures.items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and 0 <= value <= LARGEST):
-                raise ValueError(
-                    f"'{shown(name)}' is {_quoted(value)}, not a number from 0 to 2**63"
-                )
-        for name in ("vertices", "nonzeros", "parts", "seed"):
-            value = named.pop(name)
-            if type(value) is not int or not 0 <= value <= LARGEST:
-                raise ValueError(
-                    f"'{name}' is {_quoted(value)}, not a whole number from 0 to 2**63"
-                )
-        for name, value in named.items():
-            if not isinstance(value, str):
-                raise ValueError(f"'{name}' is {_quoted(value)}, not text")
-        for name, expected in (("parts", num_parts), ("seed", seed), ("why", "")):
-            if values[name] != expected:
-                raise ValueError(f"'{name}' is {_quoted(values[name])}, not {_quoted(expected)}")
-        for note in notes:
-            if not isinstance(note, str):
-                raise ValueError(f"a note is {_quoted(note)}, not text")
-        return cls(**values)
+    def kept(self, key: Key) -> dict[str, Any]:
+        """What is kept of it: its values, and by what an edited one is known."""
+        return asdict(self) | {"check": _check_of(asdict(self), key)}
 
     def as_dict(self) -> dict[str, Any]:
         """Flat, ready for JSON and for a line of CSV."""
@@ -140,8 +110,10 @@ class Row:
         )
 
 
-def _quoted(value: object) -> str:
-    return f"'{shown(value)}'" if isinstance(value, str) else shown(value)
+def _check_of(values: Mapping[str, Any], key: Key) -> str:
+    """A hash of a row's values, and of what it depends on."""
+    named = {name: value for name, value in values.items() if name != "check"}
+    return hashlib.sha256(json.dumps([key, named], sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -238,8 +210,8 @@ def study(
         use for them.
     keep : path, optional
         File of JSON lines in which rows are kept; present ones are not computed again.
-        Rows of another version of plancc, or with other options, do not count. Of a row with a
-        value that no row has, a warning says so, and it is computed again.
+        Rows of another version of plancc, or with other options, do not count. Of an
+        edited row a warning says so, and it is computed again.
     observer : callable, optional
         Called with the name of each row; returns a context manager around it.
 
@@ -328,9 +300,7 @@ class _Cases:
     observer: Observer
     num_kept: int = 0
 
-    def key(
-        self, source: _GraphFile, contender: Contender, num_parts: int, seed: int
-    ) -> list[str | int]:
+    def key(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Key:
         """What a row depends on."""
         settings = {
             name: value.to_json() if isinstance(value, Machine) else value
@@ -348,16 +318,16 @@ class _Cases:
         """The row that is kept, or a new one, which is kept unless it failed."""
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
-            try:
-                found = Row.from_kept(kept[key], num_parts, seed)
+            known = Row.from_kept(kept[key], key)
+            if known is not None:
                 self.num_kept += 1
-                return found
-            except ValueError as error:  # a line that somebody has edited
-                where = f"{kept.path}, line {kept.line(key)}"
-                warnings.warn(f"{where}: {error}; measured again", PlanccWarning, stacklevel=2)
+                return known
+            where = f"{kept.path}, line {kept.line(key)}"
+            said = f"{where}: not the row that was kept there; measured again"
+            warnings.warn(said, PlanccWarning, stacklevel=2)
         found = self.row(source, contender, num_parts, seed)
         if kept is not None and not found.why:
-            kept.put(key, asdict(found))
+            kept.put(key, found.kept(key))
         return found
 
     def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:

@@ -221,44 +221,26 @@ def test_lines_of_others_do_not_count(graphs: list[Path], tmp_path: Path) -> Non
     line = json.loads(keep.read_text())
     text = '{"key": 1}\n{"key": [[1]], "sources": "x", "result": 1}\n'
     keep.write_text(f"{text}{json.dumps(line | {'result': {'none': 'of ours'}})}")
-    with pytest.warns(
-        PlanccWarning, match=r"kept\.jsonl, line 3: no row of figures; measured again"
-    ):
+    with pytest.warns(PlanccWarning, match=r"kept\.jsonl, line 3: not the row .*measured again"):
         (second,) = study(graphs[:1], rp, [2], keep=keep).rows
     assert second.sha256 == first.sha256
     assert study(graphs[:1], rp, [2], keep=keep).rows == [second]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("volume", "31", "'volume' is '31', not a number from 0 to 2.*63"),
-        ("volume", -31, "'volume' is -31, not"),
-        ("seconds", math.nan, "'seconds' is nan, not"),
-        ("epoch_seconds", math.inf, "'epoch_seconds' is inf, not"),
-        ("volume", 10**400, "'volume' is 1000"),
-        ("messages", True, "'messages' is True, not"),
-        ("messages", [1], r"'messages' is \[1\], not"),
-        ("vertices", "34", "'vertices' is '34', not a whole number from 0 to 2.*63"),
-        ("nonzeros", -1, "'nonzeros' is -1, not a whole number"),
-        ("parts", 3, "'parts' is 3, not 2"),
-        ("seed", "1", "'seed' is '1', not a whole number"),
-        ("sha256", 5, "'sha256' is 5, not text"),
-        ("notes", [5], "a note is 5, not text"),
-        ("figures", {"volume": 3}, "no figure 'max_volume'"),
-    ],
+    ("name", "value"),
+    [("volume", 31), ("seconds", math.nan), ("messages", [1]), ("vertices", "34"), ("seed", 2)],
 )
-def test_a_value_that_no_row_has_is_measured_again(
-    name: str, value: object, words: str, graphs: list[Path], tmp_path: Path
+def test_an_edited_row_is_measured_again(
+    name: str, value: object, graphs: list[Path], tmp_path: Path
 ) -> None:
     keep, rp = tmp_path / "kept.jsonl", parse_contenders("rp")
     (first,) = study(graphs[:1], rp, [2], keep=keep).rows
     line = json.loads(keep.read_text())
-    line["result"]["figures" if name in first.figures else name] = (
-        first.figures | {name: value} if name in first.figures else value
-    )
+    of = line["result"]["figures"] if name in first.figures else line["result"]
+    of[name] = value
     keep.write_text(f"{json.dumps(line)}\n")
-    with pytest.warns(PlanccWarning, match=f"kept.jsonl, line 1: {words}.*; measured again"):
+    with pytest.warns(PlanccWarning, match=r"kept.jsonl, line 1: .*; measured again"):
         (second,) = study(graphs[:1], rp, [2], keep=keep).rows
     assert replace(second, figures=first.figures) == first
     assert second.figures | {"seconds": 0} == first.figures | {"seconds": 0}
