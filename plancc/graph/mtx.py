@@ -1,7 +1,7 @@
 """MatrixMarket coordinate files. Entry (i, j) of the file is ``A[i, j]``: row i needs row j.
 
 scipy's ``mmread`` (fast_matrix_market) parses; it lets some garbled lines pass (``1 1.5 1`` is
-read as column 1, value 0.5), so a second look at the bytes runs beside it.
+read as column 1, value 0.5), so the bytes are looked at before.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -95,66 +93,18 @@ def read_mtx(
         For a dense, complex or non-square matrix, NaN or infinity, an index out of range, a
         truncated or garbled file; the message names file, line and value.
     """
-    from scipy.io import mmread
-
-    check_readable(path)
-    with input_errors(path), open_input(path) as stream:
-        header = _read_header(path, stream)
-    header = _sized(path, header)
-    _check_size(path, header)
-    with ThreadPoolExecutor(1) as pool:
-        look = pool.submit(copy_context().run, _entries_look_right, path, header)
-        try:
-            with input_errors(path), open_input(path) as stream:
-                for _ in range(header.lines):
-                    stream.readline()
-                matrix = mmread(_MmreadStream(header, stream), spmatrix=False)
-        except (ValueError, OverflowError, MemoryError) as error:
-            _explain(path, header)
-            raise InputError(f"{os.fspath(path)}: not a MatrixMarket file: {error}") from error
-        with input_errors(path):
-            right = look.result()
-    row, col = matrix.coords
-    values = None
-    if header.field != "pattern":
-        right = right and all_finite(matrix.data)
-        if not pattern:
-            values = matrix.data
-    if not right:
-        _explain(path, header)
-        raise InputError(f"{os.fspath(path)}: not a MatrixMarket file")
-    del matrix  # and with it, for patterns, mmread's 8 bytes of ones per nonzero
+    entries = MtxEntries(path)
+    row, col, values = entries.whole()
     return build_graph(
-        header.size,
+        entries.num_vertices,
         row,
         col,
-        values,
-        directed=header.symmetry == "general",
+        None if pattern else values,
+        directed=entries.directed,
         symmetrize=symmetrize,
         transpose=transpose,
-        source=Source.of_file(path, "mtx"),
+        source=entries.source,
     )
-
-
-class _MmreadStream:
-    """A header and the entries of a stream, without what crashes ``mmread``, which looks for a
-    newline after every entry: NUL bytes (a hole that a full disk left, say) raise ValueError, and
-    the last line is ended."""
-
-    def __init__(self, header: _Header, stream: BinaryIO) -> None:
-        self._head = header.text(header.symmetry, header.entries)
-        self._stream = stream
-        self._ended = True
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._head + self._stream.read(size if size < 0 else size - len(self._head))
-        self._head = b""
-        if b"\0" in data:
-            raise ValueError("it holds a NUL byte")
-        if not data and not self._ended:
-            data = b"\n"
-        self._ended = data.endswith(b"\n")
-        return data
 
 
 def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
@@ -256,7 +206,7 @@ def _counted(path: StrPath, header: _Header) -> tuple[int, int] | None:
             stream.readline()
         for text in text_chunks(stream, _CHUNK):
             try:
-                row, col, _ = _entries_of(header, text)
+                row, col, _ = _parsed(header, _checked(header, text), text)
             except (ValueError, OverflowError):
                 return None
             largest = max(largest, int(row.max(initial=-1)) + 1, int(col.max(initial=-1)) + 1)
@@ -264,15 +214,20 @@ def _counted(path: StrPath, header: _Header) -> tuple[int, int] | None:
     return largest, entries
 
 
-def _entries_of(header: _Header, text: bytes) -> Entries:
+def _checked(header: _Header, text: bytes) -> int:
+    """The number of entries in some lines; ValueError where one is none."""
+    from plancc.graph import kernels
+
+    count = int(kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field]))
+    if count < 0:
+        raise ValueError("a line is no entry")
+    return count
+
+
+def _parsed(header: _Header, count: int, text: bytes) -> Entries:
     """The entries of some lines, not mirrored; ValueError or OverflowError for what is wrong."""
     from scipy.io import mmread
 
-    from plancc.graph import kernels
-
-    count = kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field])
-    if count < 0:
-        raise ValueError("a line is no entry")
     matrix = mmread(io.BytesIO(header.text("general", count) + text), spmatrix=False)
     values = matrix.data if header.field != "pattern" else None
     if values is not None and not all_finite(values):
@@ -290,23 +245,6 @@ def _check_size(path: StrPath, header: _Header) -> None:
 def _most_bytes(path: StrPath) -> int:
     """Most bytes that the text of a file may have."""
     return os.path.getsize(path) * (1100 if is_gzip(path) else 1)  # deflate: at most 1032 : 1
-
-
-def _entries_look_right(path: StrPath, header: _Header) -> bool:
-    """Whether all lines after the header have the form of an entry; values are not compared."""
-    field = _FIELDS[header.field]
-    if os.path.getsize(path) < _SMALL and not is_gzip(path):
-        _explain(path, header)
-        return True
-    from plancc.graph import kernels
-
-    with open_input(path) as stream:
-        for _ in range(header.lines):
-            stream.readline()
-        return all(
-            kernels.check_entries(np.frombuffer(text, np.uint8), field) >= 0
-            for text in text_chunks(stream, _CHUNK)
-        )
 
 
 class MtxEntries:
@@ -348,25 +286,54 @@ class MtxEntries:
         self.source = Source.of_file(path, "mtx")
 
     def __iter__(self) -> Iterator[Entries]:
+        for _, entries in self._chunks():
+            yield self._mirrored(*entries)
+
+    def whole(self) -> Entries:
+        """All entries together, the mirrored ones last."""
+        none, count = np.empty(0, np.int32), self._header.entries
+        found: list[Any] = [none, none, np.empty(0) if self.weighted else None]
+        try:
+            for first, entries in self._chunks():
+                for k, each in enumerate(entries):
+                    if each is not None:
+                        found[k] = found[k] if first else np.empty(count, each.dtype)
+                        found[k][first : first + len(each)] = each
+        except MemoryError as error:
+            self._fail(error)
+        return self._mirrored(*found)
+
+    def _chunks(self) -> Iterator[tuple[int, Entries]]:
+        """The entries as the file has them, with the number of those before."""
         header, found = self._header, 0
+        small = os.path.getsize(self._path) < _SMALL and not is_gzip(self._path)
+        if small:
+            _explain(self._path, header)
         with input_errors(self._path), open_input(self._path) as stream:
             for _ in range(header.lines):
                 stream.readline()
-            for text in text_chunks(stream, _CHUNK):
+            for text in text_chunks(stream, _SMALL if small else _CHUNK):
                 try:
-                    row, col, values = _entries_of(header, text)
+                    count = header.entries if small else _checked(header, text)
+                    entries = _parsed(header, count, text)
                 except (ValueError, OverflowError) as error:
                     self._fail(error)
-                found += len(row)
-                if not self.directed:
-                    off = row != col
-                    row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
-                    if values is not None:
-                        sign = -1 if header.symmetry == "skew-symmetric" else 1
-                        values = np.concatenate([values, sign * values[off]])
-                yield row, col, values
+                if found + len(entries[0]) > header.entries:
+                    self._fail()
+                yield found, entries
+                found += len(entries[0])
         if found != header.entries:
             self._fail()
+
+    def _mirrored(self, row: Any, col: Any, values: Any) -> Entries:
+        """Entries with those of the other half of a symmetric matrix."""
+        if self.directed:
+            return row, col, values
+        off = row != col
+        if values is not None:
+            sign = -1 if self._header.symmetry == "skew-symmetric" else 1
+            values = np.concatenate([values, sign * values[off]])
+        return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _fail(self, error: Exception | None = None) -> NoReturn:
         _explain(self._path, self._header)

@@ -34,6 +34,7 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(external, "BUCKETS", 5)
     monkeypatch.setattr(external, "LEAST_ENTRIES", 20)
     monkeypatch.setattr("plancc.graph.mtx._CHUNK", 300)
+    monkeypatch.setattr("plancc.graph.mtx._SMALL", 0)
     monkeypatch.setattr("plancc.graph.edgelist.CHUNK", 270)
 
 
