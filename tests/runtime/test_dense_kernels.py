@@ -21,9 +21,9 @@ def few_rows_at_once(monkeypatch):
     widths=[(5, 3), (3, 20)],
     biased=[False, True],
     rectified=[False, True],
-    fused=[False, True],
+    how=["linear", "finished", "onto"],
 )
-def test_weights_bias_and_relu(rows, widths, biased, rectified, fused):
+def test_weights_bias_and_relu(rows, widths, biased, rectified, how):
     random = torch.Generator().manual_seed(1)
 
     def normal(*shape):
@@ -36,10 +36,14 @@ def test_weights_bias_and_relu(rows, widths, biased, rectified, fused):
     expected = expected.clamp(min=0) if rectified else expected
     wanted = torch.autograd.grad(expected, leaves, g)
     given = bias if biased else None
-    if fused:
+    if how == "linear":
         found = dense.linear(x, weight, given, rectified)
-    else:
+    elif how == "finished":
         found = dense.finished(dense.linear(x, weight), given, rectified)
+    else:  # the halves of two equal products, whose gradients are added in place
+        first, second = dense.fork(x)
+        onto = dense.linear(first, weight / 2)
+        found = dense.linear(second, weight / 2, given, rectified, onto)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     for mine, theirs in zip(torch.autograd.grad(found, leaves, g), wanted, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)

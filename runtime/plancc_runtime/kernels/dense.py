@@ -21,19 +21,34 @@ AT_ONCE = 1 << 20
 
 
 def linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    rectified: bool = False,
+    onto: Tensor | None = None,
 ) -> Tensor:
     """x weight + bias, and max(., 0) of it if `rectified`, in one pass over x and the result.
 
-    Shapes: Tensor[m, d_in], Tensor[d_in, d_out] and Tensor[d_out] to Tensor[m, d_out].
+    Shapes: Tensor[m, d_in], Tensor[d_in, d_out] and Tensor[d_out] to Tensor[m, d_out]. With `onto`,
+    Tensor[m, d_out], it is added to that, and takes its place: no operation before may have kept
+    it.
 
     The result has the type of x. Where that is bfloat16 and the weight's float32, the weight is
     rounded for the product, whose sums are of float32 and rounded last; its own gradient is never
     rounded.
     """
     if x.dtype != weight.dtype:
-        return finished(_Rounded.apply(x, weight), bias, rectified)
-    return _DenseLinear.apply(x, weight, bias, rectified)
+        product = _Rounded.apply(x, weight)
+        return finished(product if onto is None else onto.add_(product), bias, rectified)
+    return _DenseLinear.apply(x, weight, bias, rectified, onto)
+
+
+def fork(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Give x to two operations; the gradient of the first is added to that of the second in place.
+
+    No other may keep these gradients. autograd itself adds them in new memory.
+    """
+    return _Fork.apply(x) if x.requires_grad else (x, x)
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
@@ -85,12 +100,22 @@ def blocks_of(x: Tensor, width: int) -> Iterator[slice]:
 class _DenseLinear(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rectified: bool
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        rectified: bool,
+        onto: Tensor | None,
     ) -> Tensor:
-        out = empty(x.shape[0], weight.shape[1], x)
+        ctx.mark_dirty(*[] if onto is None else [onto])
+        out = empty(x.shape[0], weight.shape[1], x) if onto is None else onto
         laid_out = laid_out_for(weight)
         for rows in blocks_of(x, max(weight.shape)):
-            if bias is None:
+            if onto is not None:
+                out[rows].addmm_(x[rows], laid_out)
+                if bias is not None:
+                    out[rows].add_(bias)
+            elif bias is None:
                 torch.mm(x[rows], laid_out, out=out[rows])
             else:
                 torch.addmm(bias, x[rows], laid_out, out=out[rows])
@@ -103,17 +128,19 @@ class _DenseLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         x, weight, out = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        needs_x, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
         back = empty(x.shape[0], x.shape[1], g) if needs_x else None
         turned = g.shape[1] <= x.shape[1]
         of_weight = x.new_zeros(weight.shape[::-1] if turned else weight.shape)
         of_bias = x.new_zeros(weight.shape[1])
+        of_onto = g if out is None or not needs_onto else empty(g.shape[0], g.shape[1], g)
         masked = None
         for rows in blocks_of(x, max(weight.shape)):
             some = g[rows]
             if out is not None:
                 masked = torch.empty_like(some) if masked is None else masked
-                some = _masked(some, out[rows], masked[: len(some)])
+                room = of_onto[rows] if needs_onto else masked[: len(some)]
+                some = _masked(some, out[rows], room)
             if needs_bias:
                 of_bias += some.sum(0)
             if needs_weight and turned:
@@ -123,7 +150,23 @@ class _DenseLinear(torch.autograd.Function):
             if back is not None:
                 torch.mm(some, weight.T, out=back[rows])
         of_weight = of_weight.T.contiguous() if turned else of_weight
-        return back, of_weight if needs_weight else None, of_bias if needs_bias else None, None
+        found = back, of_weight, of_bias, None, of_onto
+        return tuple(
+            each if needed else None
+            for each, needed in zip(found, ctx.needs_input_grad, strict=True)
+        )
+
+
+class _Fork(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        return x.view_as(x), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Tensor | None:
+        return second if first is None else first if second is None else second.add_(first)
 
 
 class _Rounded(torch.autograd.Function):

@@ -203,7 +203,12 @@ class GridGraph(LayerGraph):
         return pieces.blocks()
 
     def linear(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
         """x weight + bias, as in `LayerGraph` (Algorithm 3, second phase). Collective.
 
@@ -211,8 +216,9 @@ class GridGraph(LayerGraph):
         rank makes its slice of x's gradient, and the rows of the weight's that its columns meet.
         """
         if not self.grid.splits_columns:
-            return super().linear(x, weight, bias, rectified)
-        return self.finished(_SlicedLinear.apply(x, weight, self), bias, rectified)
+            return super().linear(x, weight, bias, rectified, onto)
+        product = _SlicedLinear.apply(x, weight, self)
+        return self.finished(product if onto is None else onto.add_(product), bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
         return vector[self.slice_of(len(vector))]

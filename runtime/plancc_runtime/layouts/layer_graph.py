@@ -83,13 +83,19 @@ class LayerGraph(ABC):
         return x
 
     def linear(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, rectified: bool = False
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        rectified: bool = False,
+        onto: Tensor | None = None,
     ) -> Tensor:
         """x weight + bias, of a whole weight and bias, held as x is. Collective.
 
-        Here and below, max(., 0) of it if `rectified`.
+        Here and below, max(., 0) of it if `rectified`. It is added to `onto`, if that is given, and
+        takes its place: no operation before may have kept it.
         """
-        return linear(x, weight, bias, rectified)
+        return linear(x, weight, bias, rectified, onto)
 
     def finished(self, z: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
         """z + bias, in place of z, which no operation before may have kept; not collective."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from plancc.plan.convolutions import SAGEOptions
+from plancc_runtime.kernels.dense import fork
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
@@ -74,13 +75,16 @@ class SAGEConv(Conv):
         fixed: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
+        x, own = (x, x) if self.weight_self is None else fork(x)
+        last = rectified and self.weight_self is None
         if self._linear is not None:
-            out = self._linear(graph, x, self.weight, fixed)
+            out = self._linear(graph, x, self.weight, fixed, self.bias, last)
         else:
-            out = (_maximum(graph, x) if fixed is None else fixed) @ self.weight
-        if self.weight_self is not None:
-            out = graph.linear(graph.targets(x), self.weight_self).add_(out)
-        return graph.finished(out, self.bias, rectified)
+            z = _maximum(graph, x) if fixed is None else fixed
+            out = graph.linear(z, self.weight, self.bias, last)
+        if self.weight_self is None:
+            return out
+        return graph.linear(graph.targets(own), self.weight_self, None, rectified, onto=out)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         linear, own_weight = self._linear, self.weight_self
