@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from plancc_runtime.options import TrainOptions
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+Tensors = list[Tensor]
 STEPS = (1 / 2, 3 / 4)  # shares of the epochs after which "step" lowers the rate
 STEP_FACTOR = 0.1
 PLATEAU = 5  # evaluations without a better validation loss after which "plateau" lowers the rate
@@ -44,7 +45,8 @@ class SGD:
     def __init__(
         self, parameters: Sequence[nn.Parameter], decay: float, momentum: float = 0.0
     ) -> None:
-        self._parameters, self._decay, self._momentum = list(parameters), decay, momentum
+        self._parameters: Tensors = list(parameters)
+        self._decay, self._momentum = decay, momentum
         self.state: list[dict[str, Tensor]] = [self._start(w.detach()) for w in self._parameters]
 
     def _start(self, w: Tensor) -> dict[str, Tensor]:
@@ -57,16 +59,26 @@ class SGD:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """Change the parameters along their gradients."""
-        for w, state in zip(self._parameters, self.state, strict=True):
-            assert w.grad is not None
-            g = w.grad if self._decay == 0 else w.grad.add(w, alpha=self._decay)
-            self._change(w, g, state, rate)
+        """Change the parameters along their gradients.
 
-    def _change(self, w: Tensor, g: Tensor, state: dict[str, Tensor], rate: float) -> None:
+        All at once, operation by operation: on a device every start of a kernel counts.
+        """
+        gradients: Tensors = [w.grad for w in self._parameters if w.grad is not None]
+        assert len(gradients) == len(self._parameters)
+        if self._decay:
+            gradients = [*torch._foreach_add(gradients, self._parameters, alpha=self._decay)]
+        self._change(gradients, rate)
+
+    def _change(self, gradients: Tensors, rate: float) -> None:
         if self._momentum:
-            g = state["momentum"].mul_(self._momentum).add_(g)
-        w.sub_(g, alpha=rate)
+            momentum = self._kept("momentum")
+            torch._foreach_mul_(momentum, self._momentum)
+            torch._foreach_add_(momentum, gradients)
+            gradients = momentum
+        torch._foreach_sub_(self._parameters, gradients, alpha=rate)
+
+    def _kept(self, name: str) -> Tensors:
+        return [state[name] for state in self.state]
 
 
 class Adam(SGD):
@@ -79,14 +91,17 @@ class Adam(SGD):
         steps = torch.zeros((), dtype=torch.int64)
         return {"steps": steps, "mean": torch.zeros_like(w), "square": torch.zeros_like(w)}
 
-    def _change(self, w: Tensor, g: Tensor, state: dict[str, Tensor], rate: float) -> None:
-        mean, square = state["mean"], state["square"]
-        steps = int(state["steps"].add_(1))
-        mean.lerp_(g, 1 - BETA1)
-        square.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
-        root = (square / (1 - BETA2**steps)).sqrt_().add_(EPSILON)
-        root.mul_(1 - BETA1**steps)  # the rate divided by it may be no float32
-        w.addcdiv_(mean, root, value=-rate)
+    def _change(self, gradients: Tensors, rate: float) -> None:
+        mean, square = self._kept("mean"), self._kept("square")
+        steps = max(int(each.add_(1)) for each in self._kept("steps"))  # all are the same
+        torch._foreach_lerp_(mean, gradients, 1 - BETA1)
+        torch._foreach_mul_(square, BETA2)
+        torch._foreach_addcmul_(square, gradients, gradients, value=1 - BETA2)
+        root = torch._foreach_div(square, 1 - BETA2**steps)
+        torch._foreach_sqrt_(root)
+        torch._foreach_add_(root, EPSILON)
+        torch._foreach_mul_(root, 1 - BETA1**steps)  # the rate divided by it may be no float32
+        torch._foreach_addcdiv_(self._parameters, mean, root, value=-rate)
 
 
 class AdamW(Adam):
@@ -96,9 +111,9 @@ class AdamW(Adam):
         super().__init__(parameters, 0)
         self._decoupled_decay = decay
 
-    def _change(self, w: Tensor, g: Tensor, state: dict[str, Tensor], rate: float) -> None:
-        w.mul_(1 - rate * self._decoupled_decay)
-        super()._change(w, g, state, rate)
+    def _change(self, gradients: Tensors, rate: float) -> None:
+        torch._foreach_mul_(self._parameters, 1 - rate * self._decoupled_decay)
+        super()._change(gradients, rate)
 
 
 OPTIMIZERS: dict[str, type[SGD]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}

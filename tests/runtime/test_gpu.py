@@ -16,6 +16,7 @@ from worlds import N
 from plancc.plan.routing import with_routes
 from plancc.plan.topology import Topology
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.repeated import RECORDED, Repeated
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 VARIANTS = [
@@ -97,3 +98,16 @@ def test_a_simulated_device_raises_where_tensors_of_two_devices_meet():
             x + torch.ones(3, 2)
         with pytest.raises(TypeError, match="can't convert"):
             x.numpy()
+
+
+def test_repeated_work_is_recorded_once():
+    x, calls = torch.zeros(3, device="cuda"), []
+
+    def work():
+        calls.append(len(calls))
+        return x.add_(1)
+
+    repeated = Repeated(work)
+    for k in range(1, 6):
+        assert repeated().tolist() == [k, k, k]
+    assert len(calls) == (RECORDED if torch.cuda.is_available() else 5)
