@@ -56,7 +56,7 @@ def test_a_device_drops_the_attention_that_the_cpu_drops(heads, dtype, monkeypat
 
 @pytest.mark.parametrize("temporary", [1, 100, 1 << 29])
 def test_temporaries_are_bounded(temporary, monkeypatch):
-    """Few columns at a time give the maxima of all of them."""
+    """Few rows at a time give the maxima of all of them."""
     monkeypatch.setattr(edges, "TEMPORARY", temporary)
     random = np.random.default_rng(1)
     dense = random.random((9, 11)) < 0.3

@@ -40,7 +40,7 @@ from plancc_runtime.operations import Cost, operation, size_of
 _compiled = njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
 
 SMALL = 1 << 15  # multiplications below which starting threads costs more than it saves
-TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a column has no more
+TEMPORARY = 1 << 29  # most numbers of a temporary of the torch operations, if a row has no more
 FEW = 16  # columns up to which a device gathers them one by one
 CHUNKS_PER_THREAD = 8  # chunks of equal nonzeros, taken as threads become free
 
@@ -161,6 +161,13 @@ class Pattern:
         """int64[m]: the number of nonzeros of each row."""
         return self.rows.ptr.diff()
 
+    @functools.cached_property
+    def rows_by_degree(self) -> list[tuple[int, Tensor]]:
+        """Rows with nonzeros, int64[k], by the least power of two that their degrees are within."""
+        power = torch.frexp((2 * self.degree - 1).to(torch.float64)).exponent - 1
+        there = power[self.degree > 0].unique().tolist()
+        return [(1 << k, torch.nonzero((power == k) & (self.degree > 0)).flatten()) for k in there]
+
 
 def _cost(flops: int) -> Callable[..., Cost]:
     """The cost of a kernel: its operands once, and `flops` per nonzero and column of its operand.
@@ -271,20 +278,20 @@ def first_extreme(
         args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
         by_group(_first_extreme, side, 4 * d, *args)
         return out
-    out = side.index.new_empty(len(side), d)
-    for at in _columns_at_once(len(side.index), d):
-        message = x if op == "copy_e" else x[:, at].index_select(0, side.index)
-        if y is not None:
-            other = y if y.shape[1] == 1 else y[:, at]
-            other = other.index_select(0, pattern.row) if by_row else other
-            combine = OPERATORS[op]
-            message = other if combine is None else combine(message, other)
-        row = pattern.row.unsqueeze(1).expand_as(message)
-        best = _row_extreme(row, message, len(side), largest)
-        hit = (message == best.gather(0, row)) | message.isnan()
-        first = torch.where(hit, _numbers(side.index).unsqueeze(1), len(row))
-        out[:, at] = _row_extreme(row, first, len(side), largest=False)
-    return out.masked_fill_((pattern.degree == 0).unsqueeze(1), -1)
+    out, combine = side.index.new_full((len(side), d), -1), OPERATORS[op]
+    for width, rows in pattern.rows_by_degree:
+        place = torch.arange(width, device=x.device)
+        for some in rows.split(max(1, TEMPORARY // (width * d))):
+            first = side.ptr[some].unsqueeze(1)
+            # behind a row's last nonzero its first stands again, which is never a later extreme
+            edge = first + torch.where(place < pattern.degree[some].unsqueeze(1), place, 0)
+            of_edges = y if op == "copy_e" else None
+            message = _at(x, side.index[edge]) if of_edges is None else _at(of_edges, edge)
+            if combine is not None and y is not None:
+                message = combine(message, y[some].unsqueeze(1) if by_row else _at(y, edge))
+            best = (message.max(1) if largest else message.min(1)).indices
+            out[some] = (first + best).to(out.dtype)
+    return out
 
 
 @operation("take", _cost(0))
@@ -330,7 +337,8 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
         by_group(_softmax, side, 8 * score.shape[1], side.ptr, score, out)
         return out
     row = pattern.row
-    best = _row_extreme(row.unsqueeze(1).expand_as(score), score, len(side), largest=True)
+    best, at = score.new_zeros(len(side), score.shape[1]), row.unsqueeze(1).expand_as(score)
+    best.scatter_reduce_(0, at, score, "amax", include_self=False)
     out = (score - rows_of(best, row)).exp_()
     return out.div_(rows_of(edge_sum(side, out), row))
 
@@ -357,15 +365,9 @@ def _numbers(index: Tensor) -> Tensor:
     return torch.arange(len(index), dtype=index.dtype, device=index.device)
 
 
-def _columns_at_once(nonzeros: int, width: int) -> list[slice]:
-    """All columns, as many at once as make a temporary of `TEMPORARY` numbers, or a single one."""
-    step = max(1, TEMPORARY // max(1, nonzeros))
-    return [slice(first, first + step) for first in range(0, width, step)]
-
-
-def _row_extreme(row: Tensor, value: Tensor, num_rows: int, largest: bool) -> Tensor:
-    out = value.new_zeros(num_rows, value.shape[1])
-    return out.scatter_reduce_(0, row, value, "amax" if largest else "amin", include_self=False)
+def _at(x: Tensor, number: Tensor) -> Tensor:
+    """x[number]: Tensor[k, w, d] from [n, d] and integer[k, w]."""
+    return x.index_select(0, number.flatten()).view(*number.shape, x.shape[1])
 
 
 def _in_order(side: PatternSide, value: Tensor) -> Tensor:
