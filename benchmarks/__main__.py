@@ -36,6 +36,7 @@ NAMES = (
     "libra",
     "minibatches",
     "minibatch-steps",
+    "minibatch-ranks",
     "kernels",
     "boundary",
     "bfloat16",

@@ -37,12 +37,13 @@ def grown(plan: Path, first: Path, width: int, transport: Transport) -> list[int
     with suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)
     CLEAR.write_text("5")  # the peak is from now on
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     train(plan, how, transport)
-    return transport.gather(_resident("VmHWM") - before)
+    return transport.gather(resident("VmHWM") - before)
 
 
-def _resident(field: str) -> int:
+def resident(field: str) -> int:
+    """Bytes of memory of this process by a field of /proc: "VmRSS", or "VmHWM", the peak."""
     lines = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
     return 1024 * int(lines[field].split()[0])
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
 from itertools import chain
 from statistics import median
 from typing import Any
@@ -44,7 +46,9 @@ def main(plan: str, threads: str, seeds: str, fanouts: str, width: str, classes:
         drawing = []
         for number in range(STEPS):
             begin = time.thread_time()
-            execution._drawn_share(number + STEPS * epoch)
+            drawn = execution._drawn_share(number + STEPS * epoch)
+            if isinstance(drawn, Iterator):  # older commits return it at once
+                deque(drawn, maxlen=0)
             drawing.append(time.thread_time() - begin)
         seconds.clear()
         used.clear()

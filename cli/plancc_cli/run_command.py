@@ -415,13 +415,14 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
 
 
 def _batches(outline: RunOutline) -> str:
-    """ "uniform, batch size 20,000, 17 steps per epoch"."""
+    """ "uniform, batch size 20,000, 17 steps per epoch, drawn by owners: as `draw` says"."""
     name, *options = outline.sampler.split()
     for option in options:
         key, _, value = option.partition("=")
         number = f"{int(value):,}" if value.isdecimal() else value
         name += f", {key.replace('_', ' ')} {number}"
-    return f"{name}, {outline.steps_per_epoch:,} steps per epoch"
+    where = outline.drawn_by.replace("owners", "by owners", 1) if ":" in outline.drawn_by else ""
+    return f"{name}, {outline.steps_per_epoch:,} steps per epoch" + f", drawn {where}" * bool(where)
 
 
 def _write_out(print_to: Callable[[Console], None]) -> None:

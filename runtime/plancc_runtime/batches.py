@@ -78,7 +78,7 @@ def drawn_batches(
         chosen.check_layers(layers)
         check_choice("draw", choice, DRAWS)
         check_draw(choice, chosen)
-    by_owners = owners_draw(choice, chosen, part, header, transport)
+    by_owners, _ = owners_draw(choice, chosen, part, header, transport)
     with transport.agreement():
         with PlanFile(plan) as file:
             population = read_population(file, chosen, with_pattern=not by_owners)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike, fspath
@@ -23,8 +23,9 @@ class LogWriter:
         Lines of epochs before `first` are kept, all others are replaced.
     first : int
         The next epoch: 0, or where training resumes.
-    plan : str
-        Content hash of the plan, which every line then names too ("plan"); "": not known.
+    known : dict of str to str
+        What every line has too: "plan", the content hash, and who draws mini-batches ("drawn_by").
+        Empty ones are left out.
 
     Raises
     ------
@@ -32,9 +33,11 @@ class LogWriter:
         If the file cannot be written, here or later.
     """
 
-    def __init__(self, path: str | PathLike[str], first: int = 0, plan: str = "") -> None:
+    def __init__(
+        self, path: str | PathLike[str], first: int = 0, known: Mapping[str, str] | None = None
+    ) -> None:
         self._name = fspath(path)
-        self._plan = {"plan": plan} if plan else {}
+        self._known = {name: text for name, text in (known or {}).items() if text}
         kept = _lines_before(first, Path(path)) if first else []
         with atomic_write(path) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
@@ -44,7 +47,7 @@ class LogWriter:
     def write(self, epoch: Epoch) -> None:
         """Append an epoch; it is in the file when this returns."""
         with self._writing():
-            self._stream.write(json.dumps(asdict(epoch) | self._plan) + "\n")
+            self._stream.write(json.dumps(asdict(epoch) | self._known) + "\n")
             self._stream.flush()
 
     def close(self) -> None:

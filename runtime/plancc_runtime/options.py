@@ -224,7 +224,7 @@ class TrainOptions:
     feature_cache: int | None = of_messages(
         None,
         "memory per rank to cache features of halo rows (2G), for mini-batches",
-        otherwise="a quarter of what is left",
+        otherwise="an eighth of what own features take, at least 16M",
         more="In bytes.",
     )
     wire: str = of_messages(

@@ -268,6 +268,8 @@ class RunOutline:
         Whether a vertex may be of several classes.
     sampler : str
         Sampler of mini-batches, with its options; empty for full batch.
+    drawn_by : str
+        "owners" or "everywhere", and why where `draw` could have it otherwise; empty likewise.
     steps_per_epoch : int
         0 for full batch.
     pipelining : Pipelining or None
@@ -299,6 +301,7 @@ class RunOutline:
     passes_off: dict[str, str]
     figures: Figures | None
     sampler: str
+    drawn_by: str
     steps_per_epoch: int
     pipelining: Pipelining | None
     remarks: list[str]

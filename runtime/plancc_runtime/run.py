@@ -121,6 +121,7 @@ class Run:
         with transport.agreement():
             self._drawn = agree(opened.plan, header, options, transport.size)
         self._remarks = remarks_on_plan(opened.plan, options, transport)
+        self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
             self._remarks.append(self._drawn.remark)
         self._threads = options.threads or transport.cores_per_rank()
@@ -203,14 +204,15 @@ class Run:
         self._pipelining = pipelining(part.grid, options.pipeline)
         self._use_features()
         drawn, self._drawn = self._drawn, None
-        by_owners = drawn is not None and owners_draw(
-            options.draw, drawn.sampler, part, self.header, transport
-        )
+        if drawn is not None:
+            by_owners, why = owners_draw(options.draw, drawn.sampler, part, self.header, transport)
+            self._drawn_by = ("owners" if by_owners else "everywhere") + f": {why}" * bool(why)
         with transport.agreement():
             if drawn is not None:
                 drawn = drawn.whole(plan, options.seed, by_owners)
             if options.log is not None and transport.rank == 0:
-                self._log = LogWriter(options.log, self._first, self.content)
+                known = {"plan": self.content, "drawn_by": self._drawn_by}
+                self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
         with self._span("setup"):
             self._execution = execution_of(
@@ -261,6 +263,7 @@ class Run:
                 passes_off=execution.off,
                 figures=execution.figures(network),
                 sampler=execution.sampler,
+                drawn_by=self._drawn_by,
                 steps_per_epoch=execution.steps_per_epoch,
                 pipelining=self._pipelining,
                 remarks=[

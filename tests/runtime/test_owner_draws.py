@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from itertools import pairwise
 
@@ -22,9 +23,11 @@ from plancc.plan.population import population_of
 from plancc.plan.reader import load
 from plancc.sampling import SHOWN, make_sampler
 from plancc.sampling.counter import below, bits, key_of
+from plancc_runtime.execution import mini_batches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.draws import BY_OWNERS
-from plancc_runtime.layouts.owner_draws import WalkDraws
+from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
+from plancc_runtime.learner import Learner
 from plancc_runtime.options import DRAWS, PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -164,6 +167,68 @@ def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
     assert words(8, **small) == 0
     assert words(8, **small, draw="owners") > 0
     assert words(2, batch_size=90, fanouts=(40, 40)) > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_size": 1, "fanouts": (1, 1)}, "everywhere: predicted "),
+        ({"batch_size": 90, "fanouts": (40, 40), "draw": "everywhere"}, "everywhere: as `draw` "),
+        ({"draw": "owners"}, "owners: as `draw` says"),
+        ({"sampler": "uniform", "fanouts": None}, "everywhere"),
+    ],
+)
+def test_who_draws_is_said(plan_file, tmp_path, options, said):
+    log = tmp_path / "run.jsonl"
+    result = trained(plan_file, 3, log=log, steps=1, **options)[0]
+    assert result.drawn_by.startswith(said)
+    assert [json.loads(line)["drawn_by"] for line in log.open()] == 2 * [result.drawn_by]
+
+
+def test_an_eighth_of_own_features_is_kept_by_default(plan_file, monkeypatch):
+    def words(**options):
+        result = trained(plan_file, 3, hidden=200, **options)[0]
+        return sum(step.words_sent for step in result.steps)
+
+    assert words() == words(feature_cache=2**24)
+    monkeypatch.setattr(mini_batches, "LEAST_CACHE", 0)
+    assert words(feature_cache=0) > words() > words(feature_cache=2**24)
+
+
+@pytest.mark.parametrize("passes", [(), ("overlap",), ("overlap", "constant")])
+def test_two_batches_are_under_way_within_an_epoch(plan_file, monkeypatch, passes):
+    """When batches are begun, and where their rounds go on: between the layers of the steps."""
+    events = {0: [], 1: []}
+    share, gradients = NeighbourDraws.share, Learner.gradients
+
+    def seen(self, number):
+        rank = self._part.index
+        events[rank].append(("draw", number))
+        rounds = share(self, number)
+        while True:
+            try:
+                next(rounds)
+            except StopIteration as end:
+                return end.value
+            yield
+            events[rank].append("round")
+
+    def step(self, view, data, number, where):
+        events[self.transport.rank].append(("step", number))
+        return gradients(self, view, data, number, where)
+
+    monkeypatch.setattr(NeighbourDraws, "share", seen)
+    monkeypatch.setattr(Learner, "gradients", step)
+    trained(plan_file, 2, draw="owners", steps=4, passes=passes)
+    assert events[0] == events[1]
+    within = [event for event in events[0] if event != "round"]
+    if "overlap" not in passes:
+        assert within == [(what, k) for k in range(8) for what in ("draw", "step")]
+        return
+    order = "d0 d1 d2 s0 d3 s1 s2 s3 d4 d5 d6 s4 d7 s5 s6 s7"
+    assert [what[0] + str(k) for what, k in within] == order.split()
+    at = events[0].index(("step", 0))
+    assert events[0][at : at + 5] == [("step", 0), *["round"] * 4]
 
 
 @pytest.mark.parametrize(

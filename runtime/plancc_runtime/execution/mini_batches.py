@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plancc.memory import available_memory
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
@@ -54,8 +53,8 @@ from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.views import View
 from plancc_runtime.workspace import empty
 
-SHARE_OF_MEMORY = 0.25
-"""Of the memory that is left, what features of halo rows may take on a machine by default."""
+SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
+"""What features of halo rows may take by default: of the bytes of own ones, and bytes."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
 
@@ -262,9 +261,7 @@ class MiniBatches(FullBatch):
         size = data.features.shape[1] * data.features.element_size()
         room = self._options.feature_cache
         if room is None:
-            left = available_memory()
-            ranks = self._transport.ranks_here()
-            room = number * size if left is None else int(SHARE_OF_MEMORY * left / ranks)
+            room = max(int(SHARE_OF_OWN * len(data.features) * size), LEAST_CACHE)
         rows = room // max(size, 1)
         kept = np.ones(number, np.bool_)
         short = np.array([rows < number], np.int8)
@@ -274,11 +271,9 @@ class MiniBatches(FullBatch):
         most = np.array([number, kept.sum(), number * size], np.int64)
         self._transport.allreduce_max(most)
         if most[0] and not most[1]:
-            given = self._options.feature_cache is not None
             self.off["constant"] = (
                 f"features of halo rows take up to {most[2] / 2**20:,.1f} MiB on a rank, and "
-                + ("`feature_cache`" if given else "a quarter of the memory that is left")
-                + " has no room for one of them"
+                "`feature_cache` has no room for one of them"
             )
             return None
         return kept
@@ -367,17 +362,19 @@ class MiniBatches(FullBatch):
         """A batch that is drawn. Collective if owners draw."""
         drawing = self._drawing
         if drawing is None or drawing.number != number:
-            rounds = self._drawn(number) if self._thread is None else self._from_thread(number)
+            rounds = (
+                self._drawn_share(number) if self._thread is None else self._from_thread(number)
+            )
             drawing = UnderWay(number, rounds, self._transport.traffic)
         return drawing
 
     def _from_thread(self, number: int) -> Rounds[BatchShare]:
         assert self._thread is not None
-        drawn = self._thread.submit(finished, self._drawn(number))
+        drawn = self._thread.submit(finished, self._drawn_share(number))
         yield
         return drawn.result()
 
-    def _drawn(self, number: int) -> Rounds[BatchShare]:
+    def _drawn_share(self, number: int) -> Rounds[BatchShare]:
         local = yield from self._draws.share(number)
         blocks = [
             replace(Block.of_part(part, self._self_loops, factor), halo=self._draws.halo[halo])

@@ -112,18 +112,25 @@ def check_draw(choice: str, sampler: Sampler) -> None:
 
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
-) -> bool:
+) -> tuple[bool, str]:
     """Whether owners draw: as `choice` has it, or if it is quicker by prediction. Collective.
 
     Owners save the share of the batch that others draw, and need a message to every peer and from
     every peer in every round.
+
+    Returns
+    -------
+    bool, str
+        The text says why; it is empty where owners could not draw, or are one rank.
     """
     if choice != "auto" or type(sampler) not in BY_OWNERS:
-        return choice == "owners"
+        return choice == "owners", "as `draw` says" if choice != "auto" else ""
     most = np.array([part.expand.receive.num_messages, part.num_halo])
     transport.allreduce_max(most)
     messages, bits = most.tolist()
     per_row = header.num_nonzeros / max(header.num_vertices, 1)
     nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, header.num_vertices, per_row)
     saved = PER_NONZERO * nonzeros * (1 - 1 / transport.size)
-    return bool(saved >= rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32))
+    needed = rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32)
+    why = f"predicted {1e3 * saved:.3g} ms a step to draw for others, {1e3 * needed:.3g} ms to ask"
+    return saved >= needed, why if transport.size > 1 else ""
