@@ -312,7 +312,8 @@ class MtxEntries:
         with input_errors(self._path), open_input(self._path) as stream:
             for _ in range(header.lines):
                 stream.readline()
-            for text in text_chunks(stream, _SMALL if small else _CHUNK):
+            whole = [stream.read() + b"\n"] if small else ()
+            for text in whole or text_chunks(stream, _CHUNK):
                 try:
                     count = header.entries if small else _checked(header, text)
                     entries = _parsed(header, count, text)

@@ -192,8 +192,8 @@ def test_large_files_are_checked_in_chunks(tmp_path, monkeypatch, bad):
 def test_last_line_without_newline(tmp_path, end):
     path = tmp_path / "a.mtx"
     for head, value in ((PATTERN, ""), (REAL, " 1")):
-        path.write_bytes((head + f"3 3 1\n1 3{value}{end}").encode())
-        assert entries(read_graph(path)) == {(0, 2): 1.0}
+        path.write_bytes((head + f"3 3 2\n2 1{value}\n1 3{value}{end}").encode())
+        assert entries(read_graph(path)) == {(1, 0): 1.0, (0, 2): 1.0}
 
 
 def test_utf16_is_named(tmp_path):
