@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,11 @@ from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.report.table import Table
 from plancc.study import RATIOS
-from plancc.text import printable
 from plancc_cli.tables import (
-    console,
     digits,
     number,
     print_data,
+    print_latex,
     print_table,
     say,
 )
@@ -42,6 +40,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
 }
 """All that can be a column."""
 OF_TEXT = ("graph", "model", "partitioner")
+LABELS = ("model", "seed")
+"""Columns that are repeated where a table is split."""
 IN_ROWS = {"volume": "volume", "max_volume": "busiest part"}
 OF_RATIOS = ("volume", "messages", "epoch_seconds")
 """Figures whose ratios to the baseline are averaged."""
@@ -49,13 +49,6 @@ BESIDE = ("volume", "epoch_seconds")
 """Those that have a column with their ratio, unless columns are chosen."""
 RATIO = "_ratio"
 """How the name of a ratio's column ends, as in CSV."""
-LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
-    "[": "{[}",  # after a line break it would be an option
-}
 
 
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
@@ -84,7 +77,8 @@ def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> No
     """Its rows in a form of `plancc_cli.options.form`; tables with these columns, or the usual."""
     names = list(columns) or _usual(study, form)
     if form == "latex":
-        _print_latex(study, names)
+        rows = sorted(study.rows, key=lambda row: study.graphs.index(row.graph))
+        print_latex(_table(study, rows, names, OF_TEXT, "graph"), _basis(study, names))
     elif form:
         found = study.as_dict()
         print_data(form, found, found["rows"])
@@ -96,7 +90,9 @@ def _print_tables(study: Study, names: Sequence[str]) -> None:
     """A table for every graph; ratios to the baseline, on average over graphs; what failed."""
     for graph in study.graphs:
         rows = [row for row in study.rows if row.graph == graph]
-        print_table(_table(study, graph, rows, names))
+        first = rows[0]
+        title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
+        print_table(_table(study, rows, names, LABELS, "parts", title))
     averaged = [name for name in OF_RATIOS if {name, name + RATIO} & set(names)]
     if study.baseline is not None and averaged and len(study.graphs) * len(study.seeds) > 1:
         print_table(_means(study, averaged))
@@ -156,22 +152,21 @@ def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
     return cells
 
 
-def _table(study: Study, graph: str, rows: list[Row], names: Sequence[str]) -> Table:
-    first = rows[0]
-    title = f"{graph}: {first.vertices:,} vertices, {first.nonzeros:,} nonzeros as read"
+def _table(
+    study: Study,
+    rows: Sequence[Row],
+    names: Sequence[str],
+    flush_left: Sequence[str],
+    section: str,
+    title: str = "",
+) -> Table:
+    """Rows with these columns, and a line where the value of `section` changes."""
     table = Table(_heads(names), title, left=0)
-    _show_labels(table)
+    table.justify = ["left" if name in flush_left else "right" for name in names]
     for row, following in zip(rows, [*rows[1:], None], strict=True):
-        last = following is not None and following.parts != row.parts
+        last = following is not None and getattr(following, section) != getattr(row, section)
         table.add_row(*_cells(study, row, names), end_section=last)
     return table
-
-
-def _show_labels(table: Table) -> None:
-    """Make the first columns labels, which are repeated where a table is split."""
-    for place, name in enumerate(table.columns):
-        if name in ("model", "seed"):
-            table.justify[place] = "left"
 
 
 def _means(study: Study, names: Sequence[str]) -> Table:
@@ -180,7 +175,7 @@ def _means(study: Study, names: Sequence[str]) -> Table:
     of = f"{count} graphs" if count > 1 else f"{len(study.seeds)} seeds"
     title = f"over {study.baseline}, geometric mean of {of}"
     table = Table(("p", "model", *(_unitless(FIGURES[n][0]) for n in names)), title, left=0)
-    _show_labels(table)
+    table.justify[1] = "left"
     for parts in study.parts:
         for label in study.labels:
             if label != study.baseline:
@@ -188,24 +183,3 @@ def _means(study: Study, names: Sequence[str]) -> Table:
                 shown = ("-" if mean is None else f"{mean:.2f}" for mean in means)
                 table.add_row(str(parts), label, *shown, end_section=label == study.labels[-1])
     return table
-
-
-def _print_latex(study: Study, names: Sequence[str]) -> None:
-    """A table with the rules of booktabs; text is escaped."""
-    lines = [
-        f"% {_basis(study, names)}",
-        rf"\begin{{tabular}}{{{''.join('l' if name in OF_TEXT else 'r' for name in names)}}}",
-        r"\toprule",
-        " & ".join(map(_escaped, _heads(names))) + r" \\",
-    ]
-    for graph in study.graphs:
-        lines.append(r"\midrule")
-        for row in study.rows:
-            if row.graph == graph:
-                lines.append(" & ".join(map(_escaped, _cells(study, row, names))) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    console().print("\n".join(lines), soft_wrap=True)
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"[\\~^&%$#_{}\[]", lambda match: LATEX[match[0]], printable(text))
