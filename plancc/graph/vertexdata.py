@@ -973,7 +973,10 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     wanted = rows * columns * np.dtype(np.float32).itemsize
     check_unpacked(wanted, path, size, DENSE_PER_BYTE)
     check_memory(wanted, size)
-    parts = (_finite(matrix.data, what), matrix.indices, matrix.indptr)
+    data = _finite(matrix.data, what)
+    if data.dtype == np.float16:  # scipy has no sparse ones
+        data = data.astype(np.float32)
+    parts = (data, matrix.indices, matrix.indptr)
     return type(matrix)(parts, matrix.shape).toarray()
 
 

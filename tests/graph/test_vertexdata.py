@@ -43,12 +43,13 @@ def test_several_classes_per_vertex(tmp_path, key, dtype):
     np.testing.assert_array_equal(read_vertex_data(tmp_path / "b.npz", 2).targets, targets)
 
 
-def test_sparse_features(tmp_path):
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+def test_sparse_features(tmp_path, dtype):
     rng = np.random.default_rng(0)
-    dense = np.where(rng.random((6, 4)) < 0.5, rng.random((6, 4)), 0).astype(np.float32)
-    m = sp.csr_array(dense)
-    np.savez(tmp_path / "a.npz", feat_indptr=m.indptr, feat_indices=m.indices, feat_data=m.data,
-             feat_shape=m.shape, labels=np.arange(6, dtype=np.uint8))  # fmt: skip
+    dense = np.where(rng.random((6, 4)) < 0.5, 9 * rng.random((6, 4)), 0).astype(dtype)
+    m = sp.csr_array(dense.astype(np.float32))
+    np.savez(tmp_path / "a.npz", feat_indptr=m.indptr, feat_indices=m.indices,
+             feat_data=m.data.astype(dtype), feat_shape=m.shape, labels=np.arange(6, dtype=np.uint8))  # fmt: skip
     found = read_vertex_data(tmp_path / "a.npz", 6)
     assert np.array_equal(found.features, dense)
     assert found.labels.tolist() == list(range(6))
