@@ -48,8 +48,10 @@ def test_sparse_features(tmp_path, dtype):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((6, 4)) < 0.5, 9 * rng.random((6, 4)), 0).astype(dtype)
     m = sp.csr_array(dense.astype(np.float32))
-    np.savez(tmp_path / "a.npz", feat_indptr=m.indptr, feat_indices=m.indices,
-             feat_data=m.data.astype(dtype), feat_shape=m.shape, labels=np.arange(6, dtype=np.uint8))  # fmt: skip
+    sparse = {"indptr": m.indptr, "indices": m.indices, "shape": m.shape}
+    sparse["data"] = m.data.astype(dtype)
+    named = {f"feat_{name}": array for name, array in sparse.items()}
+    np.savez(tmp_path / "a.npz", labels=np.arange(6, dtype=np.uint8), **named)
     found = read_vertex_data(tmp_path / "a.npz", 6)
     assert np.array_equal(found.features, dense)
     assert found.labels.tolist() == list(range(6))
