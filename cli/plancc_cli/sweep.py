@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 MODELS = "hp,gp,rp,cagnet-1d,cagnet-1.5d,cagnet-2d,mop,libra"
 """Models of a sweep that names none."""
-CELL_WIDTH = 10
-"""Width of a column with a number of ranks, its margins included."""
 OF_GRAPHS = (*options.READING, "normalize", "no_self_loops")
 """Parameters that say how a graph file is read."""
 OF_SEARCH = ("effort", "epsilon", "seed", "threads")

@@ -18,7 +18,6 @@ from plancc.plan.exchange import Int32Array, Int64Array, Side
 from plancc.plan.receive_sets import grouped
 
 if TYPE_CHECKING:
-    from plancc.plan.plan import Plan
     from plancc.plan.reader import PlanFile
 
 
@@ -50,13 +49,8 @@ def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_arr
     return sp.csc_array(by_receiver, shape=(num_parts, num_parts)).tocsr()
 
 
-def pair_volumes_of(plan: Plan) -> sp.csr_array:
-    """Rows that every part of a plan sends to every other, csr_array int64[p, p]."""
-    return pair_volumes_of_table(plan.send)
-
-
 def pair_volumes_of_table(send: Side) -> sp.csr_array:
-    """The same of any messages by sender."""
+    """Rows that every part sends to every other by these messages, csr_array int64[p, p]."""
     return _of_messages(send.ptr, send.peer, send.row_ptr)
 
 

@@ -31,13 +31,10 @@ class Edges:
 
     Attributes
     ----------
-    source_ptr : int64[num_vertices + 1]
-        Edges ``source_ptr[j]:source_ptr[j + 1]`` leave vertex j.
     source, target : int64[num_nonzeros]
     weight : float32 or float64[num_nonzeros]
     """
 
-    source_ptr: Int64Array
     source: Int64Array
     target: Int64Array
     weight: npt.NDArray[np.floating]
@@ -46,9 +43,8 @@ class Edges:
 def edges_of(plan: Plan) -> Edges:
     """All edges between vertices in the source's own numbering."""
     matrix = matrix_of(plan).tocsc()
-    ptr = matrix.indptr.astype(np.int64)
-    source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(ptr))
-    return Edges(ptr, source, matrix.indices.astype(np.int64), matrix.data)
+    source = np.repeat(np.arange(plan.num_vertices, dtype=np.int64), np.diff(matrix.indptr))
+    return Edges(source, matrix.indices.astype(np.int64), matrix.data)
 
 
 def place_of_vertex(plan: Plan) -> Int64Array:

@@ -168,14 +168,6 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
     return RowsOfRank(part.global_id, header.num_vertices, number)
 
 
-def checked_slice(
-    plan: str | PathLike[str] | Slice, transport: Transport
-) -> tuple[Header, Part, str]:
-    """Header, this rank's slice, if those of all ranks fit together, and hash. Collective."""
-    opened = open_plan(plan, transport)
-    return opened.header, opened.read(transport), opened.content
-
-
 def name_of(plan: str | PathLike[str] | Slice) -> str:
     """The path of a plan's file; empty for a slice."""
     return "" if isinstance(plan, tuple) else fspath(plan)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plancc.cost.pairs import pair_volumes, pair_volumes_of, read_pair_volumes
+from plancc.cost.pairs import pair_volumes, pair_volumes_of_table, read_pair_volumes
 from plancc.cost.topology import Topology, messages_by_node, volumes_by_node
 from plancc.errors import InputError, PlanError
 from plancc.plan.reader import PlanFile
@@ -39,7 +39,7 @@ def same(pairs: sp.csr_array, expected: np.ndarray) -> None:
 def test_pairs_of_owners_and_of_the_plan(case):
     expected = naive_pairs(*case)
     same(pair_volumes(*case), expected)
-    same(pair_volumes_of(plan_helpers.lowered(*case)), expected)
+    same(pair_volumes_of_table(plan_helpers.lowered(*case).send), expected)
 
 
 def test_pairs_of_a_file(tmp_path):

@@ -23,7 +23,7 @@ from plancc.plan.reader import PlanFile, load
 from plancc.plan.verify import verify_file
 from plancc.plan.writer import write_file
 from plancc.report.plans import report
-from plancc_runtime.slices import checked_slice
+from plancc_runtime.slices import open_plan
 from plancc_runtime.transport.local import run_ranks
 
 from .attack import Attack, Case, Finding
@@ -87,7 +87,7 @@ def refusal_of(path: Path) -> str:
 
 def run(path: Path, num_ranks: int) -> None:
     """The set-up of a run on threads."""
-    run_ranks(num_ranks, lambda transport: checked_slice(path, transport), timeout=10.0)
+    run_ranks(num_ranks, lambda transport: open_plan(path, transport).read(transport), timeout=10.0)
 
 
 def run_as_meant(path: Path) -> None:

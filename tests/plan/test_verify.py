@@ -25,7 +25,7 @@ from plancc.plan.reader import load
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.verify import verify, verify_file
 from plancc.report.plans import report
-from plancc_runtime.slices import checked_slice
+from plancc_runtime.slices import open_plan
 from plancc_runtime.transport.local import run_ranks
 
 # Two small plans whose tables can be written out; in both, row i uses itself.
@@ -291,7 +291,7 @@ def test_of_a_value(layout, invariant, name, edits, plans):
 
 
 def all_slices(path, ranks):
-    run_ranks(ranks, partial(checked_slice, path))
+    run_ranks(ranks, lambda transport: open_plan(path, transport).read(transport))
 
 
 READERS = [verify_file, load, report, partial(report, dims=[3, 4], num_ranks=2)]
