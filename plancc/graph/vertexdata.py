@@ -941,11 +941,6 @@ def _sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray
             f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
         )
     data = _finite(data, f"{archive.name}: key 'feat_data'")
-    if shape[1] > MOST_COLUMNS:
-        raise InputError(
-            f"{archive.name}: key 'feat_shape' of {shape[1]} columns is too wide: features have at "
-            f"most {MOST_COLUMNS}"
-        )
     matrix = csr_array((data, indices, ptr), shape=tuple(shape))
     return dense(matrix, archive.name, f"{archive.name}: key 'feat_data'")
 
