@@ -129,8 +129,9 @@ def _partitions(
     several = len(limits.names) > 1
     if name == AUTO:
         weights, links = graph.vertex_weights, len(graph.indices)
-        starts = beginnings(kind, "fast", weights, links, num_parts, False)
-        first = next((each for each in starts if each.adapter.constraints or not several), None)
+        starts = beginnings(kind, "fast", weights, links, num_parts)
+        of_graphs = (each for each in starts if each.how.objective)
+        first = next((each for each in of_graphs if each.adapter.constraints or not several), None)
         if first is not None:
             name, preset = first.adapter.name, first.how.preset
     asked = PartitionOptions(

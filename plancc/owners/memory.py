@@ -145,7 +145,7 @@ def within_memory(
             f"and plan are in files in {folder()} ({shown(chosen.peak)} of memory)"
         )
         return replace(task, options=options), chosen, told
-    clustered = begins_with_clusters(degree, task.effort)
+    clustered = begins_with_clusters(degree, task.effort, task.num_parts)
     first = work(sizes, task.effort, clustered)
     chosen = fitting(sizes, task.effort, limit, clustered)
     options = task.options

@@ -45,6 +45,9 @@ class Start:
         Nonzeros of the matrix below and above which it is not made.
     clustered : bool
         Whether it partitions the graph between clusters (`plancc.passes.clusters`).
+    mild : bool
+        Whether it is only for graphs whose degrees differ little for graphs with hubs, as those of
+        authors (`plancc.search.starts.is_mild`).
     """
 
     rank: Mapping[str, int]
@@ -57,6 +60,7 @@ class Start:
     least_nonzeros: float = 0
     most_nonzeros: float = math.inf
     clustered: bool = False
+    mild: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,8 @@ class Adapter:
         others, and `folder` will be its current one. Only for an adapter with a `library`, which
         runs in a child process. A `run` that needs no NumPy, in a module that
         imports little, begins a tenth of a second earlier.
+    improver : Adapter, or None
+        The same library where it improves a partition: it is given ``owner`` too, int32[n].
     """
 
     name: str
@@ -137,6 +143,7 @@ class Adapter:
     several: bool = False
     starts: tuple[Start, ...] = ()
     prepare: Callable[..., dict[str, Any]] | None = None
+    improver: Adapter | None = None
 
     @property
     def model(self) -> str:

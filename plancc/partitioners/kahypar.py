@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph
-from plancc.partitioners.adapter import Adapter, most_weights
+from plancc.partitioners.adapter import Adapter, Start, most_weights
 
 
 def run(
@@ -61,4 +61,15 @@ ADAPTER = Adapter(
     install="pip install 'plancc[kahypar]'",
     capacities=True,
     auto_rank={Hypergraph: 20},
+    starts=(
+        # Cuts of small meshes that no other partitioner finds.
+        Start(
+            {"thin": 41, "even": 26, "dense": 26},
+            "quality",
+            "",
+            slowness=30.0,
+            most_parts=64,
+            most_nonzeros=300_000,
+        ),
+    ),
 )

@@ -68,6 +68,10 @@ ADAPTER = Adapter(
     several=True,
     auto_rank={WeightedGraph: 30},
     starts=(
+        # Quick where hubs are mild; pairs of neighbours find few large parts better than clusters.
+        Start(
+            {"hubs": 60}, "kway", "cut", ("fast",), most_parts=FEW, least_nonzeros=LARGE, mild=True
+        ),
         # In large graphs clusters are found in a fraction of the time that METIS takes for them.
         Start({"hubs": 50}, "kway", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
         # Quick and never far off where no vertex has many neighbours, slow where some have.

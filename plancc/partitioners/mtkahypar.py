@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners.adapter import Adapter, Start, interleave_first, most_weights, write_lines
+from plancc.partitioners.mtkahypar_child import improve
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
@@ -73,6 +76,34 @@ def run(
     return np.array(graph.partition(context).get_partition(), dtype=np.int32)
 
 
+def prepare_improve(
+    problem: Hypergraph, num_parts: int, options: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Arguments of `improve`; the hypergraph is a file."""
+    path, epsilon = str(folder / "problem.hgr"), options["epsilon"]
+    _write_hypergraph(path, problem)
+    capacities, most = options.get("capacities"), None
+    if capacities is not None:
+        most = most_weights(problem.vertex_weights, epsilon, capacities)
+    owner = options["owner"].astype(np.int32, copy=False).tobytes()
+    return {
+        "path": path,
+        "goal": (num_parts, epsilon),
+        "most": most,
+        "owner": owner,
+        "seed": options["seed"],
+    }
+
+
+IMPROVER = Adapter(
+    name="mtkahypar",
+    run=improve,
+    prepare=prepare_improve,
+    accepts=(Hypergraph,),
+    presets=("default",),
+    library="mtkahypar",
+    capacities=True,
+)
 ADAPTER = Adapter(
     name="mtkahypar",
     run=run,
@@ -94,6 +125,7 @@ ADAPTER = Adapter(
     auto_rank={Hypergraph: 30},
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
     slowness=15.0,
+    improver=IMPROVER,
     starts=(
         Start({"thin": 40}, "quality", "", slowness=9.0),
         Start({"even": 25, "dense": 25}, "quality", "", slowness=13.0),

@@ -186,6 +186,50 @@ def partitions(
     return results
 
 
+def improver(problem: Hypergraph) -> Adapter | None:
+    """The strongest installed library that improves partitions; see `Adapter.improver`."""
+    able = by_rank(problem, lambda adapter: adapter.strong_rank)
+    return next((each.improver for each in able if each.improver and each.available()), None)
+
+
+def improve(
+    problem: Hypergraph,
+    owner: npt.NDArray[np.int32],
+    seed: int,
+    limits: Limits,
+    time_limit: float = TIME_LIMIT,
+    stop: Callable[[], bool] | None = None,
+) -> npt.NDArray[np.int32]:
+    """What a library makes of a partition; it may end worse, or above the limits.
+
+    Parameters
+    ----------
+    problem : Hypergraph
+    owner : int32[num_vertices]
+        Not changed.
+    seed : int
+    limits : Limits
+    time_limit : float
+        Seconds.
+    stop : callable, optional
+        As for `partition`.
+
+    Raises
+    ------
+    BackendUnavailable
+        No `improver` is installed.
+    BackendError
+        The library failed or gave a wrong answer.
+    """
+    adapter = improver(problem)
+    if adapter is None:
+        raise BackendUnavailable("no library that improves partitions is installed")
+    limit = min(time_limit, MAX_TIME_LIMIT)
+    (raw,) = _run(adapter, problem, [seed], limits, {"owner": owner}, limit, stop)
+    found = checked_owner(adapter.name, raw, problem.num_vertices, limits.num_parts)
+    return fill_empty_parts(found, problem.vertex_weights, limits.num_parts)
+
+
 def _mended(
     adapter: Adapter,
     problem: Hypergraph | WeightedGraph,

@@ -32,7 +32,16 @@ from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
-from plancc.search.presets import EXPECTED, FEW_PARTS, LAST_CUTS, MANY_PARTS, SINGLE_CUTS, Starts
+from plancc.search.presets import (
+    EXPECTED,
+    FEW_PARTS,
+    LAST_CUTS,
+    MANY_PARTS,
+    SINGLE_CUTS,
+    TWO_PARTS,
+    Combined,
+    Starts,
+)
 from plancc.search.record import Member, SearchResult, Trial
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning
@@ -219,7 +228,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     turns, most = _turns(job)
     others = [each for each in turns if not job.has_begun(*each)][:most]
     one, two = (0, 0) if few else job.of_kind.cycles
-    how = FEW_PARTS if few else MANY_PARTS
+    how = _combined(job)
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
     cuts = not (mesh or few)
     together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
@@ -260,6 +269,8 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
             best = min(best, job.cycle(best.owner, rng, "combined", other.owner, cuts))
         if few and best.volume > how.enough * before.volume:
             break
+    if how.improved and worthwhile(best):
+        best = job.improve(best, seed)
     last = np.random.default_rng([seed, 1])
     for _ in range(how.tightened if few else mesh):
         before = best
@@ -275,13 +286,24 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     return [best, *rest]
 
 
+def _combined(job: RowJob) -> Combined:
+    """What is combined, by the number of parts and what is known of the graph."""
+    if not job.few:
+        return MANY_PARTS
+    two = job.num_parts == 2 and not job.of_kind.cuts and job.improvable
+    return TWO_PARTS if two else FEW_PARTS
+
+
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     """Starts and their seeds, in the order in which they are made, and most besides the first."""
     every, how = job.beginnings("balanced"), job.of_kind
     most = how.others
     if job.few:
         scouts = round(Starts.scouted / max(job.matrix.num_nonzeros, 1))
-        every, most = every[: Starts.variety], int(np.clip(scouts, 2, how.scouts))
+        every, most = (
+            every[: Starts.variety],
+            int(np.clip(scouts, 2, min(how.scouts, _combined(job).scouts))),
+        )
     if job.matrix.num_vertices < Starts.many_rows * job.num_parts:
         most = min(most, 1)
     seeds = [(job.options.seed + turn) % 2**31 for turn in range(1 + most)]
@@ -297,14 +319,17 @@ def _seeds_of_first(job: RowJob) -> int:
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
     """V-cycles from the best of several starts into few parts."""
     members = sorted(found)
-    seed, cycles, kept = job.options.seed, job.of_kind.scout_cycles, FEW_PARTS.kept
+    seed, cycles, kept = job.options.seed, job.of_kind.scout_cycles, _combined(job).kept
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
     return [*job.side_by_side(job.cycles, chains), *members[kept:]]
 
 
 def _best(job: RowJob) -> list[Owners]:
     """The steps of effort balanced first: with as much time as that takes, it is never worse."""
-    members = evolve(job, _balanced_members(job))
+    founders = _balanced_members(job)
+    if founders and job.few and job.improvable and not job.deadline.passed():
+        founders.append(job.improve(founders[0], job.options.seed))
+    members = evolve(job, founders)
     return [member.owners for member in members[: job.numbers.starts]]
 
 

@@ -22,6 +22,7 @@ class Kinds:
     # Mean square of the degrees over the square of their mean above which they are uneven: 1.0 to
     # 1.6 in meshes and road networks (`plancc.passes.presets.Cuts.max_unevenness`).
     uneven: float = 1.7
+    mild: float = 5.0  # and up to which those of a graph with hubs are mildly so
     wide: float = 0.7  # share of the rows on the boundary above which a graph is wide or dense,
     thin: float = 0.1  # and below which it is thin
 
@@ -123,12 +124,20 @@ class Combined:
     members: int = 3  # most members that the best one is combined with
     tightened: int = 0  # most V-cycles within the limit that end a search; on meshes there is one
     kept: int = 0  # starts that V-cycles follow, of those into few parts
+    scouts: int = 5  # most starts besides the first into few parts, whatever the kind of graph
+    # Whether a library's V-cycle follows (`RowJob.improve`).
+    improved: bool = False
     # Volume over the one before above which the next such step would save too little.
     enough: float = 0.997
 
 
 MANY_PARTS = Combined()
 FEW_PARTS = Combined(tightened=2, kept=2)
+TWO_PARTS = Combined(tightened=1, scouts=2, improved=True)
+"""Between two parts of a graph with hubs sweeps end early: unconstrained moves that are rolled back
+(Maas et al. 2024) find up to 2% less, in the time of the V-cycles that they stand for."""
+IMPROVED = 100_000, 1_000_000
+"""Nonzeros from which a library's V-cycle is worth its process, and up to which it is quick."""
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
 """Minimum cuts of effort fast, and those after a start into few parts: a third of the time, for

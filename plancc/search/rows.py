@@ -24,16 +24,31 @@ from plancc.partitioners.adapter import FEW, Adapter, Start
 from plancc.partitioners.builtin import ADAPTER
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.process import STOPPED
-from plancc.partitioners.run import TRIVIAL, PartitionResult, by_rank_of_kind, partitions
+from plancc.partitioners.run import (
+    TRIVIAL,
+    PartitionResult,
+    by_rank_of_kind,
+    improve,
+    improver,
+    partitions,
+)
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.footprint import metis
 from plancc.search.job import RefiningJob
-from plancc.search.presets import OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
+from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
 from plancc.search.record import Member
-from plancc.search.starts import Beginning, beginnings, has_hubs, is_uneven, kind_of, tightest
+from plancc.search.starts import (
+    Beginning,
+    beginnings,
+    has_hubs,
+    is_mild,
+    is_uneven,
+    kind_of,
+    tightest,
+)
 
 if TYPE_CHECKING:
     from plancc.passes.clusters import Clusters
@@ -223,10 +238,10 @@ class RowJob(RefiningJob):
         """Starts for the kind of graph, the best first; none where the model has its own."""
         if not self.by_kind:
             return []
-        hypergraphs = self.model.problem is Hypergraph
         of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
-        rules = hypergraphs, self.options.lean, self.expectation is None
-        return list(beginnings(self.kind_now, effort, *of_matrix, *rules))
+        rules = self.options.lean, self.expectation is None, is_mild(self.degrees)
+        found = beginnings(self.kind_now, effort, *of_matrix, *rules)
+        return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
@@ -421,6 +436,26 @@ class RowJob(RefiningJob):
         if cuts:
             sweeps.cut(self.nets, state, (CUTS,))
         return self.note_state(step, begin, state)
+
+    @cached_property
+    def improvable(self) -> bool:
+        """Whether `improve` can do anything, and is worth its process."""
+        least, most = IMPROVED
+        one = self.nets.weight.shape[1] == 1 and least <= self.matrix.num_nonzeros <= most
+        able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
+        return one and able and not self.options.lean
+
+    def improve(self, member: Member, seed: int) -> Member:
+        """A V-cycle of a library from a member, or the member if that is no better, or fails."""
+        limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
+        begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
+        try:
+            owner = improve(problem, member.owner, seed, self.limits, limit, stop)
+        except BackendError as error:
+            if STOPPED not in str(error) and not stop():
+                self.left_out(error)
+            return member
+        return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """One V-cycle within the limit: no worse, if the owners are within it."""

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.partitioners import PARTITIONERS
-from plancc.partitioners.adapter import LARGE, Adapter, Start
+from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start
 from plancc.partitioners.run import by_rank_of_kind
 from plancc.search.presets import KINDS, Starts
 
@@ -64,15 +64,21 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
     return bool(hubs >= KINDS.hub_edges * total or popular >= KINDS.popular_edges * total)
 
 
-def is_uneven(degree: npt.NDArray[np.int64]) -> bool:
+def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool:
     """Whether degrees differ as in graphs of people, papers and pages, not as in meshes."""
     found = degree.astype(np.float64)
-    return bool(found @ found * len(found) > KINDS.uneven * found.sum() ** 2)
+    return bool(found @ found * len(found) > than * found.sum() ** 2)
 
 
-def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str) -> bool:
+def is_mild(degree: npt.NDArray[np.int64]) -> bool:
+    """Whether degrees differ little for a graph with hubs: METIS is as quick as on meshes."""
+    return not is_uneven(degree, KINDS.mild)
+
+
+def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
     """Whether the quick start is one from clusters."""
-    return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree)
+    whole = num_parts <= FEW and is_mild(degree)
+    return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
@@ -110,9 +116,9 @@ def beginnings(
     weights: npt.NDArray[np.int64],
     num_nonzeros: int,
     num_parts: int,
-    hypergraphs: bool = True,
     lean: bool = False,
     beside: bool = True,
+    mild: bool = False,
 ) -> Iterator[Beginning]:
     """Starts of the installed partitioners on a kind of graph, the best first.
 
@@ -129,12 +135,12 @@ def beginnings(
         Effort best has the starts of the others too, but those for effort fast alone.
     weights : int64[n] or int64[n, num_constraints]
     num_nonzeros, num_parts : int
-    hypergraphs : bool
-        Whether the column-net hypergraph may be given; else only the graph.
     lean : bool
         Only starts from clusters, whatever the kind and the effort.
     beside : bool
         Also starts that are worth it only beside others, into few parts.
+    mild : bool
+        `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     installed = [adapter for adapter in ranked if adapter.available()]
@@ -155,12 +161,13 @@ def beginnings(
             and _is_for(how, effort)
             and rows <= how.most_rows
             and (num_parts <= how.most_parts if beside else how.most_parts == np.inf)
+            and how.mild <= mild
             and how.least_nonzeros <= num_nonzeros <= how.most_nonzeros
         )
     ]
     for adapter, how in sorted(able, key=lambda each: -each[1].rank.get(kind, 0)):
         given = WeightedGraph if how.objective else Hypergraph
-        if (how.objective or hypergraphs) and adapter.takes_kind(given, how.objective):
+        if adapter.takes_kind(given, how.objective):
             yield Beginning(adapter, how)
 
 

@@ -30,6 +30,7 @@ from plancc.partitioners.run import (
     _as_one,
     balance_notes,
     by_rank,
+    improve,
     partition,
     partitions,
     strongest,
@@ -299,6 +300,22 @@ def test_several_constraints(name, model):
     assert volume(graph, result.owner) < 0.5 * random_volume(graph, 4)
     again = solved(problem, 4, name, epsilon=0.03, seed=3)
     assert again.owner.tobytes() == result.owner.tobytes()
+
+
+@pytest.mark.parametrize("shares", [None, (1.0, 2.0, 3.0, 2.0)])
+def test_a_library_improves_a_partition(shares):
+    if not PARTITIONERS["mtkahypar"].available():
+        pytest.skip("mtkahypar is not installed")
+    graph = communities(60, 16)
+    problem = build(graph, "hp", 4)
+    limits = Limits(problem.vertex_weights, 4, 0.03, shares)
+    owner = random_owner(problem.num_vertices, 4, 1, shares)
+    before = owner.copy()
+    better = improve(problem, owner, 7, limits)
+    assert (owner == before).all()
+    assert volume(graph, better) < 0.6 * volume(graph, owner)
+    assert limits.overload(part_weights(better, limits.vertex_weights, 4)) == 0
+    assert (improve(problem, owner, 7, limits) == better).all()
 
 
 @turns(preset=["kway", "recursive"], costs=[None, 3])

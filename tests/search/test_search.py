@@ -22,9 +22,10 @@ from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel
 from plancc.models.weights import vertex_weights
 from plancc.options import EFFORTS, SearchOptions
+from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.predict.passes import DEFAULT_DIMS
-from plancc.search import search
+from plancc.search import rows, search
 from plancc.search.checkerboard import search_checkerboard
 from plancc.search.edges import search_edges
 from plancc.search.presets import OF_ROWS
@@ -202,6 +203,31 @@ def test_a_partitioner_that_fails_is_left_out_unless_it_is_the_first(failing):
     assert result.warnings == ["left out: it crashed"]
     with pytest.raises(BackendError, match="it crashed"):
         search(small_graph("grid"), 4, SearchOptions(effort="best", seed=99))
+
+
+def test_two_parts_of_a_graph_with_hubs_are_improved_by_a_library(monkeypatch):
+    if not PARTITIONERS["mtkahypar"].available():
+        pytest.skip("mtkahypar is not installed")
+    monkeypatch.setattr(rows, "IMPROVED", (1000, 10**6))
+    graph = small_graph("rmat")
+    options = SearchOptions(effort="balanced")
+    one, two = (search(graph, 2, replace(options, threads=t)) for t in (1, 2))
+    check(one, graph, 2)
+    assert (one.owners.rows == two.owners.rows).all()
+    steps = [trial.step for trial in one.tried]
+    assert steps.count("V-cycle of a library, seed 1") == 1
+    both = Limits(vertex_weights(graph, "nnz,rows"), 2, 0.1, names=("nnz", "rows"))
+    for parts, limits in ((3, None), (2, both)):
+        result = search(graph, parts, options, limits=limits)
+        assert not any("library" in trial.step for trial in result.tried)
+
+    def crash(*given):
+        raise BackendError("it crashed")
+
+    monkeypatch.setattr(rows, "improve", crash)
+    result = search(graph, 2, options)
+    check(result, graph, 2)
+    assert result.warnings == ["left out: it crashed"]
 
 
 @pytest.mark.usefixtures("one_round")

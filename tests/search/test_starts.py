@@ -21,7 +21,14 @@ from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.process import run_in_child
 from plancc.search import rows, search, starts
 from plancc.search.presets import OF_KIND, Kinds, Starts
-from plancc.search.starts import beginnings, kind_of, tightest
+from plancc.search.starts import (
+    beginnings,
+    begins_with_clusters,
+    has_hubs,
+    is_mild,
+    kind_of,
+    tightest,
+)
 from plancc_datasets import load_dataset
 
 
@@ -79,7 +86,19 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
         every = names(kind, "best", grid)
         assert {"mtkahypar quality", "mtkahypar default", "metis kway cut"} <= {*every}
         assert set(names(kind, "balanced", grid)) <= {*every}
-    assert "mtkahypar quality" not in names("thin", "best", grid, hypergraphs=False)
+
+
+def test_large_graphs_with_mild_hubs_are_given_to_metis_whole():
+    mild, wild = np.repeat([3, 40], [500, 20]), np.repeat([3, 800], [500, 20])
+    assert [has_hubs(mild), has_hubs(wild), is_mild(mild), is_mild(wild)] == [1, 1, 1, 0]
+    large = {"num_nonzeros": 10**6, "mild": True}
+    grid = small_graph("grid")
+    for balance in ("nnz", "nnz,rows"):
+        assert names("hubs", "fast", grid, balance, **large)[0] == "metis kway cut"
+        assert "clusters" in names("hubs", "fast", grid, balance, 17, **large)[0]
+    cases = [(mild, 16), (mild, 17), (wild, 16)]
+    found = [begins_with_clusters(np.tile(some, 500), "fast", parts) for some, parts in cases]
+    assert found == [False, True, True]
 
 
 def test_quick_starts_on_large_graphs_with_hubs_are_of_clusters():
@@ -103,7 +122,7 @@ def test_quick_starts_on_large_graphs_with_hubs_are_of_clusters():
     ("name", "num_parts", "step"), [("sbm", 4, "of clusters"), ("rmat", 64, "random")]
 )
 def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_parts, step):
-    monkeypatch.setattr(starts, "KINDS", Kinds(hub_edges=0.0))  # all graphs have hubs
+    monkeypatch.setattr(starts, "KINDS", Kinds(hub_edges=0.0, mild=0.0))  # all have hubs
     smaller = {}
     for each in ("metis", "kaminpar"):
         adapter = PARTITIONERS[each]
