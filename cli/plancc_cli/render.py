@@ -143,7 +143,8 @@ def _data(sizes: Mapping[str, int]) -> str:
     """The vertex data of a plan, and how large they are."""
     words = [f"{name.replace('_', ' ')} {size:,}" for name, size in sizes.items()]
     many = " (a vertex may be of any number of classes: sigmoid, F1)" * ("targets" in sizes)
-    return (", ".join(words) or "none") + many
+    real = " (real numbers to learn: mean squared error, RMSE)" * ("real_targets" in sizes)
+    return (", ".join(words) or "none") + many + real
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:

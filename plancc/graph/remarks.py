@@ -51,7 +51,7 @@ def _of_classes(data: VertexData) -> list[str]:
                 f"labels: {there:,} of the class numbers 0..{classes - 1} occur; a network gets an "
                 f"output for each of the {classes:,}: number the classes from 0 without gaps"
             ]
-    if data.targets is not None:
+    if data.targets is not None and data.targets.dtype == np.bool_:
         columns = data.targets.shape[1]
         if columns > 1 and (data.targets.sum(axis=1) == 1).all():
             return [

@@ -1,7 +1,7 @@
 """Features, labels, targets, masks and clusters of all vertices, in the source's vertex order.
 
-Sources have these names, all optional: ``features``; ``labels``, or for several classes per vertex
-``targets`` (a matrix of 0 and 1, which may also be called ``labels``); ``train_mask``,
+Sources have these names, all optional: ``features``; ``labels``, or ``targets`` (a matrix of 0 and
+1 for several classes per vertex, or of real numbers; also called ``labels``); ``train_mask``,
 ``val_mask``, ``test_mask``; ``clusters``; ``weights``. `ALIASES` and `INDEX_LISTS` say how else
 these may be called. Other names are ignored. Pickled objects are never loaded.
 """
@@ -58,8 +58,9 @@ class VertexData:
     train_mask, val_mask, test_mask : bool[num_vertices], or None
     clusters : int32[num_vertices], or None
         Cluster of every vertex, from 0: what the sampler `cluster` draws.
-    targets : bool[num_vertices, num_classes], or None
-        In place of labels where a vertex may be of any number of classes.
+    targets : bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None
+        In place of labels: of which classes a vertex is, or its real numbers; a row of NaN where
+        these are unknown.
     weights : int64[num_vertices, num_weights], or None
         For balance "weights" (`plancc.graph.weights`); of sources only, plans have none.
     """
@@ -84,7 +85,10 @@ class VertexData:
         if self.features is not None:
             sizes["features"] = self.features.shape[1]
         if self.targets is not None:
-            sizes["targets"] = self.targets.shape[1]
+            real = self.targets.dtype.kind == "f"
+            sizes["real_targets" if real else "targets"] = self.targets.shape[1]
+            if real and (unknown := int(np.isnan(self.targets[:, 0]).sum())):
+                sizes["without_targets"] = unknown
         if self.labels is not None:
             sizes["classes"] = int(self.labels.max(initial=-1)) + 1
         if self.clusters is not None:
@@ -138,8 +142,11 @@ MOST_LISTED = 5
 NO_GRAPH = (".npy", ".csv", ".tsv")
 """Extensions of files that hold vertex data and no graph, where vertex data are asked for; those of
 tables (`plancc.graph.formats.format_of_table`) too."""
-_NUMBERED = re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})")
-"""Names of columns of features."""
+_NUMBERED = {
+    "features": re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})"),
+    "targets": re.compile(r"(targets?)_?(\d{1,9})"),
+}
+"""Names of columns that are a matrix together."""
 
 
 def read_vertex_data(
@@ -388,15 +395,27 @@ def vertex_data_of(
             arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
         arrays = {key: array[of_vertices] for key, array in arrays.items()}
     labels = arrays.get("labels")
-    if labels is not None and labels.ndim == 2:
-        if labels.shape[1] == 1 and labels.dtype.kind in "iu":
-            arrays["labels"] = labels[:, 0]
-        elif "targets" not in arrays:
-            arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
+    if (
+        labels is not None
+        and labels.ndim == 2
+        and labels.shape[1] == 1
+        and labels.dtype.kind in "iu"
+    ):
+        arrays["labels"] = labels[:, 0]
+    elif labels is not None and "targets" not in arrays and (labels.ndim == 2 or _broken(labels)):
+        arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
     for key in MASKS:
         if key in arrays:
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
     return check_vertex_data(arrays, num_vertices, where, called)
+
+
+def _broken(labels: npt.NDArray[Any]) -> bool:
+    """Whether a list holds numbers that are not whole, and thus no classes."""
+    known = (
+        labels[~np.isnan(labels)] if labels.ndim == 1 and labels.dtype.kind == "f" else labels[:0]
+    )
+    return bool((known != np.floor(known)).any())
 
 
 def _has_rows(value: Any, count: int) -> bool:
@@ -604,13 +623,13 @@ def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
     return named | {name: key for key, name in chosen.items()}
 
 
-def _features_of(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
-    """Columns of features by number, as f0, f1, ... or 0, 1, ..., unless features have a name."""
+def _numbered(key: str, names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+    """Columns of a matrix by number, as f0, f1, ... or 0, 1, ..., unless it has a name."""
     known, groups = _names_of(keys), dict[str, dict[int, str]]()
     for name in names:
-        if known.get(name) == "features":
+        if known.get(name) == key:
             return []
-        if name not in known and (match := _NUMBERED.fullmatch(name)):
+        if name not in known and (match := _NUMBERED[key].fullmatch(name)):
             groups.setdefault(match[1], {})[int(match[2])] = name
     for prefix, group in groups.items():
         first, last = min(group), max(group)
@@ -622,7 +641,11 @@ def _features_of(names: Iterable[str], keys: Mapping[str, str] | None) -> list[s
 def _wanted(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
     """The columns that are read."""
     names = list(names)
-    known = {*_names_of(keys), *ROW_IDS, *_features_of(names, keys)}
+    known = {
+        *_names_of(keys),
+        *ROW_IDS,
+        *(w for key in _NUMBERED for w in _numbered(key, names, keys)),
+    }
     return [name for name in names if name in known]
 
 
@@ -630,7 +653,8 @@ def _of_columns(
     columns: Mapping[str, npt.NDArray[Any] | None], keys: Mapping[str, str] | None, where: str
 ) -> dict[str, npt.NDArray[Any] | None]:
     """Arrays of vertex data from columns; those that are not read are None."""
-    known, numbered = _names_of(keys), _features_of(columns, keys)
+    known, groups = _names_of(keys), {key: _numbered(key, columns, keys) for key in _NUMBERED}
+    numbered = {name for group in groups.values() for name in group}
     found: dict[str, npt.NDArray[Any] | None] = {}
     for name, column in columns.items():
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
@@ -645,14 +669,18 @@ def _of_columns(
             found[name] = column == 1
         else:
             found[name] = column.reshape(len(column), prod(column.shape[1:]))
-    if numbered:
-        parts = [
-            _finite(np.asarray(columns[name]), f"{where}: column '{name}'") for name in numbered
-        ]
-        for part, name in zip(parts, numbered, strict=True):
+    for key, group in groups.items():
+        parts = [np.asarray(columns[name]) for name in group]
+        if key == "features":
+            parts = [
+                _finite(part, f"{where}: column '{name}'")
+                for part, name in zip(parts, group, strict=True)
+            ]
+        for part, name in zip(parts, group, strict=True):
             if part.ndim != 1:
                 raise InputError(f"{where}: column '{name}' holds lists, not numbers")
-        found[data_keys(keys).get("features", "features")] = np.stack(parts, axis=1)
+        if group:
+            found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
     return found
 
 
@@ -745,7 +773,10 @@ def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.
     known = np.where(np.isnan(column), -1, column)
     wrong = (known != np.floor(known)) | (np.abs(known) > 2**53)
     if wrong.any():
-        raise InputError(f"{what} holds '{known[wrong][0]}', not the number of a class")
+        raise InputError(
+            f"{what} holds '{known[wrong][0]}', not the number of a class; a column of real "
+            "numbers to learn is called targets"
+        )
     return known.astype(np.int64)
 
 
@@ -772,8 +803,8 @@ def check_vertex_data(
     InputError
         A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
         masks that are not boolean, clusters that are not integers >= 0 or far above the number of
-        vertices, targets other than 0 and 1, labels and targets both, weights below 0; the message
-        names key and value.
+        vertices, integer targets other than 0 and 1, labels and targets both, weights below 0; the
+        message names key and value.
     """
     names = names or {}
     checked: dict[str, Any] = {
@@ -876,7 +907,10 @@ def _check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> N
         advice = ""
         if array.ndim == 1 and words == "integers":
             numbers = "np.unique(names, return_inverse=True)[1] numbers names"
-            cast = "convert it, for example by y.long() or y.astype(int); -1 stands for unknown"
+            cast = (
+                "convert it, for example by y.long() or y.astype(int); -1 stands for unknown; real "
+                "numbers are called targets"
+            )
             advice = f"; {numbers if array.dtype.kind in 'US' else cast}"
         raise InputError(
             f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
@@ -900,15 +934,32 @@ def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
     return array
 
 
-def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
+def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    """Booleans where all are 0 and 1, else float32; a row of NaN is of an unknown vertex."""
+    if array.ndim == 1 and array.dtype.kind == "f":
+        array = array[:, np.newaxis]
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
         raise InputError(
-            f"{what} must be a matrix of 0 and 1, not '{array.dtype}' of shape {array.shape}"
+            f"{what} must be a matrix of 0 and 1, or of real numbers, not '{array.dtype}' of shape "
+            f"{array.shape}"
         )
     wrong = (array != 0) & (array != 1)
+    if not wrong.any():
+        return array.astype(np.bool_)
+    if array.dtype.kind != "f" or not (wrong & ~np.isnan(array)).any():
+        raise InputError(
+            f"{what} holds {_first(array, wrong)}; targets are 0 or 1, or real numbers of a "
+            "floating type"
+        )
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(array, np.float32)
+    wrong = ~np.isfinite(numbers) & ~np.isnan(array).all(axis=1, keepdims=True)
     if wrong.any():
-        raise InputError(f"{what} holds {_first(array, wrong)}; targets are 0 or 1")
-    return array.astype(np.bool_)
+        raise InputError(
+            f"{what} holds {_first(array, wrong)}, not a finite 32-bit number; only a row of NaN "
+            "alone stands for an unknown vertex"
+        )
+    return numbers
 
 
 _CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {

@@ -19,7 +19,7 @@ from plancc.plan.exchange import Exchange, Side
 from plancc.plan.values import HOPS, STEPS, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 7
+MAJOR, MINOR = 1, 8
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
 """Minor version below which no release wrote files."""
@@ -119,7 +119,7 @@ NODES: dict[str, FileNode] = {
     "vertex_data/val_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
     "vertex_data/test_mask": FileNode(("|u1",), ("n",), optional=True, cut="rows"),
     "vertex_data/clusters": FileNode(("<i4",), ("n",), optional=True, cut="rows"),
-    "vertex_data/targets": FileNode(("|u1",), ("n", "classes"), optional=True, cut="rows"),
+    "vertex_data/targets": FileNode(("|u1", "<f4"), ("n", "targets"), optional=True, cut="rows"),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
 DIGESTS = "digests"
@@ -162,19 +162,19 @@ def exchange_of(step: str, arrays: Arrays) -> Exchange:
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any] | None]:
-    """The vertex data by their names in the file; masks and targets as bytes."""
+    """The vertex data by their names in the file; booleans as bytes."""
     found = {f"vertex_data/{name}": getattr(data, name) for name in KEYS}
-    for name in (*MASKS, "targets"):
-        array = getattr(data, name)
-        found[f"vertex_data/{name}"] = None if array is None else array.view(np.uint8)
-    return found
+    return {
+        name: array.view(np.uint8) if getattr(array, "dtype", None) == np.bool_ else array
+        for name, array in found.items()
+    }
 
 
 def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
     """The inverse of `vertex_data_arrays`; missing ones stay None."""
     found: dict[str, Any] = {name: arrays.get(f"vertex_data/{name}") for name in KEYS}
     for name in (*MASKS, "targets"):
-        if found[name] is not None:
+        if found[name] is not None and found[name].dtype == np.uint8:
             found[name] = found[name].view(np.bool_)
     return VertexData(**found)
 
@@ -206,7 +206,10 @@ VERTEX_DATA_RULES: dict[str, tuple[str, Rule]] = {
         "clusters are numbers from 0",
         lambda array, n: (array >= 0) & (array < most_clusters(n)),
     ),
-    "targets": ("targets hold 0 and 1", lambda array, n: array <= 1),
+    "targets": (
+        "targets hold 0 and 1, or numbers that are not infinite",
+        lambda array, n: array <= 1 if array.dtype == np.uint8 else ~np.isinf(array),
+    ),
 }
 
 
