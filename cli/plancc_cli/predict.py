@@ -57,7 +57,7 @@ def command(
     device: str,
     timeout: float,
 ) -> None:
-    """Write class and probabilities of every vertex of PLAN, by saved weights.
+    """Write class and probabilities of every vertex of PLAN, or its numbers, by saved weights.
 
     \b
         plancc-run plan.h5 --epochs 100 --save weights.npz

@@ -10,6 +10,7 @@ from rich.console import Console
 from plancc.report.table import Table
 from plancc_cli.tables import line_width, print_table, say
 from plancc_runtime import launch
+from plancc_runtime.metrics import METRICS, Metric
 
 if TYPE_CHECKING:
     from plancc_runtime.results import Epoch, RunOutline, TrainResult
@@ -24,7 +25,7 @@ PHASES = {
 }
 """Times of a row: words for them, and their names in an epoch."""
 LEAST = {"loss": 8, "val loss": 8, "words": 9, "messages": 8}
-"""Characters of a column; a time has 8, an accuracy 6, a pair of F1 13."""
+"""Characters of a column; a time has 8, a score 6, one that has no bound 8, a pair of F1 13."""
 
 
 class EpochTable:
@@ -40,13 +41,15 @@ class EpochTable:
     """
 
     def __init__(self, outline: RunOutline, f1: bool) -> None:
-        self.f1, self.splits = f1 or outline.multi_label, list(outline.split_sizes)
+        f1 = f1 and outline.metrics == ("accuracy",)
+        self.metrics = ("f1",) if f1 else outline.metrics
+        self.metric, self.splits = METRICS[self.metrics[0]], list(outline.split_sizes)
         times = [f"{phase} ms" for phase in PHASES]
         val = ["val loss"] * ("val" in self.splits)
         steps = ["volume/step"] * bool(outline.sampler)
         self.columns = ("epoch", "loss", *self.splits, *val, *times, "words", "messages", *steps)
         self._chosen = chosen_epochs(outline)
-        score = 13 if self.f1 else 6
+        score = 13 if len(self.metric.fields) > 1 else 6 if self.metric.higher else 8
         least = LEAST | dict.fromkeys(self.splits, score) | dict.fromkeys(times, 8)
         last = str(outline.options.epochs)
         least |= {"epoch": len(last), "volume/step": 9}
@@ -75,7 +78,8 @@ class EpochTable:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
             say(
                 f"early stopping: trained for {ends} epochs; final are the weights after "
-                f"{result.best_epoch}, whose validation loss was the best",
+                f"{result.best_epoch}, whose validation "
+                f"{METRICS[result.options.metric].title} was the best",
                 out,
             )
         if self._streams:
@@ -87,6 +91,7 @@ class EpochTable:
             self._line(("final", *self._cells(result.final)), out)
             out.print()
             say(self._caption(), out)
+            self._print_metrics(result.final, out)
             return
         table = Table(self.columns, caption=self._caption(), left=0)
         for epoch in epochs:
@@ -96,18 +101,25 @@ class EpochTable:
         table.add_row("final", *self._cells(result.final))
         # Open MPI gives its ranks a terminal even when its own output goes to a file
         print_table(table, out, boxed=sys.stdout.isatty() and launch.announced()[1] == 1)
+        self._print_metrics(result.final, out)
+
+    def _print_metrics(self, final: Epoch, out: Console) -> None:
+        """Print all metrics of the final pass, if there are several."""
+        for split in self.splits if len(self.metrics) > 1 else ():
+            every = (METRICS[name] for name in self.metrics)
+            cells = (f"{each.title} {_cell(each, final, split)}" for each in every)
+            say(f"{split}: {', '.join(cells)}", out)
 
     def _caption(self) -> str:
-        score = "F1 (micro/macro)" if self.f1 else "accuracy"
         said = (
-            f"{score} per split; times: the slowest rank's, without evaluations; words, messages: "
-            "all ranks"
+            f"{self.metric.title} per split; times: the slowest rank's, without evaluations; "
+            "words, messages: all ranks"
         )
         if self._sampled:
             said += (
                 "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
             )
-        if self._sampled and not self.f1:
+        if self._sampled and self.metric is METRICS["accuracy"]:
             said += "\ntrain in rows that are not evaluated: over the epoch's batches"
         return said
 
@@ -120,7 +132,7 @@ class EpochTable:
         volume = epoch.volume_per_step
         return [
             f"{epoch.loss:.6f}",
-            *(self._score(epoch, split) for split in self.splits),
+            *(_cell(self.metric, epoch, split) for split in self.splits),
             *[val] * ("val" in self.splits),
             *(f"{1e3 * epoch.seconds_max[phase]:.2f}" for phase in PHASES.values()),
             f"{epoch.words_sent:,}",
@@ -128,12 +140,10 @@ class EpochTable:
             *["-" if volume is None else f"{volume:,.1f}"] * self._sampled,
         ]
 
-    def _score(self, epoch: Epoch, split: str) -> str:
-        if self.f1 and split in epoch.f1_micro:
-            return f"{epoch.f1_micro[split]:.4f}/{epoch.f1_macro[split]:.4f}"
-        if not self.f1 and split in epoch.accuracy:
-            return f"{epoch.accuracy[split]:.4f}"
-        return "-"
+
+def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
+    found = [getattr(epoch, name).get(split) for name in metric.fields]
+    return "-" if None in found else "/".join(f"{value:{metric.form}}" for value in found)
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:

@@ -93,6 +93,6 @@ def say(sentence: str) -> None:
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
     """Where predictions went, and how many vertices each class has, if the classes are few."""
     line = f"{path}: predictions for {num_vertices:,} vertices"
-    if len(counts) <= MOST_CLASSES:
+    if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"
     return line

@@ -7,7 +7,7 @@ ranks there are, nor on the partition.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,10 @@ from plancc.errors import InputError
 from plancc.plan.format import too_many_classes
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
+from plancc.text import shown
+from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.targets import Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")
@@ -44,14 +47,18 @@ class LocalData:
         Number of all columns.
     first_column : int
         The first of this rank's columns.
-    labels : int64[num_rows] or bool[num_rows, num_classes]
-        The class of every vertex, -1 where unknown; or which classes it is of.
+    labels : int64[num_rows], bool or float[num_rows, num_classes]
+        Of every vertex as its kind of targets (`plancc_runtime.targets`) has them.
     num_classes : int
-        The same on all ranks.
+        Classes, or numbers, of a vertex; the same on all ranks.
     splits : dict of str to int64[m]
         Local rows of the labelled vertices of every split that there is ("train" always).
     split_sizes : dict of str to int
         Their numbers over all ranks.
+    target : Target
+        What is learnt of a vertex, and how.
+    totals : dict of str to float
+        What the vertices of every split count in its mean loss; 1 where there are none.
     replaced_masks : list of str
         Splits whose masks in the plan gave way to random ones.
     random_features, random_labels : bool
@@ -65,14 +72,11 @@ class LocalData:
     num_classes: int
     splits: dict[str, Tensor]
     split_sizes: dict[str, int]
+    target: Target
+    totals: Mapping[str, float]
     replaced_masks: list[str]
     random_features: bool
     random_labels: bool
-
-    @property
-    def multi_label(self) -> bool:
-        """Whether a vertex may be of several classes."""
-        return self.labels.ndim == 2
 
     @cached_property
     def _training(self) -> npt.NDArray[np.bool_]:
@@ -96,15 +100,20 @@ class LocalData:
             Those whose output counts for the loss.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
+        device = self.labels.device
+        labels = self.labels[torch.from_numpy(rows).to(device)]
+        where = torch.from_numpy(chosen).to(device)
         size = np.array([len(chosen)], np.int64)
         transport.allreduce_sum(size)
-        device = self.labels.device
-        where = torch.from_numpy(rows).to(device)
+        totals: Mapping[str, float] = {"train": max(int(size[0]), 1)}
+        if self.target.weights is not None:
+            totals = _totals(self.target, labels, {"train": where}, transport)
         return replace(
             self,
-            labels=self.labels[where],
-            splits={"train": torch.from_numpy(chosen).to(device)},
+            labels=labels,
+            splits={"train": where},
             split_sizes={"train": int(size[0])},
+            totals=totals,
         )
 
 
@@ -154,18 +163,18 @@ def load_data(
     random = data.targets is None and data.labels is None
     labels: npt.NDArray[Any]
     if data.targets is not None:
-        labels, known = data.targets, np.ones(part.num_rows, np.bool_)
-        classes, num_vertices = labels.shape[1], 0
+        labels, classes, num_vertices = data.targets, data.targets.shape[1], 0
     else:
         if data.labels is not None:
             labels = data.labels
         else:
             labels = random_labels(part.global_id, num_classes or DEFAULT_CLASSES, seed)
-        known = labels >= 0
         highest = np.array([labels.max(initial=-1), part.global_id.max(initial=-1)], np.int64)
         transport.allreduce_max(highest)
         classes, num_vertices = (int(each) + 1 for each in highest)
         labels = labels.astype(np.int64)
+    kind = kind_of(labels)
+    known = kind.known(labels)
 
     masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
     given = [s for s, mask in masks.items() if mask is not None]
@@ -204,7 +213,19 @@ def load_data(
             )
         if sizes[0] == 0:
             raise InputError(f"{plan}: {_no_training(split is not None, given)}")
+        _check_kind(options, kind, plan)
 
+    there = torch.from_numpy(labels).to(device)
+    splits = {s: torch.from_numpy(r).to(device) for s, r in rows.items()}
+    split_sizes = {s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows}
+    target = kind(options.loss)
+    totals: Mapping[str, float] = {s: max(n, 1) for s, n in split_sizes.items()}
+    if kind is Numbers:
+        target = replace(target, centre=_mean(there[splits["train"]], transport))
+    if options.class_weights is not None:
+        weights = _weights(options, there[splits["train"]], classes, kind, transport)
+        target = replace(target, weights=weights.to(device, dtype))
+        totals = _totals(target, there, splits, transport)
     dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
     if options.normalize_features:
         dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
@@ -212,14 +233,96 @@ def load_data(
         features=dense,
         num_features=width,
         first_column=columns.start,
-        labels=torch.from_numpy(labels).to(device),
+        labels=there,
         num_classes=num_classes or (DEFAULT_CLASSES if random else classes),
-        splits={s: torch.from_numpy(r).to(device) for s, r in rows.items()},
-        split_sizes={s: int(n) for s, n in zip(SPLITS, sizes, strict=True) if s in rows},
+        splits=splits,
+        split_sizes=split_sizes,
+        target=target,
+        totals=totals,
         replaced_masks=given if split is not None else [],
         random_features=data.features is None,
         random_labels=random,
     )
+
+
+def _check_kind(options: TrainOptions, kind: type[Target], plan: str) -> None:
+    """InputError for options that do not go with this kind of targets."""
+    asked = {
+        "loss": (options.loss, kind.losses),
+        "metric": (options.metric, ("loss", *kind.metrics)),
+    }
+    for name, (value, able) in asked.items():
+        if value not in able:
+            raise InputError(
+                f"`{name}` {value}: {plan} has {kind.words}; `{name}` may be {', '.join(able)}"
+            )
+    if options.class_weights is not None and kind is Numbers:
+        raise InputError(f"`class_weights`: {plan} has {kind.words}, and no classes")
+
+
+def _mean(numbers: Tensor, transport: Transport) -> Tensor:
+    """The mean of the rows of all ranks: float64[columns]. Collective."""
+    sums = np.append(numbers.double().sum(dim=0).cpu().numpy(), float(len(numbers)))
+    transport.allreduce_sum(sums)
+    return torch.from_numpy(sums[:-1] / max(sums[-1], 1)).to(numbers.device)
+
+
+def _weights(
+    options: TrainOptions, labels: Tensor, classes: int, kind: type[Target], transport: Transport
+) -> Tensor:
+    """What the vertices of each class count in the loss: float64[num_classes]. Collective.
+
+    Balanced weights are n / (k c) of a class with c of the n training vertices, where k classes
+    have any (King and Zeng 2001), as scikit-learn has them; 1 of a class without any.
+    """
+    classes = options.classes or classes
+    weights = torch.ones(classes, dtype=torch.float64)
+    if options.class_weights == BALANCED:
+        own = kind.class_counts(labels, classes)
+        assert own is not None
+        counts = np.append(own.cpu().numpy().astype(np.float64), float(len(labels)))
+        transport.allreduce_sum(counts)
+        found, size = torch.from_numpy(counts[:-1]), float(counts[-1])
+        there = found > 0
+        weights[there] = size / (there.sum() * found[there])
+        return weights
+    with transport.agreement():
+        weights = torch.from_numpy(read_class_weights(str(options.class_weights), classes))
+    return weights
+
+
+def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
+    """Weights of classes from a file, a number a line or an .npy: float64[classes].
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, has another length, or one is negative or not finite.
+    """
+    try:
+        found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
+        weights = np.asarray(found, np.float64)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: no list of class weights: {shown(error)}") from error
+    if weights.shape != (classes,):
+        raise InputError(
+            f"{path}: {weights.size} class weights of shape {weights.shape}, and there are "
+            f"{classes} classes: give one a line"
+        )
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        raise InputError(f"{path}: the weight of class {place} is {weights[place]}; give 0 or more")
+    return weights
+
+
+def _totals(
+    target: Target, labels: Tensor, splits: dict[str, Tensor], transport: Transport
+) -> dict[str, float]:
+    """What the vertices of every split count in its loss; 1 where it has nothing. Collective."""
+    sums = np.array([target.total(labels[rows]) for rows in splits.values()], np.float64)
+    transport.allreduce_sum(sums)
+    return {split: each or 1.0 for split, each in zip(splits, sums.tolist(), strict=True)}
 
 
 def _no_training(drawn: bool, given: Sequence[str]) -> str:

@@ -12,14 +12,14 @@ from torch import Tensor
 from plancc.errors import PlanccError
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
-from plancc_runtime.nn.loss import share_of_loss
+from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
 from plancc_runtime.nn.recompute import recomputed
 from plancc_runtime.optim import clip_gradients, optimizer_of
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
-from plancc_runtime.scores import count, num_found, scores_of
+from plancc_runtime.scores import add_areas, scores_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
@@ -90,9 +90,8 @@ class Learner:
         outputs = forward(view.graphs, view.rows_of(data.features), view.fixed, step)
         self.clock.enter("loss")
         training = self._split("train", view, data)
-        # a mini-batch may have nothing to learn
-        size = max(data.split_sizes["train"], 1)
-        share = share_of_loss(training.rows_of(outputs), training.labels, size)
+        learnt = training.rows_of(outputs)
+        share = data.target.share_of_loss(learnt, training.labels, data.totals["train"])
         with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
             share.backward()
         return share.detach(), outputs.detach(), [w.grad for w in self._parameters]
@@ -132,17 +131,24 @@ class Learner:
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
         """Scores of all splits, over those of their vertices that the view has. Collective."""
-        splits, sizes = list(data.splits), data.split_sizes
+        target = data.target
         with self.clock("dense"):
-            counts = np.empty((len(splits), 2 + 3 * outputs.shape[1]))
-            for row, name in zip(counts, splits, strict=True):
-                split = self._split(name, view, data)
-                row[:] = count(split.rows_of(outputs), split.labels, max(sizes[name], 1))
+            splits = {
+                name: (split.rows_of(outputs), split.labels)
+                for name, split in ((name, self._split(name, view, data)) for name in data.splits)
+            }
+            counts = np.stack(
+                [target.count(*own, data.totals[name]) for name, own in splits.items()]
+            )
         with self.clock("allreduce"):
             self.transport.allreduce_sum(counts)
         if not np.isfinite(counts).all():
             self._end_diverged(counts[0, 0], where, view, data)
-        return scores_of(splits, sizes, counts)
+        scores = scores_of(target, {name: data.split_sizes[name] for name in splits}, counts)
+        if self.options.metric in RANKED:
+            with self.clock("allreduce"):
+                add_areas(scores, target, splits, self.transport)
+        return scores
 
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
@@ -175,7 +181,7 @@ class Learner:
     def num_found(self, outputs: Tensor, view: View, data: LocalData) -> int:
         """Training vertices of this rank that `outputs` are right for."""
         training = self._split("train", view, data)
-        return num_found(training.rows_of(outputs), training.labels)
+        return data.target.num_found(training.rows_of(outputs), training.labels)
 
     def state(self) -> list[Tensor]:
         """A copy of all that `update` and training passes change."""

@@ -167,7 +167,7 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 
 @dataclass
 class Validation:
-    """The best validation loss so far, and its weights.
+    """The best validation loss so far, or what stands in its place, and its weights.
 
     Attributes
     ----------
@@ -190,7 +190,10 @@ class Validation:
     weights: dict[str, Tensor] | None = None
 
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
-        """Take note of the validation loss that the network has after `epoch` epochs."""
+        """Take note of the validation loss that the network has after `epoch` epochs.
+
+        Of another metric it is the number that falls when the metric gets better.
+        """
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0
             self.weights = {name: value.clone() for name, value in network.state_dict().items()}

@@ -18,6 +18,7 @@ from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
 from plancc.threads import MOST_THREADS
 from plancc_runtime.layouts.sampling import Sampling
+from plancc_runtime.metrics import BALANCED, LOSSES, METRICS
 from plancc_runtime.nn import MODELS
 from plancc_runtime.rowfiles import RowTarget
 from plancc_runtime.transport.base import Transport
@@ -148,6 +149,25 @@ class TrainOptions:
     )
 
     epochs: int = of_training(100, "number of epochs", at_least=0)
+    loss: str = of_training(
+        "auto",
+        "loss of real targets; auto: mse, and cross-entropy of classes",
+        choices=LOSSES,
+    )
+    class_weights: Path | None = of_training(
+        None,
+        f"what the vertices of each class count in the loss: {BALANCED}, or a file of numbers",
+        otherwise="all classes alike",
+        more="See `plancc_runtime.data`.",
+        metavar=f"{BALANCED}|FILE",
+    )
+    metric: str = of_training(
+        "loss",
+        "validation metric that `patience`, schedule plateau and the best checkpoint follow; it is "
+        "printed too",
+        more="f1 is the macro F1. See `plancc_runtime.metrics.METRICS`.",
+        choices=tuple(METRICS),
+    )
     optimizer: str = of_training(
         "adam",
         "optimiser",
@@ -169,12 +189,13 @@ class TrainOptions:
     schedule: str = of_training(
         "none",
         "learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. cosine: down "
-        "to 0. plateau: halve after 5 evaluations without a better validation loss",
+        "to 0. plateau: halve after 5 evaluations without a better validation loss, or `metric`",
         choices=("none", "step", "cosine", "plateau"),
     )
     patience: int | None = of_training(
         None,
-        "stop after this many evaluations without a better validation loss; keep the best weights",
+        "stop after this many evaluations without a better validation loss, or `metric`; keep the "
+        "best weights",
         **count,
     )
     eval_every: int = of_training(
@@ -295,7 +316,7 @@ class TrainOptions:
     )
 
     checkpoint: Path | None = of_results(
-        None, "folder for checkpoints: the last, and the best by validation loss"
+        None, "folder for checkpoints: the last, and the best by validation loss, or `metric`"
     )
     every: int | None = of_results(
         None, "epochs between checkpoints", otherwise="only at the end", **count
@@ -314,7 +335,7 @@ class TrainOptions:
     )
     predict: Path | None = of_results(
         None,
-        "write class and probabilities of every vertex: .csv, .npz, .npy, .parquet; "
+        "write class and probabilities, or numbers, of every vertex: .csv, .npz, .npy, .parquet; "
         "out-{part}.npz: a file per rank",
         more="By the weights that the run ends with.",
     )

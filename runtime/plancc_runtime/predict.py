@@ -34,7 +34,7 @@ def predict(
     embeddings: int | None = None,
     **execution: Any,
 ) -> tuple[Header, list[int]]:
-    """Write class and probabilities of every vertex of a plan, by saved weights. Collective.
+    """Write what saved weights say of every vertex of a plan. Collective.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def predict(
     Header
         The plan's.
     list of int
-        How many vertices are predicted to be of every class.
+        How many vertices are predicted to be of every class; empty of numbers.
 
     Raises
     ------
@@ -65,6 +65,7 @@ def predict(
     with transport.agreement():
         need_torch("a network")
     from plancc_runtime.saved import Description
+    from plancc_runtime.targets import TARGETS
 
     opened = open_plan(plan, transport)
     with transport.agreement():
@@ -77,7 +78,7 @@ def predict(
         settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
         options = options_of(description, fspath(weights), settings)
         _check_widths(fspath(plan), opened.rows, description.dims)
-    _check_classes(fspath(plan), opened.rows, description.dims[-1], transport)
+    _check_targets(fspath(plan), opened.rows, description, transport)
     data = opened.rows.vertex_data
     known = np.zeros(opened.rows.num_rows, np.int32)  # nothing is learnt from labels here
     rows = replace(opened.rows, vertex_data=type(data)(features=data.features, labels=known))
@@ -86,8 +87,8 @@ def predict(
         ids = read_ids(plan, opened.content, transport)
         assert options.predict is not None
     beside = _known(opened.rows, run.rows.vertices)
-    several = description.multi_label
-    return opened.header, run.predict(options.predict, embeddings, ids, several, beside)
+    kind = TARGETS[description.target]
+    return opened.header, run.predict(options.predict, embeddings, ids, kind, beside)
 
 
 def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
@@ -96,6 +97,7 @@ def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarra
 
     from plancc_runtime.data import SPLITS
     from plancc_runtime.predictions import known_of
+    from plancc_runtime.targets import kind_of
 
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
@@ -103,7 +105,7 @@ def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarra
     if classes is None:
         return {}
     labels = torch.from_numpy(classes[order])
-    there = labels >= 0 if labels.ndim == 1 else torch.ones(len(labels), dtype=torch.bool)
+    there = torch.from_numpy(kind_of(labels).known(classes[order]))
     splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all train
     for split in SPLITS:
         mask = getattr(data, f"{split}_mask")
@@ -161,15 +163,24 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
         )
 
 
-def _check_classes(name: str, part: Part, classes: int, transport: Transport) -> None:
+def _check_targets(name: str, part: Part, description: Description, transport: Transport) -> None:
     """Raise InputError if the plan's labels do not fit the network. Collective."""
+    from plancc_runtime.targets import Numbers, kind_of
+
+    classes = description.dims[-1]
     data, found = part.vertex_data, np.zeros(1, np.int64)
     if data.targets is not None:
         found[0] = data.targets.shape[1]
     elif data.labels is not None:
         found[0] = data.labels.max(initial=-1) + 1
     transport.allreduce_max(found)
+    real = data.targets is not None and kind_of(data.targets) is Numbers
     with transport.agreement():
+        if found[0] and real != (description.target == Numbers.name):
+            words = ("classes", "real numbers")
+            raise InputError(
+                f"{name}: the plan has {words[real]}, and the network predicts {words[not real]}"
+            )
         if found[0] > classes or (data.targets is not None and found[0] != classes):
             raise InputError(
                 f"{name}: the plan has labels of {found[0]} classes, and the network has {classes}"

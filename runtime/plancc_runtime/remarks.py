@@ -8,6 +8,7 @@ import numpy as np
 
 from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
+from plancc_runtime.targets import Target
 
 NEAR = 0.1
 """A score is near that of a constant answer if they differ by less than this share of what is
@@ -67,7 +68,7 @@ def of_sampler(recorded: str) -> list[str]:
 
 
 def remarks(
-    options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, multi_label: bool
+    options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
     """Sentences on a run that did not learn, or that ended too early or too late; none for others.
 
@@ -80,18 +81,15 @@ def remarks(
         Of the weights that training ends with.
     of_plan : bool
         Whether features are the plan's own and not random.
-    multi_label : bool
+    kind : subclass of Target
     """
     if not epochs or not final.loss:
         return []
     split = next(name for name in ("test", "val", "train") if name in final.loss)
-    constant = constant_score(final.class_shares[split], multi_label)
-    found = (final.f1_micro if multi_label else final.accuracy)[split]
+    constant = kind.constant(final.class_shares.get(split, []))
+    found = getattr(final, kind.compared)[split]
     if found - constant < (margin := NEAR * (1 - constant)):
-        name = "micro F1" if multi_label else "accuracy"
-        same = "that of the same answer for every vertex"
-        if not multi_label:
-            same = "the share of the largest class"
+        name, same = kind.compared_words
         where = "near" if constant - found < margin else "below"
         near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
         if not of_plan:
@@ -116,23 +114,6 @@ def remarks(
             f"`patience` {PATIENCE} keeps the best weights"
         ]
     return []
-
-
-def constant_score(class_shares: Sequence[float], multi_label: bool) -> float:
-    """Score of the best constant answer.
-
-    Parameters
-    ----------
-    class_shares : sequence of float
-        Share of the vertices that are of each class.
-    multi_label : bool
-        False: the accuracy of the largest class. True: the micro F1 of all classes that more than
-        half of the vertices have, which is what a network without inputs learns.
-    """
-    if not multi_label:
-        return max(class_shares)
-    often = [share for share in class_shares if share > 0.5]
-    return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
 
 def _tries(options: TrainOptions) -> list[str]:

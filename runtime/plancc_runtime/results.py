@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,13 @@ class Scores:
         Mean F1 of the classes that occur among the labels or the predictions.
     class_shares : dict of str to list of float
         Share of the vertices that are of each class.
+    auc, ap : dict of str to float
+        Means of the next two over the classes that have one, if the metric is one of these.
+    auc_of_classes, ap_of_classes : dict of str to list of (float or None)
+        Of each class against the others, as of `curves.areas`; of two classes, of the second.
+    rmse, mae, r2 : dict of str to float
+        Of real numbers: root of the mean squared error, mean absolute error, and 1 - squared error
+        / variance of the split's targets; means over the targets.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -45,6 +52,17 @@ class Scores:
     f1_micro: dict[str, float] = field(default_factory=dict)
     f1_macro: dict[str, float] = field(default_factory=dict)
     class_shares: dict[str, list[float]] = field(default_factory=dict)
+    auc: dict[str, float] = field(default_factory=dict)
+    ap: dict[str, float] = field(default_factory=dict)
+    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+    rmse: dict[str, float] = field(default_factory=dict)
+    mae: dict[str, float] = field(default_factory=dict)
+    r2: dict[str, float] = field(default_factory=dict)
+
+    def without_classes(self) -> Scores:
+        """The same without the figures of single classes, which may be many."""
+        return replace(self, class_shares={}, auc_of_classes={}, ap_of_classes={})
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,8 @@ class Epoch:
         0 where there was no update.
     val_loss : float or None
         Mean over the labelled validation vertices; None where the epoch was not evaluated.
-    accuracy, f1_micro, f1_macro : dict of str to float
+    accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2 : dict of str to float
+        The metrics of `Scores` that the kind of targets has; those of curves if they are asked for.
         Per split that there is ("train", "val", "test"), over its labelled vertices; empty where
         the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
         alone, over the same targets as the loss, if there were any.
@@ -101,6 +120,11 @@ class Epoch:
     evaluation_seconds: float
     evaluation_words: int
     volume_per_step: float | None = None
+    auc: dict[str, float] = field(default_factory=dict)
+    ap: dict[str, float] = field(default_factory=dict)
+    rmse: dict[str, float] = field(default_factory=dict)
+    mae: dict[str, float] = field(default_factory=dict)
+    r2: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)  # there may be very many
@@ -264,8 +288,10 @@ class RunOutline:
         Labelled vertices per split.
     replaced_masks : list of str
         Splits whose masks `split` drew anew.
-    multi_label : bool
-        Whether a vertex may be of several classes.
+    target : str
+        Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
+    metrics : tuple of str
+        Metrics that are printed: the first in the table of epochs, all of several at the end.
     sampler : str
         Sampler of mini-batches, with its options; empty for full batch.
     drawn_by : str
@@ -295,7 +321,8 @@ class RunOutline:
     replaced_masks: list[str]
     random_features: bool
     random_labels: bool
-    multi_label: bool
+    target: str
+    metrics: tuple[str, ...]
     kernel: str
     setup: Setup
     passes_off: dict[str, str]
@@ -332,7 +359,10 @@ class TrainResult(RunOutline):
     remarks : list of str
         Those of the outline, then sentences on a run that did not learn, and what to try.
     predicted : list of int or None
-        How many vertices are predicted to be of every class; None if that was not asked for.
+        How many vertices are predicted to be of every class; None if that was not asked for, and
+        empty of numbers.
+    auc_of_classes, ap_of_classes : dict of str to list of (float or None)
+        Those of `Scores`, of the final weights.
     profile : Profile or None
         None if it was not asked for.
     """
@@ -345,6 +375,8 @@ class TrainResult(RunOutline):
     steps: list[BatchStep] = field(default_factory=list)
     predicted: list[int] | None = None
     profile: Profile | None = None
+    auc_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
+    ap_of_classes: dict[str, list[float | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the weights, ready for JSON."""
@@ -403,7 +435,7 @@ class Measures:
         evaluating = measure.evaluating or Spent({"total": 0.0}, _NO_TRAFFIC)
         volume = measure.volume_per_step
         if measure.scores != Scores():
-            self._scores[len(self)] = replace(measure.scores, class_shares={})
+            self._scores[len(self)] = measure.scores.without_classes()
         self._numbers.extend(
             [
                 *(measure.epoch, measure.loss, measure.learning_rate),
@@ -425,10 +457,14 @@ class Measures:
         return rows[:, :4], rows[:, 4:last].copy(), rows[:, last:].astype(np.int64)
 
     def scores(self, place: int) -> Scores:
-        """Those of a measure, without the shares of classes."""
+        """Those of a measure, without figures of single classes."""
         return self._scores.get(place) or Scores()
 
 
+_OF_EPOCHS = {each.name for each in fields(Scores)} & {each.name for each in fields(Epoch)} - {
+    "loss"
+}
+"""Scores that epochs have."""
 _NO_TRAFFIC = Traffic().as_array()
 _NUMBERS = 4 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
 """Numbers of a measure."""
@@ -456,9 +492,7 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
                 loss=loss,
                 learning_rate=rate,
                 val_loss=scores.loss.get("val"),
-                accuracy=scores.accuracy,
-                f1_micro=scores.f1_micro,
-                f1_macro=scores.f1_macro,
+                **{name: getattr(scores, name) for name in _OF_EPOCHS},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
                 seconds_mean=dict(zip(TIMES, seconds_mean[k].tolist(), strict=True)),
                 words_sent=words,

@@ -31,12 +31,13 @@ from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.logs import LogWriter
+from plancc_runtime.metrics import METRICS, RANKED
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
-from plancc_runtime.predictions import check_finite, known_of, predicted, save_predictions
+from plancc_runtime.predictions import check_finite, known_of, save_predictions
 from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
 from plancc_runtime.results import (
     BatchStep,
@@ -49,8 +50,9 @@ from plancc_runtime.results import (
     spent_by_all,
     summarise,
 )
-from plancc_runtime.saved import Description, probabilities
+from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
+from plancc_runtime.targets import Target
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
@@ -257,7 +259,8 @@ class Run:
                 replaced_masks=data.replaced_masks,
                 random_features=data.random_features,
                 random_labels=data.random_labels,
-                multi_label=data.multi_label,
+                target=data.target.name,
+                metrics=data.target.shown(self.options.metric),
                 kernel=execution.kernel,
                 setup=spent_by_all(self._setup, self.transport),
                 passes_off=execution.off,
@@ -347,7 +350,9 @@ class Run:
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
         evaluated = every > 0 and epoch % every == 0
-        if evaluated and not execution.evaluates:
+        # scores that are exchanged are no words of an epoch
+        of_training = execution.evaluates and self.options.metric not in RANKED
+        if evaluated and not of_training:
             before = learner.start()
             with self._span(f"evaluation {epoch}"):
                 scores = learner.evaluate(execution.whole(), self._data, where)
@@ -361,8 +366,8 @@ class Run:
 
         before = learner.start()
         with self._span(where):
-            evaluates = evaluated and execution.evaluates
-            result = execution.epoch(learner, self._data, epoch, evaluates, rate_of)
+            scored = evaluated and of_training
+            result = execution.epoch(learner, self._data, epoch, scored, rate_of)
         volume = None
         if result.steps:
             self._steps += result.steps
@@ -380,31 +385,50 @@ class Run:
     def _see(self, scores: Scores, epoch: int) -> None:
         """Take note of the validation loss after an epoch."""
         if self._validated:
-            self._best.see(scores.loss["val"], epoch, self._learner.network)
+            self._best.see(self._followed(scores), epoch, self._learner.network)
+
+    def _followed(self, scores: Scores) -> float:
+        """The validation loss, or the metric that stands in its place; lower is better.
+
+        Raises
+        ------
+        InputError
+            On all ranks, of an area under a curve that no class has.
+        """
+        metric = METRICS[self.options.metric]
+        found: dict[str, float] = getattr(scores, metric.fields[-1])
+        if "val" not in found:
+            raise InputError(
+                f"`metric` {self.options.metric}: is not defined for the validation vertices, "
+                "since all or none of them are of each class; follow another, or give `split`"
+            )
+        return metric.lowered(found["val"])
 
     def predict(
         self,
         path: str | PathLike[str],
         embeddings: int | None,
         ids: Ids | None,
-        multi_label: bool,
+        kind: type[Target] | None = None,
         known: dict[str, np.ndarray] | None = None,
     ) -> list[int]:
         """Write what the network says of all vertices, with its weights as they are.
 
         Parameters
         ----------
-        path, ids, multi_label
+        path, ids
             As of `predictions.save_predictions`.
         embeddings : int or None
             Layer, from 1, whose outputs are written too.
+        kind : subclass of Target, optional
+            What the network says of a vertex; by default what the run learns.
         known : dict of str to array, optional
             Columns of `predictions.known_of`; by default those of the run's own data.
 
         Returns
         -------
         list of int
-            How many vertices are predicted to be of every class.
+            How many vertices are predicted to be of every class; empty of numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         outputs = self._learner.outputs(self._execution.whole(), self._data, kept)
@@ -412,11 +436,18 @@ class Run:
         if known is None:
             known = known_of(self._data.labels, self._data.splits)
         return save_predictions(
-            path, self.rows, outputs, embedding, multi_label, ids, self.transport, known
+            path,
+            self.rows,
+            outputs,
+            embedding,
+            kind or type(self._data.target),
+            ids,
+            self.transport,
+            known,
         )
 
-    def outputs(self, multi_label: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Classes as of `predictions.predicted`, and probabilities float32[n, classes]. Collective.
+    def predictions(self) -> dict[str, np.ndarray]:
+        """Columns as of `Target.predictions`, with real numbers as float32. Collective.
 
         Raises
         ------
@@ -426,9 +457,11 @@ class Run:
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self.transport.agreement():
             check_finite(outputs)
-        found = predicted(outputs, multi_label), probabilities(outputs, multi_label).float()
-        classes, shares = (each.detach().cpu().numpy() for each in found)
-        return classes, shares
+        found = self._data.target.predictions(outputs.detach())
+        return {
+            name: (each.float() if each.is_floating_point() else each).cpu().numpy()
+            for name, each in found.items()
+        }
 
     def profile(self) -> Profile:
         """Where an epoch's time goes; the weights stay as they are."""
@@ -441,7 +474,7 @@ class Run:
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:
-            self._best.see(final.scores.loss["val"], self._done, network)
+            self._best.see(self._followed(final.scores), self._done, network)
             best_epoch = self._best.epoch
             if best_epoch != self._done:
                 assert self._best.weights is not None
@@ -457,7 +490,7 @@ class Run:
         said = []
         if not data.random_labels:  # they teach nothing
             of_plan = not data.random_features
-            said = remarks(self.options, epochs, final.scores, of_plan, data.multi_label)
+            said = remarks(self.options, epochs, final.scores, of_plan, type(data.target))
         outline = self.outline()
         known = {each.name: getattr(outline, each.name) for each in fields(outline)}
         known["remarks"] = [*outline.remarks, *self._execution.remarks, *said]
@@ -470,10 +503,12 @@ class Run:
             network=Description.of(
                 network,
                 normalize_features=self.options.normalize_features,
-                multi_label=data.multi_label,
+                target=data.target.name,
                 random_labels=data.random_labels and self._done > 0,
             ).to_dict(),
             steps=self._steps,
+            auc_of_classes=final.scores.auc_of_classes,
+            ap_of_classes=final.scores.ap_of_classes,
         )
 
     def _final_pass(self) -> Measure:

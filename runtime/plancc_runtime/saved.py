@@ -20,6 +20,7 @@ from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
+from plancc_runtime.targets import TARGETS, ManyClasses, Numbers, OneClass
 from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
@@ -43,8 +44,9 @@ class Description:
         With all options of the convolutions, defaults too.
     normalize_features : bool
         Whether every row of features is divided by the sum of its magnitudes first.
-    multi_label : bool
-        Whether a vertex may be of several classes: probabilities are sigmoids, else a softmax.
+    target : str
+        What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`). Files have it where it
+        is "numbers", and "multi_label", as all versions have, elsewhere.
     random_labels : bool
         Whether it was trained on random labels; written where it was.
     """
@@ -52,11 +54,11 @@ class Description:
     dims: tuple[int, ...]
     options: NetworkOptions
     normalize_features: bool = False
-    multi_label: bool = False
+    target: str = OneClass.name
     random_labels: bool = False
 
     @classmethod
-    def of(cls, network: Network, **own: bool) -> Self:
+    def of(cls, network: Network, **own: Any) -> Self:
         """The description of a network; `own` are the other attributes."""
         options = asdict(network.options)
         used = asdict(network.convs[0].options)
@@ -69,6 +71,8 @@ class Description:
         options = own.pop("options")
         if not self.random_labels:
             del own["random_labels"]  # older versions do not know it
+        if self.target != Numbers.name:
+            own["multi_label"] = own.pop("target") == ManyClasses.name
         return {"format": FORMAT, "plancc": __version__, **own, **options}
 
     @classmethod
@@ -97,6 +101,11 @@ class Description:
         dims = rest.pop("dims", None)
         if not (isinstance(dims, list) and len(dims) > 1 and all(map(_is_width, dims))):
             raise InputError(f"{name}: 'dims' must be a list of two or more widths")
+        several = rest.pop("multi_label", False)
+        if not isinstance(several, bool):
+            raise InputError(f"{name}: 'multi_label' must be true or false")
+        if several:
+            rest.setdefault("target", ManyClasses.name)
         own = _fields_of(cls, rest, name, ("dims", "options"))
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
@@ -107,9 +116,14 @@ class Description:
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise InputError(f"{name}: '{shown(key, 40)}' of 'conv' must be a finite number")
-        for key, choices in (("activation", ACTIVATIONS), ("norm", NORMS), ("model", MODELS)):
+        for given, of, key, choices in (
+            (options, NetworkOptions, "activation", ACTIVATIONS),
+            (options, NetworkOptions, "norm", NORMS),
+            (options, NetworkOptions, "model", MODELS),
+            (own, cls, "target", TARGETS),
+        ):
             try:
-                value = options.get(key, getattr(NetworkOptions, key))
+                value = given.get(key, getattr(of, key))
                 check_choice(key, value, choices)
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
@@ -220,13 +234,21 @@ class TrainedNetwork(nn.Module):
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Probabilities of every class, from what `forward` returned: Tensor[num_rows, d_L]."""
-        return probabilities(outputs, self.description.multi_label)
+        """Probabilities of every class, from what `forward` returned: Tensor[num_rows, d_L].
 
+        Raises
+        ------
+        InputError
+            If the network predicts numbers.
+        """
+        found = self.predictions(outputs)
+        if "probability" not in found:
+            raise InputError("this network predicts numbers, which have no probabilities")
+        return found["probability"]
 
-def probabilities(outputs: Tensor, multi_label: bool) -> Tensor:
-    """Probabilities of every class: a softmax, or a sigmoid each with several labels."""
-    return torch.sigmoid(outputs) if multi_label else torch.softmax(outputs, dim=1)
+    def predictions(self, outputs: Tensor) -> dict[str, Tensor]:
+        """Columns of predictions (`plancc_runtime.targets`), from what `forward` returned."""
+        return TARGETS[self.description.target].predictions(outputs)
 
 
 def load_network(

@@ -24,8 +24,9 @@ from plancc.registry import nearest
 from plancc.text import shown
 from plancc_runtime.gathering import RowSource, blocks, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
+from plancc_runtime.metrics import METRICS, Metric
 from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
-from plancc_runtime.results import Epoch, Measure, TrainResult
+from plancc_runtime.results import Measure, TrainResult
 from plancc_runtime.slices import read_ids
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
@@ -42,19 +43,21 @@ class Trained:
     Attributes
     ----------
     history : dict of str to float64[epochs]
-        A column for each figure: "epoch", "loss", "val_loss", "train", "val", "test" (accuracies),
-        "seconds", "words", "messages"; NaN where an epoch was not evaluated. With mini-batches
+        A column for each figure: "epoch", "loss", "val_loss", "train", "val", "test" (accuracies;
+        RMSE of real numbers), "seconds", "words", "messages"; NaN where an epoch was not evaluated.
+        With mini-batches
         "train" is then the accuracy over the epoch's batches, each as its step saw it.
     loss : float
         Training loss of the final weights.
     accuracy : dict of str to float
-        Of the final weights, by split.
+        Of the final weights, by split; empty of real numbers, whose scores `result.final` has.
     weights : dict of str to array
         Every parameter of the network, by its name.
-    predictions : int32[n], uint8[n, classes] or None
+    predictions : int32[n], uint8[n, classes], float32[n], float32[n, targets] or None
         Class of every vertex, in the source's order; where a vertex may be of several classes,
-        which ones. On rank 0; None on the others, as `probabilities` and `ids`. Of a plan without
-        labels there are neither predictions nor probabilities.
+        which ones; or its numbers. On rank 0; None on the others, as `probabilities` and `ids`. Of
+        a plan without labels there are neither predictions nor probabilities, and of numbers no
+        probabilities.
     probabilities : float32[n, classes] or None
     ids : int64[n] or None
         The source's ids of the vertices.
@@ -73,10 +76,14 @@ class Trained:
 
     def __repr__(self) -> str:
         """One line: the model, how it was trained, and how good it is."""
-        run, scores = self.result, [f"{split} {a:.4f}" for split, a in self.accuracy.items()]
+        run, metric = self.result, _metric(self.result)
+        scores = [
+            f"{split} {value:{metric.form}}"
+            for split, value in getattr(run.final, metric.fields[-1]).items()
+        ]
         return (
             f"Trained(model {run.options.model}, epochs {run.final.epoch}, ranks {run.num_ranks}, "
-            f"loss {self.loss:.4f}, accuracy {', '.join(scores)})"
+            f"loss {self.loss:.4f}, {metric.title} {', '.join(scores)})"
         )
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -193,20 +200,20 @@ def _train(
         warn(sentence)
     with transport.agreement():
         ids = read_ids(path, run.content, transport)
-    arrays = () if result.random_labels else run.outputs(result.multi_label)
+    arrays = {} if result.random_labels else run.predictions()
     n = result.header.num_vertices
     shares = None if ids is None else (ids.vertex, ids.original)
     if chosen.predict is not None:
-        run.predict(chosen.predict, chosen.embeddings, ids, result.multi_label)
-    found = [gather_rows(run.rows, each, transport, False) for each in arrays] or [None, None]
+        run.predict(chosen.predict, chosen.embeddings, ids)
+    found = {k: gather_rows(run.rows, each, transport, False) for k, each in arrays.items()}
     original = _gathered_ids(shares, n, transport)
     return Trained(
-        history=_history(result.epochs),
+        history=_history(result),
         loss=result.final.loss,
         accuracy=result.final.accuracy,
         weights=result.weights,
-        predictions=found[0],
-        probabilities=found[1],
+        predictions=next(iter(found.values()), None),
+        probabilities=found.get("probability"),
         ids=original,
         result=result,
     )
@@ -248,8 +255,16 @@ def _gathered_ids(
     return found
 
 
-def _history(epochs: list[Epoch]) -> dict[str, npt.NDArray[np.float64]]:
+def _metric(result: TrainResult) -> Metric:
+    """The metric of histories."""
+    from plancc_runtime.targets import TARGETS
+
+    return METRICS[TARGETS[result.target].metrics[0]]
+
+
+def _history(result: TrainResult) -> dict[str, npt.NDArray[np.float64]]:
     """Columns of the epochs' figures."""
+    epochs, score = result.epochs, _metric(result).fields[-1]
 
     def column(values: list[float | None]) -> npt.NDArray[np.float64]:
         return np.array([np.nan if value is None else value for value in values], np.float64)
@@ -258,7 +273,7 @@ def _history(epochs: list[Epoch]) -> dict[str, npt.NDArray[np.float64]]:
         "epoch": column([each.epoch for each in epochs]),
         "loss": column([each.loss for each in epochs]),
         "val_loss": column([each.val_loss for each in epochs]),
-        **{split: column([each.accuracy.get(split) for each in epochs]) for split in SPLITS},
+        **{split: column([getattr(each, score).get(split) for each in epochs]) for split in SPLITS},
         "seconds": column([each.seconds_max["total"] for each in epochs]),
         "words": column([each.words_sent for each in epochs]),
         "messages": column([each.messages_sent for each in epochs]),

@@ -87,7 +87,7 @@ def trained(
     def write() -> TrainResult:
         if options.predict is None:
             return result
-        counts = run.predict(options.predict, options.embeddings, ids, result.multi_label)
+        counts = run.predict(options.predict, options.embeddings, ids)
         return replace(result, predicted=counts)
 
     return result, write

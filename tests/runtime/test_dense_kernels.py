@@ -8,7 +8,7 @@ from cases import pairs
 from torch.nn import functional
 
 from plancc_runtime.kernels import dense
-from plancc_runtime.nn.loss import share_of_loss
+from plancc_runtime.nn.loss import cross_entropy
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_the_loss_and_its_gradient(rows):
     labels = torch.randint(7, (rows,), generator=random)
     expected = functional.cross_entropy(outputs, labels, reduction="sum") / 90
     (wanted,) = torch.autograd.grad(3 * expected, outputs)
-    found = share_of_loss(outputs, labels, 90)
+    found = cross_entropy(outputs, labels, 90)
     (mine,) = torch.autograd.grad(3 * found, outputs)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(mine, wanted, rtol=1e-12, atol=1e-14)

@@ -17,8 +17,9 @@ import plancc
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.remarks import constant_score, remarks
+from plancc_runtime.remarks import remarks
 from plancc_runtime.results import Scores
+from plancc_runtime.targets import ManyClasses, OneClass
 
 N, SPLIT = 200, {"split": (0.6, 0.2, 0.2)}
 
@@ -43,65 +44,65 @@ def scores(accuracy, shares, split="test"):
 
 
 @pytest.mark.parametrize(
-    ("shares", "multi_label", "expected"),
+    ("shares", "kind", "expected"),
     [
-        ([0.2, 0.5, 0.3], False, 0.5),
-        ([0.2, 0.4, 0.1], True, 0),  # nothing is said of any vertex
-        ([0.8, 0.6, 0.1], True, 2 * 1.4 / (2 + 1.5)),
+        ([0.2, 0.5, 0.3], OneClass, 0.5),
+        ([0.2, 0.4, 0.1], ManyClasses, 0),  # nothing is said of any vertex
+        ([0.8, 0.6, 0.1], ManyClasses, 2 * 1.4 / (2 + 1.5)),
     ],
 )
-def test_constant_score(shares, multi_label, expected):
-    assert constant_score(shares, multi_label) == pytest.approx(expected)
+def test_constant_score(shares, kind, expected):
+    assert kind.constant(shares) == pytest.approx(expected)
 
 
 def test_near_the_largest_class():
     falling = history(np.linspace(2, 1.9, 30))
     options = TrainOptions(epochs=30, optimizer="sgd")
-    [said] = remarks(options, falling, scores(0.52, [0.5, 0.5]), True, False)
+    [said] = remarks(options, falling, scores(0.52, [0.5, 0.5]), True, OneClass)
     assert said == (
         "the test accuracy 0.5200 is near 0.5000, the share of the largest class: the network has "
         "hardly learnt; try first `epochs` 100 with `optimizer` adam, then `standardize_features`, "
         "then `norm` layer"
     )
-    assert not remarks(options, falling, scores(0.6, [0.5, 0.5]), True, False)
+    assert not remarks(options, falling, scores(0.6, [0.5, 0.5]), True, OneClass)
     tried = TrainOptions(epochs=300, optimizer="adam", norm="batch")
-    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
+    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, OneClass)
     assert said.startswith(
         "the val accuracy 0.3000 is below 0.5000, the share of the largest class: "
     )
     assert said.endswith("; try first `standardize_features`, then another `lr` than 0.01")
-    [said] = remarks(tried, falling, scores(0.46, [0.5, 0.5]), True, False)
+    [said] = remarks(tried, falling, scores(0.46, [0.5, 0.5]), True, OneClass)
     assert said.startswith("the test accuracy 0.4600 is near 0.5000")
     tried = replace(tried, standardize_features=True)
-    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, False)
+    [said] = remarks(tried, falling, scores(0.3, [0.5, 0.5], "val"), True, OneClass)
     assert said.endswith("; try another `lr` than 0.01")
-    assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, False)
-    [said] = remarks(options, falling, scores(0.01, [0.3, 0.1]), True, True)
+    assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, OneClass)
+    [said] = remarks(options, falling, scores(0.01, [0.3, 0.1]), True, ManyClasses)
     assert "the test micro F1 0.0100 is near 0.0000, that of the same answer for every" in said
 
 
 def test_of_random_features_no_option_is_blamed():
     falling, options = history(np.linspace(2, 1, 30)), TrainOptions(epochs=30)
-    [said] = remarks(options, falling, scores(0.5, [0.5, 0.5]), False, False)
+    [said] = remarks(options, falling, scores(0.5, [0.5, 0.5]), False, OneClass)
     assert said.endswith("the network has hardly learnt, as its features are random")
-    assert not remarks(options, falling, scores(0.9, [0.5, 0.5]), False, False)
+    assert not remarks(options, falling, scores(0.9, [0.5, 0.5]), False, OneClass)
 
 
 def test_still_improving():
     options, good = TrainOptions(epochs=20, optimizer="adam"), scores(0.9, [0.5, 0.5])
-    [said] = remarks(options, history(np.linspace(2, 1, 20)), good, True, False)
+    [said] = remarks(options, history(np.linspace(2, 1, 20)), good, True, OneClass)
     assert said == (
         "the training loss still falls quickly, from 1.1579 to 1.0000 in the last 4 epochs; try "
         "more `epochs` than 20"
     )
     done = 0.3 + 1.7 * np.exp(-np.arange(20) / 3)
-    assert not remarks(options, history(done), good, True, False)
+    assert not remarks(options, history(done), good, True, OneClass)
     noisy = 1 + np.random.default_rng(0).normal(size=20) / 3
-    assert not remarks(options, history(noisy), good, True, False)
+    assert not remarks(options, history(noisy), good, True, OneClass)
     # the validation loss has risen: more epochs would not help
     learnt = history(np.linspace(2, 1, 20), {0: 2.0, 10: 1.0, 19: 1.1})
-    assert not remarks(options, learnt, good, True, False)
-    assert not remarks(options, history([2, 1, 0.5]), good, True, False)
+    assert not remarks(options, learnt, good, True, OneClass)
+    assert not remarks(options, history([2, 1, 0.5]), good, True, OneClass)
 
 
 def test_a_validation_loss_that_rose():
@@ -110,7 +111,7 @@ def test_a_validation_loss_that_rose():
         for each in made:
             each.epoch += 100
         found = replace(scores(0.9, [0.5, 0.5]), loss={"test": 1.0, "val": final})
-        return remarks(TrainOptions(**options), made, found, True, False)
+        return remarks(TrainOptions(**options), made, found, True, OneClass)
 
     [sentence] = said({0: 2.0, 10: 0.96, 19: 1.4}, 1.5)
     assert sentence == (

@@ -226,7 +226,7 @@ def test_scores_are_those_of_scikit_learn(multi_label):
                 if not multi_label:
                     assert row.f1_micro[split] == pytest.approx(row.accuracy[split])
         dense.step(steps)
-    assert results[0].multi_label == multi_label
+    assert results[0].target == ("classes" if multi_label else "class")
 
 
 @pytest.mark.parametrize(

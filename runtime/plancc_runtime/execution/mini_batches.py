@@ -409,7 +409,9 @@ class MiniBatches(FullBatch):
             replace(step, **dict(zip(fields, numbers, strict=True)))
             for step, numbers in zip(steps, counts[:, :-1].tolist(), strict=True)
         ]
-        accuracy = {"train": int(counts[:, -1].sum()) / targets} if targets else {}
+        accuracy = {}
+        if targets and "accuracy" in data.target.metrics:
+            accuracy = {"train": int(counts[:, -1].sum()) / targets}
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, list[Block]]:

@@ -1,7 +1,8 @@
-"""Losses over the labelled vertices of a split, of all ranks."""
+"""Losses over the labelled vertices of a split, of all ranks: every rank's share of the mean."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,50 +13,96 @@ from torch.nn import functional
 from plancc_runtime.kernels.dense import blocks_of
 from plancc_runtime.workspace import empty
 
+OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
+    "mse": functional.mse_loss,
+    "mae": functional.l1_loss,
+    "huber": functional.huber_loss,
+}
+"""Losses of real numbers: the square, the magnitude, and Huber's with delta 1 (Huber 1964)."""
 
-def share_of_loss(outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
-    """This rank's share of the mean loss; its sum over all ranks is the mean.
+
+def cross_entropy(
+    outputs: Tensor, labels: Tensor, total: float, weights: Tensor | None = None
+) -> Tensor:
+    """This rank's share of the mean softmax cross-entropy; its sum over all ranks is the mean.
 
     Parameters
     ----------
     outputs : Tensor[m, classes]
         Outputs for the split's vertices on this rank.
-    labels : int64[m] or bool[m, classes]
-        The class of every vertex, for softmax cross-entropy; or the set of its classes
-        (multi-label), for sigmoid cross-entropy, which is a mean over classes too.
-    num_global : int
-        Number of the split's vertices on all ranks.
+    labels : int64[m]
+    total : float
+        Number of the split's vertices on all ranks; with weights, the sum of those of their
+        classes.
+    weights : Tensor[classes], optional
+        What a vertex of each class counts.
     """
-    if labels.ndim == 1:
-        if outputs.requires_grad:
-            return _CrossEntropy.apply(outputs, labels, num_global)
-        return functional.cross_entropy(outputs, labels, reduction="sum") / num_global
-    total = functional.binary_cross_entropy_with_logits(
-        outputs, labels.to(outputs.dtype), reduction="sum"
+    if outputs.requires_grad:
+        return _CrossEntropy.apply(outputs, labels, total, weights)
+    return functional.cross_entropy(outputs, labels, weights, reduction="sum") / total
+
+
+def binary_cross_entropy(
+    outputs: Tensor, labels: Tensor, total: float, weights: Tensor | None = None
+) -> Tensor:
+    """This rank's share of the mean sigmoid cross-entropy, which is a mean over classes too.
+
+    Parameters
+    ----------
+    outputs : Tensor[m, classes]
+    labels : bool[m, classes]
+    total : float
+        Number of the split's vertices on all ranks.
+    weights : Tensor[classes], optional
+        What the vertices of each class count in its loss, where the others count 1.
+    """
+    summed = functional.binary_cross_entropy_with_logits(
+        outputs, labels.to(outputs.dtype), reduction="sum", pos_weight=weights
     )
-    return total / (num_global * outputs.shape[1])
+    return summed / (total * outputs.shape[1])
+
+
+def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
+    """This rank's share of the mean loss of real numbers, over vertices and outputs.
+
+    Parameters
+    ----------
+    outputs, numbers : Tensor[m, targets]
+    total : float
+        Number of the split's vertices on all ranks.
+    name : str
+        One of `OF_NUMBERS`.
+    """
+    summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
+    return summed / (total * outputs.shape[1])
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The sum of -log softmax at the labels / num_global; its gradient is made in the same pass."""
+    """The sum of -log softmax at the labels / total; its gradient is made in the same pass."""
 
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, labels: Tensor, num_global: int) -> Tensor:
-        total = outputs.new_zeros((), dtype=torch.float64)
+    def forward(
+        ctx: Any, outputs: Tensor, labels: Tensor, total: float, weights: Tensor | None
+    ) -> Tensor:
+        summed = outputs.new_zeros((), dtype=torch.float64)
         gradient = empty(outputs.shape[0], outputs.shape[1], outputs)
         for rows in blocks_of(outputs, outputs.shape[1]):
             block, label = gradient[rows], labels[rows].unsqueeze(1)
             _log_softmax(outputs[rows], block)
-            total -= block.gather(1, label).sum(dtype=torch.float64)
+            at_labels = block.gather(1, label)
             block.exp_().scatter_add_(1, label, block.new_full((), -1).expand_as(label))
-            block /= num_global
+            if weights is not None:
+                own = weights[label]
+                at_labels, block = at_labels * own, block.mul_(own)
+            summed -= at_labels.sum(dtype=torch.float64)
+            block /= total
         ctx.save_for_backward(gradient)
-        return (total / num_global).to(outputs.dtype)
+        return (summed / total).to(outputs.dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
-        return ctx.saved_tensors[0] * g, None, None
+        return ctx.saved_tensors[0] * g, None, None, None
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:

@@ -1,0 +1,116 @@
+"""Areas under curves over the vertices of all ranks, exact, and no rank holds all scores.
+
+Every rank counts the vertices of each score, and all sort these counts together by sampling (Shi
+and Schaeffer 1992): equal scores meet on one rank, so that ties count as scikit-learn counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc_runtime.rowfiles import as_bytes
+from plancc_runtime.transport.base import Transport
+
+Float64Array = npt.NDArray[np.float64]
+Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
+"""Keys in ascending order, each once, and how many vertices of each are (not of, of) its class."""
+
+
+def areas(
+    groups: Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]], transport: Transport
+) -> tuple[Float64Array, Float64Array]:
+    """The area under the ROC curve and the average precision of every class. Collective.
+
+    The area is the chance that a vertex of the class has a higher score than one that is not of it,
+    where equal ones count half. The average precision is the mean, over the vertices of the class,
+    of the precision at their score: the sum of (R_n - R_{n-1}) P_n over descending thresholds.
+
+    Parameters
+    ----------
+    groups : sequence of (scores, truth)
+        Of every split float64[m, classes], finite, and bool[m, classes]: this rank's vertices.
+    transport : Transport
+
+    Returns
+    -------
+    auc, ap : float64[groups, classes]
+        NaN for a class to which all or none of the vertices belong; of the average precision, none.
+    """
+    classes = groups[0][0].shape[1]
+    columns = len(groups) * classes
+    keys, counts = _sorted_together(_counted(groups), transport)
+    column = keys.real.astype(np.int64)
+    every = np.zeros((transport.size, columns, 2))
+    for k in range(2):
+        every[transport.rank, :, k] = np.bincount(column, counts[:, k], columns)
+    transport.allreduce_sum(every)
+    totals = every.sum(axis=0)
+    # of the vertices whose score is lower: in the column, on this rank and those before it
+    lower = np.cumsum(counts, axis=0) - counts
+    first = np.searchsorted(column, np.arange(columns))
+    before = every[: transport.rank].sum(axis=0)
+    lower = lower - np.append(lower, [[0, 0]], axis=0)[first][column] + before[column]
+    others, own = counts.T
+    reached = totals[column] - lower
+    precision = reached[:, 1] / reached.sum(axis=1)
+    terms = own * (lower[:, 0] + others / 2), own * precision
+    sums = np.empty((2, columns))  # bincount of nothing has whole numbers
+    sums[:] = [np.bincount(column, each, columns) for each in terms]
+    transport.allreduce_sum(sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        auc, ap = sums / [totals[:, 0] * totals[:, 1], totals[:, 1]]
+    return auc.reshape(-1, classes), ap.reshape(-1, classes)
+
+
+def _counted(groups: Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]) -> Counts:
+    """The counts of this rank; a key is (column, score) as a complex number, which sorts so."""
+    sizes = [scores.size for scores, _ in groups]
+    keys = np.empty(sum(sizes), np.complex128)
+    width = groups[0][0].shape[1]
+    first = np.repeat(np.arange(len(groups)) * width, sizes)
+    keys.real = first + np.concatenate([np.tile(np.arange(width), len(s)) for s, _ in groups])
+    keys.imag = np.concatenate([scores.reshape(-1) for scores, _ in groups])
+    truth = np.concatenate([each.reshape(-1) for _, each in groups])
+    return _added(keys, np.stack([~truth, truth], axis=1))
+
+
+def _added(keys: npt.NDArray[np.complex128], counts: npt.NDArray[np.generic]) -> Counts:
+    """Counts of equal keys together."""
+    known, place = np.unique(keys, return_inverse=True)
+    sums = [np.bincount(place, each, len(known)) for each in counts.T]
+    return known, np.stack(sums, axis=1).astype(np.int64)
+
+
+def _sorted_together(mine: Counts, transport: Transport) -> Counts:
+    """All ranks' counts, a range of keys on each, in the order of the ranks. Collective.
+
+    Splitters are regular samples of the ranks' samples.
+    """
+    size = transport.size
+    if size == 1:
+        return mine
+    keys, counts = mine
+    sample = keys[np.arange(size) * len(keys) // size] if len(keys) else keys
+    samples = [np.frombuffer(each, keys.dtype) for each in transport.gather_bytes(sample.tobytes())]
+    every = np.sort(np.concatenate(samples))
+    splitters = every[np.arange(1, size) * len(every) // size] if len(every) else np.zeros(size - 1)
+    bounds = np.concatenate([[0], np.searchsorted(keys, splitters), [len(keys)]])
+    comes = transport.alltoall(np.diff(bounds))
+    sends, receives, parts = [], [], []
+    for peer in range(size):
+        chosen = slice(bounds[peer], bounds[peer + 1])
+        own = keys[chosen], counts[chosen]
+        if peer == transport.rank:
+            parts.append(own)
+            continue
+        if len(own[0]):
+            sends += [(peer, as_bytes(each)) for each in own]
+        if comes[peer]:
+            part = np.empty(comes[peer], keys.dtype), np.empty((comes[peer], 2), np.int64)
+            receives += [(peer, as_bytes(each)) for each in part]
+            parts.append(part)
+    transport.swap(sends, receives)
+    return _added(*(np.concatenate(each) for each in zip(*parts, strict=True)))

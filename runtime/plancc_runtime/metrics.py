@@ -1,0 +1,48 @@
+"""Metrics by name: what a run prints, and what early stopping, schedules and `best` follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Attributes
+    ----------
+    title : str
+        What tables call it.
+    fields : tuple of str
+        Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last is followed.
+    higher : bool
+        Whether higher is better.
+    form : str
+        Format of a number.
+    """
+
+    title: str
+    fields: tuple[str, ...]
+    higher: bool = True
+    form: str = ".4f"
+
+    def lowered(self, value: float) -> float:
+        """The value, or its negative: lower is better."""
+        return -value if self.higher else value
+
+
+METRICS = {
+    "loss": Metric("loss", ("loss",), higher=False),
+    "accuracy": Metric("accuracy", ("accuracy",)),
+    "f1": Metric("F1 (micro/macro)", ("f1_micro", "f1_macro")),
+    "auc": Metric("ROC-AUC", ("auc",)),
+    "ap": Metric("average precision", ("ap",)),
+    "rmse": Metric("RMSE", ("rmse",), higher=False, form=".5g"),
+    "mae": Metric("MAE", ("mae",), higher=False, form=".5g"),
+    "r2": Metric("R2", ("r2",)),
+}
+RANKED = ("auc", "ap")
+"""Metrics that compare the scores of all vertices with each other."""
+LOSSES = ("auto", "mse", "mae", "huber")
+BALANCED = "balanced"
+"""The `class_weights` that make all classes count alike."""
