@@ -287,7 +287,7 @@ def _weights(
         weights[there] = size / (there.sum() * found[there])
         return weights
     with transport.agreement():
-        weights = torch.from_numpy(read_class_weights(str(options.class_weights), classes))
+        weights = torch.from_numpy(read_class_weights(options.class_weights or "", classes))
     return weights
 
 

@@ -154,7 +154,7 @@ class TrainOptions:
         "loss of real targets; auto: mse, and cross-entropy of classes",
         choices=LOSSES,
     )
-    class_weights: Path | None = of_training(
+    class_weights: str | None = of_training(
         None,
         f"what the vertices of each class count in the loss: {BALANCED}, or a file of numbers",
         otherwise="all classes alike",

@@ -283,7 +283,7 @@ def test_given_weights_of_several_classes_are_those_of_their_vertices(ranks, tmp
     np.savetxt(tmp_path / "weights.txt", weights)
     loss = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(weights).double())
     dense = Dense(case, 3, lambda z, t: loss(z, t.double()))
-    dense.check(run(case, ranks, class_weights=tmp_path / "weights.txt"))
+    dense.check(run(case, ranks, class_weights=str(tmp_path / "weights.txt")))
 
 
 def test_mini_batches_weigh_classes_alike_on_any_number_of_ranks():
@@ -313,7 +313,7 @@ def test_wrong_files_of_weights(text, words, tmp_path):
     with warnings.catch_warnings(), pytest.raises(InputError, match=f"weights.txt: {words}"):
         read_class_weights(str(path), 3)
     with pytest.raises(InputError, match=words):
-        run(make_case("class"), PARTS, class_weights=path)
+        run(make_case("class"), PARTS, class_weights=str(path))
 
 
 @pytest.mark.parametrize(
