@@ -166,10 +166,10 @@ def read_vertex_data(
     path : str or PathLike, or several
         ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
         ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
-        matrix is the features, a list of integers the labels. ``.csv``, ``.tsv``, also ``.gz``: a
-        column of integers is the labels, several columns are the features; with a line of names
-        the columns that have one of ours. Or a graph file or folder of a format that holds vertex
-        data too. Of several sources every array may be in one.
+        matrix is the features, a list of whole numbers the labels, of others the targets.
+        ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns are
+        the features; with a line of names the columns that have one of ours. Or a graph file or
+        folder of a format that holds vertex data too. Of several sources every array may be in one.
     num_vertices : int or Graph
         Rows that every array must have.
     format : str, optional
@@ -395,27 +395,23 @@ def vertex_data_of(
             arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
         arrays = {key: array[of_vertices] for key, array in arrays.items()}
     labels = arrays.get("labels")
-    if (
-        labels is not None
-        and labels.ndim == 2
-        and labels.shape[1] == 1
-        and labels.dtype.kind in "iu"
-    ):
-        arrays["labels"] = labels[:, 0]
-    elif labels is not None and "targets" not in arrays and (labels.ndim == 2 or _broken(labels)):
-        arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
+    if labels is not None:
+        real = called["labels"] != "labels" and _has_fractions(labels)
+        if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
+            arrays["labels"] = labels[:, 0]
+        elif (labels.ndim == 2 or real) and "targets" not in arrays:
+            arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
     for key in MASKS:
         if key in arrays:
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
     return check_vertex_data(arrays, num_vertices, where, called)
 
 
-def _broken(labels: npt.NDArray[Any]) -> bool:
+def _has_fractions(labels: npt.NDArray[Any]) -> bool:
     """Whether a list holds numbers that are not whole, and thus no classes."""
-    known = (
-        labels[~np.isnan(labels)] if labels.ndim == 1 and labels.dtype.kind == "f" else labels[:0]
-    )
-    return bool((known != np.floor(known)).any())
+    if labels.ndim != 1 or labels.dtype.kind != "f":
+        return False
+    return bool((labels != np.floor(labels))[~np.isnan(labels)].any())
 
 
 def _has_rows(value: Any, count: int) -> bool:
@@ -545,7 +541,9 @@ def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)
-    return {"labels" if array.ndim == 1 else "features": array}
+    if array.ndim != 1:
+        return {"features": array}
+    return {"targets" if _has_fractions(array) else "labels": array}
 
 
 def _read_table(

@@ -189,13 +189,12 @@ class TrainOptions:
     schedule: str = of_training(
         "none",
         "learning-rate schedule. step: divide by 10 after 1/2 and 3/4 of the epochs. cosine: down "
-        "to 0. plateau: halve after 5 evaluations without a better validation loss, or `metric`",
+        "to 0. plateau: halve after 5 evaluations without a better validation loss",
         choices=("none", "step", "cosine", "plateau"),
     )
     patience: int | None = of_training(
         None,
-        "stop after this many evaluations without a better validation loss, or `metric`; keep the "
-        "best weights",
+        "stop after this many evaluations without a better validation loss; keep the best weights",
         **count,
     )
     eval_every: int = of_training(
@@ -316,7 +315,7 @@ class TrainOptions:
     )
 
     checkpoint: Path | None = of_results(
-        None, "folder for checkpoints: the last, and the best by validation loss, or `metric`"
+        None, "folder for checkpoints: the last, and the best by validation loss"
     )
     every: int | None = of_results(
         None, "epochs between checkpoints", otherwise="only at the end", **count
@@ -335,7 +334,7 @@ class TrainOptions:
     )
     predict: Path | None = of_results(
         None,
-        "write class and probabilities, or numbers, of every vertex: .csv, .npz, .npy, .parquet; "
+        "write what is predicted of every vertex: .csv, .npz, .npy, .parquet; "
         "out-{part}.npz: a file per rank",
         more="By the weights that the run ends with.",
     )

@@ -207,7 +207,7 @@ class OneClass(_Classes):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Of two classes the second is ranked, of more every class against the others."""
+        """Rank the second of two classes, and every one of more against the others."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
@@ -228,7 +228,7 @@ class OneClass(_Classes):
 
 
 class ManyClasses(_Classes):
-    """Of which classes every vertex is, bool[n, classes]: a sigmoid each."""
+    """The set of classes of every vertex, bool[n, classes]: a sigmoid each."""
 
     name = "classes"
     words = "any number of classes for every vertex"

@@ -3,26 +3,26 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. All have the same owners of rows. plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of
-two ranks and of one. plan-1.6.h5 is plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same
-in two pieces. plan-1.5.h5 is an edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at part 1,
-(3, 0) at part 2 and (3, 1) at part 0. row-1.7.h5 is a row plan, made under
-SOURCE_DATE_EPOCH=1700000000 by ``plancc.compile(graph(), model="file", num_parts=3,
-normalize="row", data=data(), part=OWNER)`` with labels in place of targets and without clusters;
+replaced. All have the same owners of rows. targets-1.8.h5 is plan-1.7.h5 with real targets.
+plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of two ranks and of one. plan-1.6.h5 is
+plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same in two pieces. plan-1.5.h5 is an
+edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at part 1, (3, 0) at part 2 and (3, 1) at
+part 0. row-1.7.h5 is a row plan, made under SOURCE_DATE_EPOCH=1700000000 by
+``plancc.compile(graph(), model="file", num_parts=3, normalize="row", data=data(), part=OWNER)``
+with labels in place of targets and without clusters;
 grid-1.7.h5 is such a plan with targets and clusters, on a grid.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 import plancc
 from plancc.graph.graph import Source
-from plancc.plan.routing import with_routes
-from plancc.plan.topology import Topology
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -55,12 +55,15 @@ def data() -> plancc.VertexData:
 
 
 def main() -> int:
-    path = HERE / "plan-1.7.h5"
+    path = HERE / "targets-1.8.h5"
     if path.exists():
         print(f"{path} exists and stays as it is", file=sys.stderr)
         return 1
-    plan = plancc.load(HERE / "plan-1.6.h5")
-    print(with_routes(plan, Topology.parse("1x2+1x1")).save(path))
+    plan = plancc.load(HERE / "plan-1.7.h5")
+    targets = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
+    targets[3] = np.nan
+    data = replace(plan.vertex_data, targets=targets[plan.global_id])
+    print(replace(plan, vertex_data=data).save(path))
     return 0
 
 

@@ -20,6 +20,7 @@ FILES = {  # the content hash that the file holds
     "plan-1.5": "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7",
     "plan-1.6": "0ada9a89b4e4bb0975b70506fc1cca44265f7123e0a8164652d8f6f2362c20b7",
     "plan-1.7": "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72",
+    "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
@@ -283,10 +284,18 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
     same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
-def test_format_1_7_has_hops(tmp_path):
-    plan, found = loaded("plan-1.7"), tables("plan-1.7")
+def test_format_1_8_has_real_targets(tmp_path):
+    plan = loaded("targets-1.8")
     plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("plan-1.7").read_bytes()
+    assert (tmp_path / "plan.h5").read_bytes() == file("targets-1.8").read_bytes()
+    expected = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
+    expected[3] = np.nan
+    assert plan.vertex_data.targets.dtype == np.float32
+    np.testing.assert_array_equal(plan.vertex_data.targets, expected[plan.global_id])
+
+
+def test_format_1_7_has_hops():
+    plan, found = loaded("plan-1.7"), tables("plan-1.7")
     assert str(plan.header.topology) == "1x2+1x1"
     assert found.items() >= tables("plan-1.6").items()
     assert found["expand_cross/send_row"] == [0, 5]

@@ -355,7 +355,7 @@ def test_what_no_torch_wrote(path, data, words):
 
 
 def test_wrong_vertex_data_names_the_way_out(path):
-    torch.save(tensors(y=torch.tensor([0.5, 1, 2, 3, 4])), path)
+    torch.save(tensors(y=torch.tensor([0.0, 1, 2, 3, 4])), path)
     with pytest.raises(
         InputError, match=r"key 'y' must be a list of integers.*`data=False` leaves"
     ):
