@@ -53,10 +53,11 @@ class Graph(LocalGraph):
     num_vertices : int
         Vertices of the whole graph.
     features : Tensor[num_rows, width] or None
-    labels : int64[num_rows], bool[num_rows, num_classes] or None
-        -1 where the class is unknown; a matrix where vertices have any number of classes.
+    labels : int64[num_rows], bool or float32[num_rows, num_classes], or None
+        -1 where the class is unknown; a matrix where vertices have any number of classes, or real
+        numbers, NaN where unknown.
     num_classes : int
-        The same on all ranks; 0 without labels.
+        Classes, or real numbers; the same on all ranks; 0 without labels.
     train_mask, val_mask, test_mask : bool[num_rows] or None
     vertices : int32[num_rows]
         Vertex of every row (in the order of the graph that was compiled).

@@ -520,3 +520,71 @@ def test_bad_dicts(tmp_path, data, words):
 def test_a_byte_order_mark_before_a_table(tmp_path, text):
     (tmp_path / "x.csv").write_text(text, encoding="utf-8-sig")
     assert read_vertex_data(tmp_path / "x.csv", 2).features.tolist() == [[1.5, 2], [3, 4]]
+
+
+# -- real targets ----------------------------------------------------------------------------------
+
+REAL = np.array([[0.5, 1.25], [np.nan, np.nan], [3.0, -2.5], [4.0, 1e-3]])
+
+
+def held(**arrays):
+    return vertex_data_of(arrays, 4, "x: ").targets
+
+
+@pytest.mark.parametrize("name", ["y", "label", "targets"])
+def test_real_targets_under_all_names(name):
+    found = held(**{name: REAL})
+    assert (found.dtype, found.shape) == (np.float32, (4, 2))
+    np.testing.assert_array_equal(found, REAL.astype(np.float32))
+    for column in (REAL[:, 0], REAL[:, :1]):
+        np.testing.assert_array_equal(held(**{name: column}), REAL[:, :1].astype(np.float32))
+    assert vertex_data_of({name: REAL}, 4).sizes() == {"real_targets": 2, "without_targets": 1}
+
+
+def test_whole_numbers_are_targets_under_that_name_alone():
+    whole = np.array([3.0, 1.0, 4.0, 1.0])
+    assert held(targets=whole).tolist() == [[3], [1], [4], [1]]
+    with pytest.raises(
+        InputError, match=r"must be a list of integers.*real numbers are called tar"
+    ):
+        held(y=whole)
+    assert held(targets=np.eye(4)).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (
+            np.where(REAL == 3, np.nan, REAL),
+            "'nan' in row 2, column 0 .*, not a finite",
+        ),
+        (np.where(REAL == 3, np.inf, REAL), "'inf' in row 2, column 0"),
+        (np.where(REAL == 3, 1e39, REAL), "'1e.39' in row 2, column 0"),
+        (np.where(np.isnan(REAL), np.nan, 1.0), "'nan' in row 1, column 0.*; targets are 0 or 1"),
+        (np.array([[0, 1], [1, 2], [0, 0], [1, 1]]), "'2' in row 1, column 1.*of a floating type"),
+    ],
+)
+def test_wrong_targets(array, words):
+    with pytest.raises(InputError, match=f"x: key 'y' holds {words}"):
+        held(y=array)
+
+
+def test_real_targets_of_files(tmp_path):
+    """Columns by name or number, of any order; a list of .npy."""
+    (tmp_path / "one.csv").write_text("id,targets\n3,4\n1,nan\n0,0.5\n2,3\n")
+    (tmp_path / "two.csv").write_text(
+        "target1,x0,target0\n1.25,1,0.5\n,1,nan\n".replace("\n,", "\nnan,")
+    )
+    np.save(tmp_path / "list.npy", REAL[:, 0])
+    for name in ("one.csv", "list.npy"):
+        found = read_vertex_data(tmp_path / name, 4).targets
+        np.testing.assert_array_equal(found, REAL[:, :1].astype(np.float32))
+    data = read_vertex_data(tmp_path / "two.csv", 2)
+    np.testing.assert_array_equal(data.targets, REAL[:2].astype(np.float32))
+    assert data.features.tolist() == [[1], [1]]
+    (tmp_path / "price.csv").write_text("price\n4\n1\n1\n7\n")
+    found = read_vertex_data(tmp_path / "price.csv", 4, keys={"targets": "price"}).targets
+    assert found.tolist() == [[4], [1], [1], [7]]
+    (tmp_path / "y.csv").write_text("y\n1\n0.5\n1\n2\n")
+    with pytest.raises(InputError, match=r"'0\.5', not the number of a class"):
+        read_vertex_data(tmp_path / "y.csv", 4)

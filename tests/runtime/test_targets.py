@@ -5,6 +5,7 @@ Against dense float64 loops in plain torch, and scikit-learn.
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 import reference
 import torch
 from cases import long
+from click.testing import CliRunner
 from runs import on_ranks, trained
 from sklearn.metrics import (
     average_precision_score,
@@ -28,8 +30,10 @@ from torch.nn import functional
 import plancc
 from plancc.errors import InputError
 from plancc.graph.vertexdata import VertexData
+from plancc_cli.run_command import command
 from plancc_runtime import curves, load_network
 from plancc_runtime.data import read_class_weights
+from plancc_runtime.metrics import METRICS
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
 from plancc_runtime.targets import Numbers
@@ -239,6 +243,23 @@ def test_early_stopping_follows_the_area(kind, ranks):
         np.testing.assert_allclose(mine, other, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize(("kind", "metric"), [("class", "ap"), ("numbers", "r2")])
+def test_a_resumed_run_follows_the_same_metric(kind, metric, tmp_path):
+    """The best checkpoint, and where early stopping ends, are those of a run without a break."""
+    case, options = make_case(kind), {"metric": metric, "eval_every": 1, "lr": 0.1, "patience": 50}
+    whole = run(case, PARTS, epochs=20, checkpoint=tmp_path / "whole", **options)
+    run(case, PARTS, epochs=9, checkpoint=tmp_path / "parts", **options)
+    again = {"checkpoint": tmp_path / "parts", "resume": True}
+    resumed = run(case, PARTS, epochs=20, **again, **options)
+    assert resumed.first_epoch == 9
+    assert (resumed.best_epoch, resumed.final.loss) == (whole.best_epoch, whole.final.loss)
+    values = {epoch.epoch: getattr(epoch, metric)["val"] for epoch in whole.epochs}
+    values[whole.final.epoch] = getattr(whole.final, metric)["val"]
+    assert getattr(whole.final, metric)["val"] == max(values.values())
+    with pytest.raises(InputError, match="`metric`"):
+        run(case, PARTS, epochs=20, **again, **options | {"metric": "loss"})
+
+
 def test_words_of_epochs_are_those_of_a_run_without_areas():
     """Scores travel in evaluations of their own."""
     case = make_case("classes")
@@ -369,6 +390,25 @@ def test_predictions_of_numbers(plan_of_numbers, tmp_path):
     network = load_network(tmp_path / "weights.npz")
     with pytest.raises(InputError, match="predicts numbers, which have no probabilities"):
         network.probabilities(torch.zeros(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "title", "first"), [([], "RMSE", "rmse"), (["--metric", "r2", "--f1"], "R2", "r2")]
+)
+def test_what_a_run_prints_of_numbers(options, title, first, plan_of_numbers, tmp_path):
+    shared = ["--epochs", "2", "--eval-every", "1", "--json", str(tmp_path / "out.json")]
+    done = CliRunner().invoke(command, [str(plan_of_numbers), *shared, *options])
+    assert done.exit_code == 0, done.stderr
+    final = json.loads((tmp_path / "out.json").read_text())["final"]
+    table, _, end = done.stdout.partition(f"\n{title} per split; times")
+    [row] = (line.split() for line in table.splitlines() if line.startswith("final"))
+    form = METRICS[first].form
+    assert row[2:4] == [f"{final[first][split]:{form}}" for split in ("train", "test")]
+    assert f"test: {title} {row[3]}, " in end
+    assert all(
+        f"{METRICS[name].title} {final[name]['test']:{METRICS[name].form}}" in end
+        for name in ("rmse", "mae", "r2")
+    )
 
 
 def test_weights_of_numbers_do_not_predict_classes(plan_of_numbers, tmp_path):
