@@ -7,6 +7,7 @@ and Schaeffer 1992): equal scores meet on one rank, so that ties count as scikit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,18 +68,18 @@ def areas(
 
 def _counted(groups: Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]) -> Counts:
     """The counts of this rank; a key is (column, score) as a complex number, which sorts so."""
-    sizes = [scores.size for scores, _ in groups]
-    keys = np.empty(sum(sizes), np.complex128)
-    width = groups[0][0].shape[1]
-    first = np.repeat(np.arange(len(groups)) * width, sizes)
-    keys.real = first + np.concatenate([np.tile(np.arange(width), len(s)) for s, _ in groups])
-    keys.imag = np.concatenate([scores.reshape(-1) for scores, _ in groups])
-    truth = np.concatenate([each.reshape(-1) for _, each in groups])
-    return _added(keys, np.stack([~truth, truth], axis=1))
+    columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
+    every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
+    keys = np.empty(sum(len(scores) for scores, _ in every), np.complex128)
+    keys.real = np.repeat(np.arange(len(every)), [len(scores) for scores, _ in every])
+    keys.imag = np.concatenate([scores for scores, _ in every])
+    return keys, np.concatenate([counts for _, counts in every])
 
 
-def _added(keys: npt.NDArray[np.complex128], counts: npt.NDArray[np.generic]) -> Counts:
-    """Counts of equal keys together."""
+def _added(
+    keys: npt.NDArray[Any], counts: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The keys in ascending order, each once, and the counts of equal ones together."""
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
