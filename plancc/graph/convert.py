@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
+from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
-from plancc.graph.graph import Graph, Source, check_num_vertices, check_range, check_square
+from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
+from plancc.graph.types import Relation, in_words
+from plancc.graph.union import Entries, entries_of, rectangular, united
 from plancc.graph.vertexdata import (
     VertexData,
     as_array,
@@ -20,6 +22,7 @@ from plancc.graph.vertexdata import (
     vertex_data_of,
 )
 from plancc.graph.weights import with_own_weights
+from plancc.text import shown
 
 _ACCEPTED = (
     "a Graph, a path, a scipy sparse matrix, a graph of networkx, igraph, PyTorch Geometric or "
@@ -35,8 +38,11 @@ def as_graph(obj: Any) -> Graph:
     obj : Graph, path, scipy sparse, networkx graph, (n, edge_index), or an object of a library
         - Graph: returned as it is.
         - Path: read by `plancc.graph.formats.read_graph`.
-        - scipy sparse matrix or array, square: ``A`` itself; duplicates are summed, zeros dropped;
-          a boolean matrix has no values. Undirected if its pattern is symmetric.
+        - scipy sparse matrix or array: ``A`` itself; duplicates are summed, zeros dropped;
+          a boolean matrix has no values. Undirected if its pattern is symmetric. A rectangular
+          one is a graph of types (`plancc.graph.union.rectangular`).
+        - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of types
+          (`graph_of_relations`).
         - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both directions.
           Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
           ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
@@ -52,7 +58,7 @@ def as_graph(obj: Any) -> Graph:
     Raises
     ------
     InputError
-        For any other object, a dense or non-square matrix, an index out of range, NaN or infinity.
+        For any other object, a dense matrix, an index out of range, NaN or infinity.
     """
     if isinstance(obj, Graph):
         return obj
@@ -62,6 +68,8 @@ def as_graph(obj: Any) -> Graph:
 
     if issparse(obj):
         return _from_scipy(obj)
+    if is_typed(obj):
+        return graph_of_relations(obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
@@ -181,15 +189,10 @@ def _no_graph(obj: Any) -> str:
 
 def _from_scipy(matrix: Any) -> Graph:
     name = f"scipy {type(matrix).__name__}"
-    check_square(matrix.shape, name)
-    coo = matrix.tocoo()
-    row, col = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
-    values = coo.data
-    if values.dtype == np.bool_:
-        row, col, values = row[values], col[values], None
-    else:
-        values = as_values(values, name)
+    row, col, values = entries_of(matrix, name)
     source = Source(name, format="scipy", weights="'data'")
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        return rectangular(matrix.shape, (row, col, values), source)
     return detect_direction(build_graph(matrix.shape[0], row, col, values, source=source))
 
 
@@ -205,3 +208,62 @@ def _from_edge_index(n: Any, edge_index: Any) -> Graph:
     return detect_direction(
         build_graph(int(n), destination, source, source=Source(name, format="edge_index"))
     )
+
+
+def is_typed(obj: Any) -> bool:
+    """Whether a mapping has relations as names: ``{(source, name, destination): matrix}``."""
+    return isinstance(obj, Mapping) and any(isinstance(name, tuple) for name in obj)
+
+
+def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = None) -> Graph:
+    """The graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
+
+    Parameters
+    ----------
+    relations : mapping
+        A matrix is sparse, of scipy, with a row for every vertex of the destination and a column
+        for every one of the source. An ``edge_index``, int[2, edges], has sources and destinations,
+        as in PyTorch Geometric; it needs the counts of its types.
+    source : Source, optional
+
+    Raises
+    ------
+    InputError
+        For shapes that disagree with each other or with the counts, and as of `united`.
+    """
+    source = source or Source("relations", format="dict")
+    counts = {name: count for name, count in relations.items() if isinstance(name, str)}
+    found: dict[Relation, Any] = {}
+    for relation, given in relations.items():
+        if isinstance(relation, str):
+            continue
+        if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
+            raise InputError(
+                f"{source.name}: '{shown(relation)}' is no relation: give three texts, "
+                "(source, name, destination)"
+            )
+        found[relation] = given
+        if not hasattr(given, "tocoo") or len(given.shape) != 2:
+            continue
+        for name, size in ((relation[0], given.shape[1]), (relation[2], given.shape[0])):
+            if counts.setdefault(name, size) != size:
+                raise InputError(
+                    f"{source.name}: {in_words(relation)}: the matrix has {size:,} vertices of "
+                    f"type '{shown(name)}', and there are {shown(counts[name])}: rows are of the "
+                    "destination, columns of the source"
+                )
+    entries: dict[Relation, Entries] = {}
+    for relation, given in found.items():
+        where = f"{source.name}: {in_words(relation)}"
+        if hasattr(given, "tocoo"):
+            entries[relation] = entries_of(given, where)
+            continue
+        column, row = check_edge_index(as_array(given, f"{where}: edge_index"), where)
+        for name in (relation[0], relation[2]):
+            if name not in counts:
+                raise InputError(
+                    f"{where}: an edge_index does not say how many vertices type '{shown(name)}' "
+                    f"has: add '{shown(name)}': count"
+                )
+        entries[relation] = row, column, None
+    return united(counts, entries, source)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.canonical import as_values, detect_direction, graph_of_rows
 from plancc.graph.formats import Format, join_names, reading_of, split_names
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_one_type
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.text import shown
@@ -251,7 +251,8 @@ def write_head(folder: Path, directed: bool, source: Source) -> None:
 
 
 def write_csr(graph: Graph, folder: Path) -> None:
-    """Write a graph as a folder, which exists."""
+    """Write a graph as a folder, which exists; InputError for one of types."""
+    check_one_type(graph, "a folder of compressed rows")
     arrays: dict[str, npt.NDArray[Any] | None] = {
         "indptr": graph.indptr,
         "indices": graph.indices,

@@ -20,7 +20,7 @@ from plancc.errors import BackendError, InputError
 from plancc.fields import option, options_of, taking
 from plancc.files import sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
-from plancc.graph.graph import Graph, Source
+from plancc.graph.graph import Graph, Source, check_one_type
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors
 from plancc.registry import Registry, check_choice, place_of
@@ -437,6 +437,7 @@ def write_graph(
             f"{os.fspath(path)}: format '{name}' can be read but not written; "
             f"choose from {', '.join(able)}"
         )
+    check_one_type(graph, os.fspath(path))
     compress = os.fspath(path).lower().endswith(".gz")
     with atomic_write(path) as temporary:
         write(graph, temporary, pattern=pattern, compress=compress, path=path)

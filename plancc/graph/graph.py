@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.bounds import check_vertices
+from plancc.graph.types import Types
 
 MAX_VERTICES = 2**31 - 1
 NORMALIZATIONS = ("sym", "row", "none")
@@ -86,6 +86,8 @@ class Graph:
         The source's own vertex ids; None when they are 0..n-1, and for
         formats that count vertices from 1 without gaps (MatrixMarket, METIS).
     source : Source
+    types : Types or None
+        The types of the vertices, and the relations that the nonzeros are of.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -95,6 +97,7 @@ class Graph:
     vertex_weights: npt.NDArray[np.int64] | None = None
     original_ids: npt.NDArray[np.int64] | None = None
     source: Source = field(default_factory=Source)
+    types: Types | None = None
 
     @property
     def num_vertices(self) -> int:
@@ -126,11 +129,12 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
     check_vertices(num_vertices, where)
 
 
-def check_square(shape: Sequence[int], where: str) -> None:
-    """Refuse a matrix that is not square; `where` names the source."""
-    if len(shape) != 2 or shape[0] != shape[1]:
-        shown = " x ".join(map(str, shape[:4])) + " x ..." * (len(shape) > 4)
-        raise InputError(f"{where}: a graph needs a square matrix, not one of '{shown}'")
+def check_one_type(graph: Graph, where: str) -> None:
+    """Refuse a graph of types, which `where` cannot hold."""
+    if graph.types is not None:
+        raise InputError(
+            f"{where} cannot hold the types of {graph.source.name}: compile its own source"
+        )
 
 
 def check_range(vertices: npt.NDArray[np.integer], num_vertices: int, where: str) -> None:

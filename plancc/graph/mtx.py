@@ -12,7 +12,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -27,7 +27,6 @@ from plancc.graph.graph import (
     Graph,
     Source,
     check_num_vertices,
-    check_square,
 )
 from plancc.graph.textfile import (
     StrPath,
@@ -42,6 +41,7 @@ from plancc.graph.textfile import (
     show,
     text_chunks,
 )
+from plancc.graph.union import rectangular
 
 if TYPE_CHECKING:
     from plancc.graph.external import Entries
@@ -59,6 +59,7 @@ class _Header:
     field: str
     symmetry: str
     size: int
+    columns: int
     entries: int
     lines: int
     one_percent: bool = False
@@ -67,7 +68,7 @@ class _Header:
         """The header of the same matrix, or of some of its entries, as `mmread` takes it."""
         return (
             f"%%MatrixMarket matrix coordinate {self.field} {symmetry}\n"
-            f"{self.size} {self.size} {entries}\n"
+            f"{self.size} {self.columns} {entries}\n"
         ).encode()
 
 
@@ -80,7 +81,8 @@ def read_mtx(
     skew-symmetric. The graph is directed if and only if the header says "general". A pattern file
     has no values; other files keep theirs as float64 (integers too). Files of Network Repository,
     whose banner may begin with one percent sign and whose size line may be short or missing, are
-    read with a warning.
+    read with a warning. A rectangular matrix is a graph of types
+    (`plancc.graph.union.rectangular`).
 
     Parameters
     ----------
@@ -90,20 +92,18 @@ def read_mtx(
     Raises
     ------
     InputError
-        For a dense, complex or non-square matrix, NaN or infinity, an index out of range, a
+        For a dense or complex matrix, NaN or infinity, an index out of range, a
         truncated or garbled file; the message names file, line and value.
     """
     entries = MtxEntries(path)
     row, col, values = entries.whole()
+    how: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": entries.source}
+    if pattern:
+        values = None
+    if entries.shape[0] != entries.shape[1]:
+        return rectangular(entries.shape, (row, col, values), **how)
     return build_graph(
-        entries.num_vertices,
-        row,
-        col,
-        None if pattern else values,
-        directed=entries.directed,
-        symmetrize=symmetrize,
-        transpose=transpose,
-        source=entries.source,
+        entries.num_vertices, row, col, values, directed=entries.directed, **how
     )
 
 
@@ -144,12 +144,12 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
             break
     words = text.decode("latin-1").split()
     if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
-        return _Header(field, symmetry, 0, 0, lines - 1, one_percent)
+        return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
     rows, columns, entries = map(int, words)
     if rows != columns:
-        return _Header(field, symmetry, 0, 0, lines - 1, one_percent)
+        return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
     check_num_vertices(rows, f"{os.fspath(path)}, line {lines}")
-    return _Header(field, symmetry, rows, entries, lines, one_percent)
+    return _Header(field, symmetry, rows, columns, entries, lines, one_percent)
 
 
 def _of_another_format(line: bytes) -> str:
@@ -177,18 +177,27 @@ def _sized(path: StrPath, header: _Header) -> _Header:
             stream.readline()
         text = stream.readline()
     numbers = [int(word) if re.fullmatch(rb"-?\d{1,18}", word) else None for word in text.split()]
-    below = _counted(path, replace(header, size=MAX_VERTICES, lines=line))
+    most: Any = {"size": MAX_VERTICES, "columns": MAX_VERTICES}
+    below = _counted(path, replace(header, **most, lines=line))
     found = None
-    least, entries = below or (0, -1)
+    least, entries = (max(below[:2]), below[2]) if below else (0, -1)
     if len(numbers) == 2 and numbers[1] == entries and least <= (numbers[0] or 0) <= MAX_VERTICES:
-        found = replace(header, size=numbers[0] or 0, entries=entries, lines=line)
+        size = numbers[0] or 0
+        found = replace(header, size=size, columns=size, entries=entries, lines=line)
         what = "the size line of two numbers is taken as"
-    elif len(numbers) == 3 and None not in numbers and (below is None or numbers[2] == entries):
-        check_square([int(word) for word in text.split()[:2]], f"{name}, line {line}")
+    elif len(numbers) == 3 and None not in numbers and _holds(header, numbers, below):
+        rows, columns, entries = (number or 0 for number in numbers)
+        if header.symmetry != "general":
+            shape = f"{rows} x {columns}"
+            fail(path, line, f"a {header.symmetry} matrix must be square, not one of", shape)
+        for each in (rows, columns, rows + columns):
+            check_num_vertices(each, f"{name}, line {line}")
+        return replace(header, size=rows, columns=columns, entries=entries, lines=line)
     elif least and len(numbers) > 1 and (numbers[0] != numbers[1] or None in numbers):
-        every = _counted(path, replace(header, size=MAX_VERTICES))
+        every = _counted(path, replace(header, **most))
         if every is not None:
-            found = replace(header, size=every[0], entries=every[1])
+            size = max(every[:2])
+            found = replace(header, size=size, columns=size, entries=every[2])
             what = "a size line 'ROWS COLUMNS ENTRIES' is missing: counted are"
     if found is None:
         fail(path, line, "three whole numbers 'ROWS COLUMNS ENTRIES' are expected, not", text)
@@ -198,9 +207,24 @@ def _sized(path: StrPath, header: _Header) -> _Header:
     return found
 
 
-def _counted(path: StrPath, header: _Header) -> tuple[int, int] | None:
-    """Largest vertex and number of all entries; None where a line is no entry."""
-    largest = entries = 0
+def _holds(
+    header: _Header, numbers: Sequence[int | None], below: tuple[int, int, int] | None
+) -> bool:
+    """Whether three numbers may be the size of a rectangular matrix with the entries below.
+
+    With values they may also be the first entry.
+    """
+    rows, columns, entries = (number or 0 for number in numbers)
+    if rows == columns:
+        return False
+    if header.field == "pattern" or below is None:
+        return True
+    return below[0] <= rows and below[1] <= columns and below[2] <= entries
+
+
+def _counted(path: StrPath, header: _Header) -> tuple[int, int, int] | None:
+    """Largest row and column, counted from 1, and entries; None where a line is no entry."""
+    rows = columns = entries = 0
     with input_errors(path), open_input(path) as stream:
         for _ in range(header.lines):
             stream.readline()
@@ -209,9 +233,10 @@ def _counted(path: StrPath, header: _Header) -> tuple[int, int] | None:
                 row, col, _ = _parsed(header, _checked(header, text), text)
             except (ValueError, OverflowError):
                 return None
-            largest = max(largest, int(row.max(initial=-1)) + 1, int(col.max(initial=-1)) + 1)
+            rows = max(rows, int(row.max(initial=-1)) + 1)
+            columns = max(columns, int(col.max(initial=-1)) + 1)
             entries += len(row)
-    return largest, entries
+    return rows, columns, entries
 
 
 def _checked(header: _Header, text: bytes) -> int:
@@ -279,13 +304,18 @@ class MtxEntries:
         self._header = header = _sized(path, header)
         _check_size(path, header)
         self._path = path
-        self.num_vertices = header.size
+        self.num_vertices, self.shape = header.size, (header.size, header.columns)
         self.directed = header.symmetry == "general"
         self.weighted = header.field != "pattern"
         self.most = header.entries * (1 if self.directed else 2)
         self.source = Source.of_file(path, "mtx")
 
     def __iter__(self) -> Iterator[Entries]:
+        if self.shape[0] != self.shape[1]:
+            raise InputError(
+                f"{os.fspath(self._path)}: a matrix of {self.shape[0]} rows and {self.shape[1]} "
+                "columns is read as a whole: compile it on one rank, without `memory`"
+            )
         for _, entries in self._chunks():
             yield self._mirrored(*entries)
 
@@ -357,11 +387,12 @@ def _explain(path: StrPath, header: _Header) -> None:
                 fail(path, line, message, text)
             if len(words) != (3 if valued else 2):
                 fail(path, line, expected, text)
-            for word, what in zip(words, ("row", "column"), strict=False):
+            bounds = ("row", header.size), ("column", header.columns)
+            for word, (what, bound) in zip(words, bounds, strict=False):
                 if not word.isdigit():
                     fail(path, line, f"the {what} is not a whole number:", word)
-                if not 1 <= int(word) <= header.size:
-                    fail(path, line, f"the {what} is out of range 1..{header.size}:", word)
+                if not 1 <= int(word) <= bound:
+                    fail(path, line, f"the {what} is out of range 1..{bound}:", word)
             if valued:
                 value = read_number(path, line, "value", words[2], number)
                 if number is int and not least <= value < least + 2**64:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import NORMALIZATIONS, Graph
+from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice
 from plancc.scratch import large
@@ -40,6 +41,9 @@ def normalize(
     row i is empty, its factor is 0, which with ``sym`` empties column i too. Zeros are dropped, as
     everywhere: no row needs what it multiplies by nothing.
 
+    Relations of a graph of types are normalised each by itself, without self loops; ``sym`` then
+    divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
+
     Parameters
     ----------
     graph : Graph
@@ -59,12 +63,44 @@ def normalize(
         For a row that sums to zero or less or to infinity (it has no square root or inverse), and
         for values that `dtype` cannot hold.
     """
+    if graph.types is not None:
+        return _by_relation(graph, graph.types, normalization, dtype)
     rows = Rows(
         graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
     )
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
     return replace(graph, indptr=indptr, indices=indices, values=values)
+
+
+def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTypeLike) -> Graph:
+    """`normalize` of a graph of types."""
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    given = np.ones(graph.num_nonzeros) if graph.values is None else graph.values
+    values = given.astype(np.float64)
+    ends = {"none": (), "row": (row,), "sym": (row, graph.indices)}[normalization]
+    of = types.relation_of(row, graph.indices)
+    for k, relation in enumerate(types.relations if ends else ()):
+        at = np.flatnonzero(of == k)
+        for vertices in ends:
+            total = np.bincount(vertices[at], given[at], graph.num_vertices)[vertices[at]]
+            bad = np.flatnonzero(~((total > 0) & np.isfinite(total)))
+            if len(bad):
+                vertex = vertices[at][bad[0]]
+                vertex -= types.first[types.type_of(vertex)]
+                raise InputError(
+                    f"{graph.source.name}: {in_words(relation)}: the weights of vertex {vertex} "
+                    f"(counted from 0) sum to {total[bad[0]]:g}; `normalize` {normalization} needs "
+                    "positive and finite sums, use `normalize` none"
+                )
+            values[at] /= np.sqrt(total) if normalization == "sym" else total
+    made = values.astype(dtype)
+    if not np.isfinite(made).all():
+        raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
+    kept = made != 0  # others underflow
+    indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
+    return replace(graph, indptr=indptr, indices=graph.indices[kept], values=made[kept])
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,9 @@ from plancc.graph.canonical import (
     graph_of_rows,
 )
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_square
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.union import rectangular
 from plancc.text import shown
 
 Array = npt.NDArray[Any]
@@ -212,7 +213,8 @@ def read_npz(
     Either a file of ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no values)
     or an archive with ``indptr``, ``indices``, ``num_nodes``, or with ``edge_index`` int[2, edges]
     and perhaps ``num_nodes`` (no values; other keys are ignored).
-    The graph is undirected if and only if its pattern is symmetric.
+    The graph is undirected if and only if its pattern is symmetric. A rectangular matrix is a graph
+    of types (`plancc.graph.union.rectangular`).
 
     Parameters
     ----------
@@ -222,14 +224,15 @@ def read_npz(
     Raises
     ------
     InputError
-        For a damaged archive, pickled objects, missing keys, offsets or indices out of range, a
-        matrix that is not square, complex, NaN or infinity; the message names file, key, value.
+        For a damaged archive, pickled objects, missing keys, offsets or indices out of range,
+        complex values, NaN or infinity; the message names file, key, value.
     """
     source = Source.of_file(path, "npz", "'data'")
     reading: dict[str, Any] = {"symmetrize": symmetrize, "source": source}
     with Archive(path) as archive:
         name = archive.name
         values: Array | None = None
+        shape: list[int] | None = None
         rows: tuple[Array, Array] | None = None
         if "format" in archive:
             layout = archive["format"].item() if archive["format"].ndim == 0 else b""
@@ -237,16 +240,16 @@ def read_npz(
             if layout not in ("csr", "csc", "coo"):
                 raise InputError(f"{name}: sparse format '{layout}'; csr, csc and coo can be read")
             shape = archive.integers("shape", 2).tolist()
-            check_square(shape, name)
-            n = shape[0]
-            check_num_vertices(n, name)
+            for n in (*shape, sum(shape) if shape[0] != shape[1] else shape[0]):
+                check_num_vertices(n, name)
             values = archive["data"]
             if layout == "coo":
-                row, col = archive.indices("row", n), archive.indices("col", n)
+                row, col = archive.indices("row", shape[0]), archive.indices("col", shape[1])
             else:
-                rows = _compressed(archive, n)
+                if layout == "csc":  # its rows are columns
+                    transpose, shape = not transpose, shape[::-1]
+                rows = _compressed(archive, *shape)
                 row = col = rows[1]
-                transpose ^= layout == "csc"  # its rows are columns
             if not values.ndim == 1 or not len(row) == len(col) == len(values):
                 raise InputError(f"{name}: key 'data' must have one value per nonzero")
             if values.dtype == np.bool_ and not pattern and not values.all():
@@ -256,7 +259,7 @@ def read_npz(
             values = None if pattern or values.dtype == np.bool_ else as_values(values, name)
         elif {"indptr", "indices", "num_nodes"} <= set(archive):
             n = _num_nodes(archive)
-            rows = _compressed(archive, n)
+            rows = _compressed(archive, n, n)
         elif "edge_index" in archive:
             col, row = check_edge_index(archive["edge_index"], name)
             if "num_nodes" in archive:
@@ -271,6 +274,10 @@ def read_npz(
                 f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
                 f"'indptr', 'indices', 'num_nodes' or 'edge_index'; it has '{', '.join(archive)}'"
             )
+    if shape is not None and shape[0] != shape[1]:
+        if rows is not None:
+            row, col = _row_of(rows[0]), rows[1]
+        return rectangular((shape[0], shape[1]), (row, col, values), transpose=transpose, **reading)
     if rows is not None:
         return detect_direction(graph_of_rows(n, *rows, values, transpose=transpose, **reading))
     return detect_direction(build_graph(n, row, col, values, transpose=transpose, **reading))
@@ -285,10 +292,10 @@ def _num_nodes(archive: Archive) -> int:
     return n
 
 
-def _compressed(archive: Archive, n: int) -> tuple[Array, Array]:
-    """Offsets and indices."""
-    minor = archive.indices("indices", n)
-    return archive.offsets("indptr", n, len(minor)), minor
+def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
+    """Offsets of `major` rows, and indices below `bound`."""
+    minor = archive.indices("indices", bound)
+    return archive.offsets("indptr", major, len(minor)), minor
 
 
 def _row_of(ptr: Array) -> Array:

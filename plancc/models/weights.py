@@ -41,7 +41,7 @@ class Balance:
 
         - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section 4.3.1,
           ``w(v_i) = |cols(A(i, :))|``);
-        - "rows": 1 for every row;
+        - "rows": 1 for every row; of a graph of types, those of each type by themselves;
         - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per vertex
           are as many constraints;
         - "work": multiply-adds that the row costs in one forward pass,
@@ -272,7 +272,10 @@ def _nonzeros(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
 
 
 def _rows(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
-    return np.ones(matrix.num_vertices, dtype=np.int64)
+    if matrix.types is None:
+        return np.ones(matrix.num_vertices, dtype=np.int64)
+    types = matrix.types.type_of(np.arange(matrix.num_vertices))
+    return (types[:, None] == np.arange(len(matrix.types.counts))).astype(np.int64)
 
 
 def _own_weights(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:

@@ -39,13 +39,21 @@ GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
 TOPOLOGY_ATTRIBUTE = "topology"
 """Attribute of the root group of a plan that has routes: the text of a `Topology`."""
+TYPES_ATTRIBUTES = ("types", "relations")
+"""Attributes of the root group of a plan with types: `Types.texts`."""
 PIECES = "pieces"
 """Attribute of the root group, and a group, of the head of a plan in pieces."""
 PIECE_FORMAT = f"{FORMAT}-piece"
 """Attribute "format" of a piece."""
 STORAGE_ATTRIBUTES = ("format", "format_version", "content_sha256", PIECES)
 """Attributes of the root group that do not enter the content hash."""
-ROOT_ATTRIBUTES = (*STORAGE_ATTRIBUTES, *HEADER_TYPES, GRID_ATTRIBUTE, TOPOLOGY_ATTRIBUTE)
+ROOT_ATTRIBUTES = (
+    *STORAGE_ATTRIBUTES,
+    *HEADER_TYPES,
+    GRID_ATTRIBUTE,
+    TOPOLOGY_ATTRIBUTE,
+    *TYPES_ATTRIBUTES,
+)
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,8 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
         found[GRID_ATTRIBUTE] = str(header.grid)
     if header.topology is not None:
         found[TOPOLOGY_ATTRIBUTE] = str(header.topology)
+    if header.types is not None:
+        found |= zip(TYPES_ATTRIBUTES, header.types.texts(), strict=True)
     return found
 
 

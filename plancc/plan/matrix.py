@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.plan.exchange import Int32Array
 from plancc.plan.plan import Plan
 
 
@@ -24,7 +25,8 @@ def matrix_of(plan: Plan) -> sp.csr_array:
 def graph_of(plan: Plan) -> Graph:
     """The same matrix as a Graph, for the metrics of owner vectors."""
     matrix = matrix_of(plan)
-    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
+    rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+    return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def owners_of(plan: Plan) -> Owners:
@@ -36,8 +38,12 @@ def owners_of(plan: Plan) -> Owners:
 
 
 def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
+    n = plan.num_vertices
+    return sp.coo_array((of_nonzero, ends_of(plan)), shape=(n, n)).tocsr(copy=False)
+
+
+def ends_of(plan: Plan) -> tuple[Int32Array, Int32Array]:
+    """Vertex of row and of column of every nonzero, int32[nnz] each, in the order of the plan."""
     parts = plan.all_parts
     rows = plan.global_id[np.repeat(parts.place_of_rows(), np.diff(plan.row_ptr))]
-    columns = plan.global_id[parts.place_of_columns()]
-    n = plan.num_vertices
-    return sp.coo_array((of_nonzero, (rows, columns)), shape=(n, n)).tocsr(copy=False)
+    return rows, plan.global_id[parts.place_of_columns()]

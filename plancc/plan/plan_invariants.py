@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from plancc.graph.types import Types
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array
+from plancc.plan.matrix import ends_of
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
@@ -26,6 +28,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     yield "the topology fits layout and parts", plan.header.topology_problem()
+    yield "the types fit the vertices", plan.header.types_problem()
     for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
             problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
@@ -41,7 +44,15 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
             yield at_most_once, _crossings(plan, hops[1])
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
+    if plan.header.types is not None:
+        yield "every nonzero is of a relation", _of_relations(plan, plan.header.types)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
+
+
+def _of_relations(plan: Plan, types: Types) -> str:
+    rows, columns = ends_of(plan)
+    wrong = np.flatnonzero(types.relation_of(rows, columns) < 0)
+    return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) is of none" if len(wrong) else ""
 
 
 def _rises(offsets: Int64Array, total: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
+from plancc.graph.types import Types
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
 from plancc.plan.container import Container
@@ -45,6 +46,7 @@ from plancc.plan.format import (
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
     TOPOLOGY_ATTRIBUTE,
+    TYPES_ATTRIBUTES,
     FileNode,
     vertex_data_from_arrays,
 )
@@ -571,6 +573,8 @@ class PlanFile:
         if TOPOLOGY_ATTRIBUTE in attributes:
             topology = self._read_topology(attributes[TOPOLOGY_ATTRIBUTE])
             header = replace(header, topology=topology)
+        if any(name in attributes for name in TYPES_ATTRIBUTES):
+            header = replace(header, types=self._read_types(attributes))
         if header.layout not in LAYOUTS:
             raise self._error(
                 f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"
@@ -580,7 +584,7 @@ class PlanFile:
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
         if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
-        if problem := header.grid_problem() or header.topology_problem():
+        if problem := header.problem():
             raise self._error(problem)
         self.content_sha256 = str(attributes.get("content_sha256", ""))
         return header
@@ -606,6 +610,13 @@ class PlanFile:
         if str(topology) != text:
             raise self._error(f"{name} is '{text}'; write '{topology}'")
         return topology
+
+    def _read_types(self, attributes: Mapping[str, Any]) -> Types:
+        try:
+            return Types.parse(*(str(attributes.get(name, "")) for name in TYPES_ATTRIBUTES))
+        except InputError as error:
+            names = " and ".join(f"'{name}'" for name in TYPES_ATTRIBUTES)
+            raise self._error(f"header attributes {names}: {error}") from None
 
     def _check_names(self) -> None:
         """Refuse unknown names, which only a higher minor version may bring."""

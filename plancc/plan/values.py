@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
@@ -31,6 +32,8 @@ class Header:
         Which ranks share a part, in layouts "grid" and "feature"; None: every part has one rank.
     topology : Topology or None
         Which parts share a node, of a plan that has hops; None: it has none.
+    types : Types or None
+        The types of the vertices, and their relations; None: vertices are of one type.
     """
 
     layout: str
@@ -42,11 +45,16 @@ class Header:
     self_loops: bool
     grid: Grid | None = None
     topology: Topology | None = None
+    types: Types | None = None
 
     @property
     def num_ranks(self) -> int:
         """Ranks that the plan is for."""
         return self.num_parts if self.grid is None else self.grid.num_ranks
+
+    def problem(self) -> str:
+        """Why grid, topology or types do not fit the rest; "" if all do."""
+        return self.grid_problem() or self.topology_problem() or self.types_problem()
 
     def grid_problem(self) -> str:
         """Why the grid does not fit layout, parts and vertices; "" if it does."""
@@ -77,6 +85,17 @@ class Header:
                 f"topology '{topology}', of {topology.num_ranks} ranks, in a plan of "
                 f"{self.num_parts} parts"
             )
+        return ""
+
+    def types_problem(self) -> str:
+        """Why the types do not fit the vertices; "" if they do, or if there are none."""
+        types = self.types
+        if types is None:
+            return ""
+        if self.self_loops:
+            return "self loops in a plan with types"
+        if types.num_vertices != self.num_vertices:
+            return f"{types.num_vertices} vertices by type in a plan of {self.num_vertices}"
         return ""
 
     def steps(self) -> tuple[str, ...]:

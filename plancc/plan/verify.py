@@ -62,6 +62,8 @@ def _difference(plan: Plan, graph: Graph) -> str:
         return (
             f"{graph.source.name} has {graph.num_vertices} vertices, the plan {plan.num_vertices}"
         )
+    if graph.types != header.types:
+        return f"{graph.source.name} has other types and relations than the plan"
     name, loops = graph.source.name, header.self_loops
     matrix = normalize(graph, header.normalization, self_loops=loops, dtype=plan.value.dtype)
     assert matrix.values is not None

@@ -59,7 +59,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "array.mtx": (MTX.replace("coordinate", "array") + "real general\n2 2\n0\n1\n1\n0\n",
                   "line 1|a coordinate (sparse) matrix|'array'"),
     "vector.mtx": ("%%MatrixMarket vector coordinate real general\n", "line 1|the header must"),
-    "bipartite.mtx": (MTX + "pattern general\n3 2 1\n1 1\n", "line 2|a square matrix|'3 x 2'"),
+    "bipartite.mtx": (MTX + "pattern general\n3 2 1\n1 3\n", "line 3|out of range 1..2|'3'"),
     "from0.mtx": (MTX + "pattern general\n3 3 1\n0 1\n", "line 3|out of range 1..3|'0'"),
     "more.mtx": (MTX + "pattern general\n3 3 1\n1 2\n2 3\n", "line 4|declares 1|one more|'2 3'"),
     "fewer.mtx": (MTX + "pattern general\n3 3 2\n1 2\n", "1 of 2"),

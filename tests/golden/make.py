@@ -3,7 +3,8 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. All have the same owners of rows. targets-1.8.h5 is plan-1.7.h5 with real targets.
+replaced. typed-1.8.h5 has types and relations, made under SOURCE_DATE_EPOCH=1700000000. The others
+have the same owners of rows. targets-1.8.h5 is plan-1.7.h5 with real targets.
 plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of two ranks and of one. plan-1.6.h5 is
 plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same in two pieces. plan-1.5.h5 is an
 edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at part 1, (3, 0) at part 2 and (3, 1) at
@@ -54,16 +55,31 @@ def data() -> plancc.VertexData:
     )
 
 
+def relations() -> dict:
+    """Three authors and four papers: who writes, and what cites what. Author 2 writes nothing."""
+    writes = np.array([[0, 0, 1], [0, 1, 3]])
+    cites = np.array([[1, 2, 3], [0, 0, 2]])
+    return {
+        "author": 3,
+        "paper": 4,
+        ("author", "writes", "paper"): writes,
+        ("paper", "by", "author"): writes[::-1],
+        ("paper", "cites", "paper"): cites,
+    }
+
+
 def main() -> int:
-    path = HERE / "targets-1.8.h5"
-    if path.exists():
-        print(f"{path} exists and stays as it is", file=sys.stderr)
-        return 1
     plan = plancc.load(HERE / "plan-1.7.h5")
     targets = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
     targets[3] = np.nan
     data = replace(plan.vertex_data, targets=targets[plan.global_id])
-    print(replace(plan, vertex_data=data).save(path))
+    typed = plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)
+    made = {"targets-1.8.h5": replace(plan, vertex_data=data), "typed-1.8.h5": typed}
+    for name, each in made.items():
+        if (HERE / name).exists():
+            print(f"{HERE / name} exists and stays as it is", file=sys.stderr)
+            continue
+        print(each.save(HERE / name))
     return 0
 
 

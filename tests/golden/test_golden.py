@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ FILES = {  # the content hash that the file holds
     "plan-1.7": "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72",
     "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
+    "typed-1.8": "f8a9fc70445de4f5fe5c27056ee2489c9d28af78a06e25c08e71882dd256adec",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
 PIECES = HERE / "pieces-1.6.h5"
@@ -292,6 +294,22 @@ def test_format_1_8_has_real_targets(tmp_path):
     expected[3] = np.nan
     assert plan.vertex_data.targets.dtype == np.float32
     np.testing.assert_array_equal(plan.vertex_data.targets, expected[plan.global_id])
+
+
+def test_format_1_8_has_types():
+    """Papers 0 to 3 are vertices 3 to 6; every row's nonzeros are 1 over those of its relation."""
+    plan = loaded("typed-1.8")
+    with h5py.File(file("typed-1.8")) as stored:
+        assert stored.attrs["types"] == b'[["author",3],["paper",4]]'
+        assert stored.attrs["relations"] == (
+            b'[["author","writes","paper"],["paper","by","author"],["paper","cites","paper"]]'
+        )
+    expected = np.zeros((7, 7))
+    expected[[3, 4, 6], [0, 0, 1]] = 1
+    expected[[0, 0, 1], [3, 4, 6]] = [0.5, 0.5, 1]
+    expected[[3, 3, 5], [4, 5, 6]] = [0.5, 0.5, 1]
+    assert matrix_of(plan).toarray().tolist() == expected.tolist()
+    assert plan.header.types.relation("by") == ("paper", "by", "author")
 
 
 def test_format_1_7_has_hops():

@@ -93,7 +93,7 @@ def test_edge_index_without_edges():
         (np.arange(3), "'ndarray' is not a graph"),
         (7, "'int' is not a graph"),
         (None, "'NoneType' is not a graph"),
-        (sp.csr_array((2, 3)), "'2 x 3'"),
+        (sp.csr_array((0, 3)), "type 'rows' has '0' vertices"),
         (sp.csr_array((0, 0)), "no vertices"),
         (sp.csr_array(np.array([[np.nan, 1], [0, 1]])), "'nan'"),
         (sp.csr_array(np.array([[np.inf, 1], [0, 1]])), "'inf'"),

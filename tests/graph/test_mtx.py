@@ -110,7 +110,9 @@ BAD = {
     "negative size": (REAL + "2 2 -1\n", 2, "2 2 -1"),
     "empty": (REAL + "0 0 0\n", 2, "no vertices"),
     "too large": (PATTERN + "99999999999 99999999999 1\n1 1\n", 2, "99999999999"),
-    "not square": (REAL + "2 3 1\n1 1 1\n", 2, "2 x 3"),
+    "truncated rectangle": (REAL + "2 3 7\n1 1 1\n", 3, "1 of 7"),
+    "column of a rectangle": (PATTERN + "3 2 1\n1 3\n", 3, "out of range 1..2"),
+    "symmetric rectangle": (HEAD.format("real", "symmetric") + "2 3 1\n1 1 1\n", 2, "2 x 3"),
     "nan": (REAL + "% c\n2 2 2\n1 1 1.0\n2 2 nan\n", 5, "nan"),
     "inf": (REAL + "2 2 2\n1 1 inf\n2 2 1\n", 3, "inf"),
     "overflow": (REAL + "2 2 2\n1 1 1\n2 2 1e999\n", 4, "1e999"),
@@ -344,10 +346,8 @@ def test_size_lines_that_say_nothing(tmp_path, field, body, line):
         to_folder(path, tmp_path / "folder", memory=1)
 
 
-def test_a_matrix_that_is_not_square_has_a_size_line(tmp_path):
+def test_a_first_entry_is_no_size_of_a_rectangle(tmp_path):
     path = tmp_path / "a.mtx"
-    path.write_text(INTEGER + "2 3 1\n1 1 1\n")
-    refused(read_graph, path, "line 2: a graph needs a square matrix, not one of '2 x 3'")
-    path.write_text(INTEGER + "2 3 7\n1 1 1\n")
+    path.write_text(INTEGER + "1 2 7\n3 1 1\n")
     with pytest.warns(PlanccWarning, match="is missing: counted are 3 vertices and 2 entries"):
-        assert entries(read_graph(path)) == {(0, 0): 1, (1, 2): 7}
+        assert entries(read_graph(path)) == {(0, 1): 7, (2, 0): 1}

@@ -61,7 +61,7 @@ BAD = {
     "objects": (GOOD | {"indices": np.array([1, None])}, "'indices' holds Python objects"),
     "num_nodes": (GOOD | {"num_nodes": [1, 2]}, "'num_nodes'"),
     "empty": (GOOD | {"num_nodes": 0, "indptr": [0], "indices": []}, "no vertices"),
-    "not square": (CSR | {"shape": [2, 3]}, "'2 x 3'"),
+    "rectangle": (CSR | {"shape": [3, 2]}, "'indptr' must have 4 entries"),
     "bsr": (CSR | {"format": b"bsr"}, "'bsr'"),
     "nan": (CSR | {"data": [1.0, np.nan]}, "'nan'"),
     "inf": (CSR | {"data": [1.0, np.inf]}, "'inf'"),

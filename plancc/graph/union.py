@@ -1,0 +1,109 @@
+"""Graphs of types from their relations, each a rectangular matrix (`plancc.graph.types`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.graph import Graph, Source
+from plancc.graph.types import Relation, Types, in_words
+from plancc.text import shown
+
+IntArray = npt.NDArray[np.integer]
+Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
+"""Row (a destination), column (a source) and value of every entry; None: a pattern."""
+RELATION = ("columns", "A", "rows")
+"""The relation of a rectangular matrix."""
+
+
+def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
+    """The graph of some relations, each counted from 0 in its own types.
+
+    Values of a pattern are 1 where another relation has values. Undirected if the pattern is
+    symmetric.
+
+    Raises
+    ------
+    InputError
+        As of `Types` and `build_graph`; for an index out of range.
+    """
+    with_source = f"{source.name}: "
+    try:
+        types = Types(dict(counts), tuple(entries))
+    except InputError as error:
+        raise InputError(f"{with_source}{error}") from None
+    is_weighted = any(values is not None for _, _, values in entries.values())
+    rows, columns, weights = [], [], []
+    for relation, (row, column, values) in entries.items():
+        start, _, end = relation
+        for each, name in ((row, end), (column, start)):
+            wrong = (each < 0) | (each >= types.counts[name])
+            if wrong.any():
+                raise InputError(
+                    f"{with_source}{in_words(relation)}: vertex '{each[wrong][0]}' of type "
+                    f"'{shown(name)}' is out of range 0..{types.counts[name] - 1}"
+                )
+        if values is None:
+            values = np.ones(len(row), np.float32)
+        rows.append(row + types.vertices(end).start)
+        columns.append(column + types.vertices(start).start)
+        weights.append(as_values(values, f"{with_source}{in_words(relation)}"))
+    values = np.concatenate(weights) if is_weighted else None
+    ends = np.concatenate(rows), np.concatenate(columns)
+    graph = build_graph(types.num_vertices, *ends, values, source=source)
+    return replace(detect_direction(graph), types=types)
+
+
+def rectangular(
+    shape: tuple[int, int],
+    entries: Entries,
+    source: Source,
+    *,
+    symmetrize: bool = False,
+    transpose: bool = False,
+) -> Graph:
+    """The graph of a rectangular matrix: of types "rows" and "columns", and `RELATION`.
+
+    Raises
+    ------
+    InputError
+        For no rows or columns, and to `symmetrize` it.
+    """
+    row, column, values = entries
+    if transpose:
+        shape, row, column = (shape[1], shape[0]), column, row
+    if symmetrize:
+        raise InputError(
+            f"{source.name}: a matrix of {shape[0]} rows and {shape[1]} columns cannot be "
+            "symmetric: read it without `symmetrize`"
+        )
+    counts = {"rows": shape[0], "columns": shape[1]}
+    return united(counts, {RELATION: (row, column, values)}, source)
+
+
+def block_of(graph: Graph, relation: Relation) -> Any:
+    """The matrix of a relation: scipy csr_array (vertices of destination, of source)."""
+    from scipy.sparse import csr_array
+
+    assert graph.types is not None
+    source, _, destination = relation
+    values = np.ones(graph.num_nonzeros) if graph.values is None else graph.values
+    whole = csr_array((values, graph.indices, graph.indptr), shape=(graph.num_vertices,) * 2)
+    return whole[graph.types.vertices(destination), graph.types.vertices(source)]
+
+
+def entries_of(matrix: Any, where: str) -> Entries:
+    """The entries of a sparse matrix of scipy; `where` names it."""
+    if len(matrix.shape) != 2:
+        raise InputError(f"{where}: a graph needs a matrix, not an array of shape {matrix.shape}")
+    coo = matrix.tocoo()
+    row, column = coo.coords if hasattr(coo, "coords") else (coo.row, coo.col)
+    if coo.data.dtype == np.bool_:
+        return row[coo.data], column[coo.data], None
+    return row, column, as_values(coo.data, where)
