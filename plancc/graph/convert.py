@@ -12,7 +12,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
-from plancc.graph.types import Relation, in_words
+from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, entries_of, rectangular, united
 from plancc.graph.vertexdata import (
     VertexData,
@@ -68,8 +68,6 @@ def as_graph(obj: Any) -> Graph:
 
     if issparse(obj):
         return _from_scipy(obj)
-    if is_typed(obj):
-        return graph_of_relations(obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[0]) == 0:
         return _from_edge_index(*obj)
     if isinstance(obj, tuple | list) and len(obj) == 2 and np.ndim(obj[1]) == 0:
@@ -79,6 +77,8 @@ def as_graph(obj: Any) -> Graph:
     held = find_held(obj)
     if held is not None:
         return held.graph()
+    if is_typed(obj):
+        return graph_of_relations(obj)
     raise InputError(f"'{type(obj).__name__}' is not a graph: pass {_ACCEPTED}")
 
 
@@ -237,11 +237,7 @@ def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = Non
     for relation, given in relations.items():
         if isinstance(relation, str):
             continue
-        if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
-            raise InputError(
-                f"{source.name}: '{shown(relation)}' is no relation: give three texts, "
-                "(source, name, destination)"
-            )
+        check_relation(relation, source.name)
         found[relation] = given
         if not hasattr(given, "tocoo") or len(given.shape) != 2:
             continue

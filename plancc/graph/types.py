@@ -65,6 +65,7 @@ class Types:
             raise InputError("a graph of types needs a type and a relation at least")
         ends: dict[tuple[str, str], Relation] = {}
         for relation in self.relations:
+            check_relation(relation, "types")
             source, name, destination = relation
             _check_name(name)
             for each in (source, destination):
@@ -167,6 +168,15 @@ class Types:
                 f"'{shown(types, 40)}' and '{shown(relations, 40)}' are no types and relations"
             )
         return found
+
+
+def check_relation(relation: Any, where: str) -> None:
+    """InputError unless it is (source, name, destination); `where` names what has it."""
+    if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:
+        raise InputError(
+            f"{where}: '{shown(relation)}' is no relation: give three texts, "
+            "(source, name, destination)"
+        )
 
 
 def _check_name(name: str) -> None:

@@ -15,44 +15,50 @@ from plancc.errors import InputError
 from plancc.graph.formats import Held
 from plancc.graph.graph import Source
 from plancc.graph.textfile import StrPath
-from plancc.interop.record import HETERO, Record, format_of_records, graph_of_record
+from plancc.interop.record import (
+    Record,
+    data_of_record,
+    format_of_records,
+    graph_of_record,
+    is_typed,
+)
 from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Whether an object looks like a Data or a HeteroData."""
+    """Whether an object looks like a Data or a HeteroData, or is its ``to_dict()``."""
     if isinstance(obj, Mapping):
-        return "edge_index" in obj or "adj_t" in obj
+        return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
     return "HeteroData" in type(obj).__name__ or (has_edges and not hasattr(obj, "indptr"))
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """The attributes of a Data by name.
+    """The attributes of a Data by name; of a HeteroData, those of its types and relations.
 
     Raises
     ------
     InputError
-        For a heterogeneous graph, several graphs, and what is no graph.
+        For several graphs, and what is no graph.
     """
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
         held = held.get("_store", held)
         if isinstance(obj, StoredHetero):
-            raise InputError(f"{where}: {HETERO}")
+            stores = [held.get(f"_{kind}_store_dict") for kind in ("node", "edge")]
+            both = [store for store in stores if isinstance(store, dict)]
+            return {name: record_of(each, where) for store in both for name, each in store.items()}
         if isinstance(held, StoredObject) and isinstance(held.state, dict):
-            held = held.state.get("_mapping", held.state)
-        obj = held
+            held = held.state
+        obj = held.get("_mapping", held) if isinstance(held, dict) else held
     elif isinstance(obj, tuple | list):
         return _of_several(obj, where)
     elif not isinstance(obj, Mapping) and is_data(obj):
-        if "HeteroData" in type(obj).__name__ or hasattr(obj, "edge_types"):
-            raise InputError(f"{where}: {HETERO}")
         obj = obj.to_dict() if callable(getattr(obj, "to_dict", None)) else vars(obj)
     if not isinstance(obj, Mapping):
         raise InputError(f"{where}: holds no graph but '{type(obj).__name__}'")
-    if "_global_store" in obj or any(isinstance(key, tuple) for key in obj):
-        raise InputError(f"{where}: {HETERO}")
+    if is_typed(obj):
+        return {key: dict(value) for key, value in obj.items() if isinstance(value, Mapping)}
     return {str(key): value for key, value in obj.items()}
 
 
@@ -75,22 +81,22 @@ def _is_record(obj: Any) -> bool:
 
 
 def hold(obj: Any) -> Held | None:
-    """A Data, its ``to_dict()``, or any object or dict with ``edge_index``; None for others."""
+    """A Data or HeteroData, its ``to_dict()``, any object or dict with ``edge_index``; or None."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"
     record, source = record_of(obj, name), Source(name, format="pyg")
-    return Held(name, partial(graph_of_record, record, name, source), record)
+    return Held(name, partial(graph_of_record, record, name, source), data_of_record(record))
 
 
 def read_record(path: StrPath) -> Record:
-    """What a file holds: a Data, its ``to_dict()``, a dict of tensors, or the
+    """What a file holds: a Data or HeteroData, its ``to_dict()``, a dict of tensors, or the
     ``processed/data.pt`` of an InMemoryDataset of one graph.
 
     Raises
     ------
     InputError
-        For what is no graph, several graphs, a heterogeneous graph, an object that is no tensor.
+        For what is no graph, several graphs, an object that is no tensor.
     BackendUnavailable
         Without torch.
     """
@@ -104,5 +110,5 @@ FORMAT = format_of_records(
     options=("keys",),
     hold=hold,
     needs="torch",
-    what="PyTorch Geometric: Data, or a dict of tensors, of torch.save",
+    what="PyTorch Geometric: Data, HeteroData, or a dict of tensors, of torch.save",
 )

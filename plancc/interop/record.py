@@ -20,9 +20,13 @@ from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
+from plancc.graph.types import Relation, check_relation, in_words
+from plancc.graph.union import Entries, united
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 
-Record = dict[str, Any]
+Record = dict[Any, Any]
+"""By name; of a graph of types a record for every type by name, and for every relation by (source,
+name, destination)."""
 HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
@@ -54,6 +58,8 @@ def graph_of_record(
     InputError
     """
     flags = {name: on for name, on in reading.items() if name != "pattern"}
+    if is_typed(record):
+        return _graph_of_types(record, where, source, **reading)
     pair, values, weights = record.get(graph_key), None, "'adj_t'"
     if pair is None and record.get("adj_t") is not None:
         n, row, col, values = _of_sparse(record["adj_t"], where)
@@ -71,6 +77,33 @@ def graph_of_record(
     source = replace(source, weights=weights)
     graph = build_graph(n, row, col, values, source=source, **flags)
     return replace(detect_direction(graph), original_ids=_ids(record, n))
+
+
+def _graph_of_types(record: Record, where: str, source: Source, **reading: bool) -> Graph:
+    """The graph of the records of types and relations."""
+    for flag in ("symmetrize", "transpose"):
+        if reading.get(flag):
+            raise InputError(f"{where}: a graph of types is read without `{flag}`")
+    entries: dict[Relation, Entries] = {}
+    for relation, each in record.items():
+        if isinstance(relation, tuple) and each.get("edge_index") is not None:
+            check_relation(relation, where)
+            what = f"{where}: {in_words(relation)}"
+            column, row = edge_index_of(each["edge_index"], what)
+            values = None if reading.get("pattern") else _weights(each, len(row), what)[1]
+            entries[relation] = row, column, values
+    ends: dict[str, list[npt.NDArray[np.integer]]] = {
+        name: [] for name in record if isinstance(name, str) and not name.startswith("_")
+    }
+    for (start, _, end), (row, column, _) in entries.items():
+        ends.setdefault(start, []).append(column)
+        ends.setdefault(end, []).append(row)
+    counts = {}
+    for name, used in ends.items():
+        vertices = np.concatenate([np.empty(0, np.int64), *used])
+        what = f"{where}: type {show(name)}"
+        counts[name] = _num_vertices(record.get(name) or {}, vertices, vertices, what)
+    return united(counts, entries, source)
 
 
 def _ids(record: Record, num_vertices: int) -> npt.NDArray[np.int64] | None:
@@ -193,6 +226,16 @@ def _of_sparse(
     return int(shape[0]), row, col, None if (values == 1).all() else values
 
 
+def is_typed(record: Record) -> bool:
+    """Whether a record is of a graph of types."""
+    return any(isinstance(name, tuple) for name in record)
+
+
+def data_of_record(record: Record) -> Record:
+    """The vertex data of a record; none of a graph of types, which plans do not hold."""
+    return {} if is_typed(record) else record
+
+
 def format_of_records(
     name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
 ) -> Format:
@@ -213,6 +256,6 @@ def format_of_records(
         return graph_of_record(read_record(path), os.fspath(path), source, key, **flags)
 
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
-        return read_record(path)
+        return data_of_record(read_record(path))
 
     return Format(extensions, read, gzip=False, **{"read_data": read_data} | others)

@@ -11,6 +11,7 @@ from graph_helpers import entries, refused
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import read_graph
+from plancc.graph.types import Types
 from plancc.graph.vertexdata import read_vertex_data
 
 torch = pytest.importorskip("torch")
@@ -193,7 +194,10 @@ def test_the_real_library(path, tmp_path, monkeypatch, there, members):
     torch.save(made, path)
     hetero = data.HeteroData()
     hetero["a"].x = torch.eye(2)
-    hetero["a", "to", "a"].edge_index = torch.tensor([[0], [1]])
+    hetero["b"].num_nodes = 3
+    hetero["a", "to", "b"].edge_index = torch.tensor([[0, 1], [1, 0]])
+    hetero["a", "to", "b"].edge_weight = torch.tensor([2.0, 3.0])
+    hetero["a", "is", "a"].edge_index = torch.tensor([[1], [0]])
     torch.save(hetero, tmp_path / "h.pt")
     torch.save(hetero.to_dict(), tmp_path / "d.pt")
     torch.save(ToSparseTensor(attr="edge_attr")(data.Data(**tensors())), tmp_path / "t.pt")
@@ -220,14 +224,13 @@ def test_the_real_library(path, tmp_path, monkeypatch, there, members):
         ):
             assert entries(read_graph(file)) == EDGES
             check(plancc.compile(file, "block", 2))
-        for file in ("h.pt", "d.pt"):
-            with pytest.raises(InputError, match="heterogeneous graphs are not supported"):
-                read_graph(tmp_path / file)
+        found = [read_graph(tmp_path / file) for file in ("h.pt", "d.pt")]
     assert set(registered) == set(torch.serialization.get_safe_globals())
     assert entries(plancc.as_graph(made)) == EDGES
     check(plancc.compile(made, "block", 2))
-    with pytest.raises(InputError, match="heterogeneous graphs are not supported"):
-        plancc.as_graph(hetero)
+    for each in (*found, *map(plancc.as_graph, (hetero, hetero.to_dict()))):
+        assert entries(each) == {(3, 0): 2, (2, 1): 3, (0, 1): 1}
+        assert each.types == Types({"a": 2, "b": 3}, (("a", "to", "b"), ("a", "is", "a")))
 
 
 class Hostile:
