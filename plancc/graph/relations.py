@@ -1,0 +1,137 @@
+"""Folders with a ``types.toml`` that names types and relations, and a file for each relation.
+
+    [types]
+    author = 5000
+    paper = 3000
+
+    [[relations]]
+    source = "author"
+    name = "writes"
+    destination = "paper"
+    file = "writes.mtx"
+
+A file has a row for every vertex of the destination and a column for every one of the source. An
+edge list, a Parquet file too, has numbers from 0 of both, destination first.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.formats import FORMATS, Format, find_format
+from plancc.graph.graph import Graph, Source
+from plancc.graph.textfile import StrPath, input_errors
+from plancc.graph.types import Relation, check_relation, in_words
+from plancc.graph.union import Entries, united
+from plancc.text import shown
+
+HEAD = "types.toml"
+_ENDS = ("source", "name", "destination")
+
+
+def graph_files(folder: str) -> list[str]:
+    """The head, and the files that it names inside the folder; empty where there is no head."""
+    if not os.path.isfile(os.path.join(folder, HEAD)):
+        return []
+    _, files = _read_head(folder)
+    return [HEAD, *dict.fromkeys(files.values())]
+
+
+def _read_head(folder: str) -> tuple[dict[str, int], dict[Relation, str]]:
+    """Vertices of every type, and the file of every relation."""
+    path = os.path.join(folder, HEAD)
+    try:
+        with input_errors(path), open(path, "rb") as stream:
+            head = tomllib.load(stream)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from None
+    counts, listed = head.pop("types", None), head.pop("relations", None)
+    if not isinstance(counts, dict) or not isinstance(listed, list) or head:
+        raise InputError(
+            f"{path}: a table [types] of counts and tables [[relations]] are expected, and nothing "
+            f"else{f', not {shown(next(iter(head)))}' if head else ''}"
+        )
+    files: dict[Relation, str] = {}
+    for k, each in enumerate(listed, 1):
+        if not isinstance(each, dict) or set(each) != {*_ENDS, "file"}:
+            raise InputError(
+                f"{path}: relation {k} needs {', '.join(_ENDS)} and file, and nothing else"
+            )
+        relation: Any = tuple(each[name] for name in _ENDS)
+        check_relation(relation, path)
+        name = each["file"]
+        inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
+        if not inside or not os.path.isfile(os.path.join(folder, name)):
+            raise InputError(
+                f"{path}: {in_words(relation)}: '{shown(name)}' is no file inside the folder"
+            )
+        if relation in files:
+            raise InputError(f"{path}: {in_words(relation)} is there twice")
+        files[relation] = name
+    return counts, files
+
+
+def read_relations(
+    path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
+) -> Graph:
+    """Read the graph of types of a folder.
+
+    Parameters
+    ----------
+    path, pattern
+        As in `plancc.graph.formats.read_graph`.
+    symmetrize, transpose : bool
+        Refused.
+
+    Raises
+    ------
+    InputError
+        For a wrong head, a missing or wrong file, and a file of more rows or columns than there are
+        vertices.
+    """
+    folder = os.fspath(path)
+    if symmetrize or transpose:
+        raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
+    counts, files = _read_head(folder)
+    entries: dict[Relation, Entries] = {}
+    for relation, name in files.items():
+        entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)
+    return united(counts, entries, Source.of_file(path, "relations", "the relations' values"))
+
+
+def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: bool) -> Entries:
+    """The entries of a relation's file."""
+    source, _, destination = relation
+    sizes = [counts.get(destination), counts.get(source)]
+    if not all(type(size) is int and size > 0 for size in sizes):
+        return np.empty(0, np.int64), np.empty(0, np.int64), None  # `Types` says what is wrong
+    name = find_format(path)
+    reader: Format = FORMATS[name]
+    by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
+    graph = reader.read(path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers)
+    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    column = graph.indices.astype(np.int64)
+    shape = [graph.num_vertices] * 2
+    if graph.types is not None:
+        shape = list(graph.types.counts.values())
+        column -= shape[0]
+    if not by_numbers and shape != sizes:
+        raise InputError(
+            f"{path}: {in_words(relation)}: a matrix of {shape[0]} x {shape[1]}, and there are "
+            f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
+        )
+    return row, column, graph.values
+
+
+FORMAT = Format(
+    (),
+    read_relations,
+    gzip=False,
+    files=graph_files,
+    what="a folder of relations between types of vertices, and a types.toml",
+)
