@@ -7,6 +7,7 @@ the user's own. Torch and MPI are imported by the modules that need them, at fir
 
 from __future__ import annotations
 
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from plancc_runtime.saved import TrainedNetwork
     from plancc_runtime.slices import Slice
     from plancc_runtime.transport.base import Transport
+    from plancc_runtime.typed import TypedGraph
 
-__all__ = ["Graph", "load_network", "nn", "open"]
+__all__ = ["Graph", "TypedGraph", "load_network", "nn", "open", "open_typed"]
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Graph":
+    modules = {"Graph": "graph", "TypedGraph": "typed"}
+    if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plancc_runtime.graph import Graph
-
-    return Graph
+    return getattr(import_module(f"plancc_runtime.{modules[name]}"), name)
 
 
 def open(
@@ -69,6 +70,26 @@ def open(
     from plancc_runtime.graph import open_graph
 
     return open_graph(plan, transport, dtype, device, threads)
+
+
+def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
+    """This rank's share of a plan with types, for products by relation. Collective.
+
+    Parameters
+    ----------
+    plan : path, or (Header, Part)
+    **options
+        As of `open`, which gives the union of all types.
+
+    Raises
+    ------
+    InputError, PlanError, BackendUnavailable
+        As `open`; for a plan without types.
+    """
+    union = open(plan, **options)
+    from plancc_runtime.typed import TypedGraph
+
+    return TypedGraph(union)
 
 
 def load_network(

@@ -52,6 +52,8 @@ class Graph(LocalGraph):
     ----------
     num_vertices : int
         Vertices of the whole graph.
+    types : Types or None
+        Of a plan with types, whose union this graph is (`plancc_runtime.typed.TypedGraph`).
     features : Tensor[num_rows, width] or None
     labels : int64[num_rows], bool or float32[num_rows, num_classes], or None
         -1 where the class is unknown; a matrix where vertices have any number of classes, or real
@@ -84,7 +86,7 @@ class Graph(LocalGraph):
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self._header, self._part = header, replace(part, vertex_data=type(data)())
-        self.num_vertices = header.num_vertices
+        self.num_vertices, self.types = header.num_vertices, header.types
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
         self.features = self._tensor(data.features, dtype)
         self.labels = self._tensor(data.labels, torch.int64)
@@ -425,14 +427,19 @@ class Graph(LocalGraph):
         return torch.from_numpy(writable).to(self.device, dtype)
 
     def _check(self, x: Tensor, ndim: int | None = None) -> None:
-        if x.ndim == 0 or len(x) != self.num_rows or ndim not in (None, x.ndim):
-            shape = ", ".join([str(self.num_rows), "any number" if ndim == 2 else "..."])
-            raise InputError(f"x has shape {list(x.shape)}, but [{shape}] on rank {self.rank}")
-        if x.dtype != self.dtype or x.device != self.device:
-            raise InputError(
-                f"x is of {x.dtype} on {x.device}, but the graph of {self.dtype} on {self.device}: "
-                "convert x, or open the plan with another dtype or device"
-            )
+        check_rows(x, self.num_rows, self, ndim)
+
+
+def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
+    """InputError unless x has so many `rows`, `ndim` axes, and the type and device of the graph."""
+    if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
+        shape = ", ".join([str(rows), "any number" if ndim == 2 else "..."])
+        raise InputError(f"x has shape {list(x.shape)}, but [{shape}]{of} on rank {graph.rank}")
+    if x.dtype != graph.dtype or x.device != graph.device:
+        raise InputError(
+            f"x is of {x.dtype} on {x.device}, but the graph of {graph.dtype} on {graph.device}: "
+            "convert x, or open the plan with another dtype or device"
+        )
 
 
 class _MeanLoss(torch.autograd.Function):

@@ -61,6 +61,10 @@ class LayerGraph(ABC):
         """
         return _Product.apply(x, self, coefficients)
 
+    def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
+        """A^T x, held as inputs are, of x held as outputs are; its gradient is A g. Collective."""
+        return _Product.apply(x, self, coefficients, True)
+
     @abstractmethod
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """A x or, `back`, A^T x, outside of autograd. Collective."""
@@ -169,12 +173,14 @@ class LayerGraph(ABC):
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, graph: LayerGraph, coefficients: str) -> Tensor:
-        ctx.graph, ctx.coefficients = graph, coefficients
-        return graph.multiplied(x, coefficients)
+    def forward(
+        ctx: Any, x: Tensor, graph: LayerGraph, coefficients: str, back: bool = False
+    ) -> Tensor:
+        ctx.graph, ctx.coefficients, ctx.back = graph, coefficients, back
+        return graph.multiplied(x, coefficients, back)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> Any:
         # asked for even if x needs no gradient: then autograd does not call this at all
-        return ctx.graph.multiplied(g, ctx.coefficients, back=True), None, None
+        return ctx.graph.multiplied(g, ctx.coefficients, not ctx.back), None, None, None

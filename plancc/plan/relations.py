@@ -1,0 +1,112 @@
+"""What the relations of a plan with types hold and move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.types import Relation
+from plancc.plan.exchange import Side
+from plancc.plan.matrix import ends_of
+from plancc.plan.metrics import StepTraffic
+from plancc.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class RelationTraffic:
+    """A relation, and what its product alone moves.
+
+    Attributes
+    ----------
+    relation : (source, name, destination)
+    nonzeros : int
+    steps : dict of str to StepTraffic
+        By "expand" and, in an edge plan, "fold"; without hops.
+    """
+
+    relation: Relation
+    nonzeros: int
+    steps: dict[str, StepTraffic]
+
+    @property
+    def volume(self) -> int:
+        """Rows that its product moves."""
+        return sum(int(step.sent.sum()) for step in self.steps.values())
+
+    @property
+    def messages(self) -> int:
+        """Ordered pairs of parts that talk, in all steps."""
+        return sum(int(step.messages_sent.sum()) for step in self.steps.values())
+
+
+@dataclass(frozen=True)
+class TypeTraffic:
+    """A type of vertices, and what a product of all relations moves of it.
+
+    Attributes
+    ----------
+    name : str
+    vertices : int
+    row_imbalance : float
+        Most rows of a part over their mean, - 1.
+    volume : int
+        Rows that the expand moves: one for a part that needs it, in whatever relations.
+    """
+
+    name: str
+    vertices: int
+    row_imbalance: float
+    volume: int
+
+
+def relation_traffic(plan: Plan) -> list[RelationTraffic]:
+    """What every relation of a plan with types holds and moves."""
+    types, parts = plan.header.types, plan.all_parts
+    assert types is not None
+    of = types.relation_of(*ends_of(plan))
+    part = parts.part_of_nonzero()
+    rows = np.diff(plan.part_ptr)[part]
+    received = plan.column >= rows
+    at = np.zeros(len(of), np.int64)
+    at[received] = parts.halo_ptr()[part[received]] + (plan.column - rows)[received]
+    local_row = np.repeat(np.arange(len(plan.row_ptr) - 1), np.diff(plan.row_ptr))
+    folded = ~parts.is_own_row()[local_row] if plan.fold is not None else None
+    found = []
+    for k, relation in enumerate(types.relations):
+        is_of = of == k
+        steps = {"expand": _step(plan.receive, at[is_of & received], plan.num_parts)}
+        if plan.fold is not None and folded is not None:
+            number = np.cumsum(~parts.is_own_row()) - 1
+            used = number[local_row[is_of & folded]]
+            steps["fold"] = _reversed(_step(plan.fold.send, used, plan.num_parts))
+        found.append(RelationTraffic(relation, int(is_of.sum()), steps))
+    return found
+
+
+def type_traffic(plan: Plan) -> list[TypeTraffic]:
+    """What every type of a plan with types has and moves."""
+    types = plan.header.types
+    assert types is not None
+    owner, halo = plan.owner(), plan.global_id[plan.all_parts.place_of_halo()]
+    found = []
+    for name, count in types.counts.items():
+        at = types.vertices(name)
+        most = np.bincount(owner[at], minlength=plan.num_parts).max()
+        moved = int(((halo >= at.start) & (halo < at.stop)).sum())
+        found.append(TypeTraffic(name, count, float(most * plan.num_parts / count - 1), moved))
+    return found
+
+
+def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffic:
+    """The traffic of some rows of the end at which they arrive."""
+    rows = np.unique(used)
+    to, start = side.part_of_row()[rows], side.peer_of_row()[rows].astype(np.int64)
+    pairs = np.unique(to * num_parts + start)
+    counted = start, to, pairs % num_parts, pairs // num_parts
+    return StepTraffic(*(np.bincount(each, minlength=num_parts) for each in counted))
+
+
+def _reversed(step: StepTraffic) -> StepTraffic:
+    return StepTraffic(step.received, step.sent, step.messages_received, step.messages_sent)

@@ -1,0 +1,112 @@
+"""The library for plans with types: products by relation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from plancc.errors import InputError
+from plancc.graph.types import Relation
+from plancc_runtime.graph import Graph, check_rows
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.relation import TypedBlock
+
+
+class TypedGraph:
+    """This rank's rows of all types; made by `plancc_runtime.open_typed`.
+
+    The rows of a dense tensor are this rank's own of one type, in the order of `vertices`. Methods
+    marked *collective* must be called by all ranks in the same order, and so must the backward pass
+    through what they return. A relation is its name, or (source, name, destination) where several
+    have the name.
+
+        graph = plancc_runtime.open_typed("plan.h5")
+        x = features[graph.vertices("author")]
+        y = graph.product("writes", x)  # rows of papers
+
+    Attributes
+    ----------
+    types : Types
+        Vertices of every type of the whole graph, and the relations.
+    union : Graph
+        The same rows of all types in one space, for the sums over ranks: `Graph.mean_loss`,
+        `Graph.sync_gradients` and others.
+    """
+
+    def __init__(self, union: Graph) -> None:
+        types = union.types
+        if types is None:
+            raise InputError("the plan has no types: open it with `plancc_runtime.open`")
+        self.union, self.types = union, types
+        self._typed = TypedBlock.of(union.block, types, union.transport)
+        self._relations: dict[Relation, LocalGraph] = {}
+
+    def __repr__(self) -> str:
+        union, rows = self.union, {name: self.num_rows(name) for name in self.types.counts}
+        return f"TypedGraph(rank {union.rank} of {union.num_ranks}: rows {rows})"
+
+    def num_rows(self, name: str) -> int:
+        """Own rows of a type."""
+        return len(self.vertices(name))
+
+    def vertices(self, name: str) -> Tensor:
+        """Vertex of every own row of a type, counted from 0 in the type: int64[num_rows].
+
+        Raises
+        ------
+        InputError
+            For an unknown type.
+        """
+        of_type = self.types.vertices(name)
+        numbers = self.union.vertices.to(torch.int64)
+        return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
+
+    def relation(self, name: str | Relation) -> LocalGraph:
+        """A relation as layers see it: inputs of its source, outputs of its destination.
+
+        Collective when it is first asked for.
+        """
+        relation = self.types.relation(name)
+        if relation not in self._relations:
+            block = self._typed.block_of(relation, self.union.transport)
+            self._relations[relation] = LocalGraph(block, self.union.resources)
+        return self._relations[relation]
+
+    def product(
+        self,
+        relation: str | Relation,
+        x: Tensor,
+        coefficients: str = "plan",
+        *,
+        transposed: bool = False,
+    ) -> Tensor:
+        """A x with the matrix of a relation; its gradient is A^T g. Collective.
+
+        Parameters
+        ----------
+        relation : str or (source, name, destination)
+        x : Tensor[num_rows of the source, width]
+        coefficients : str
+            As of `Graph.product`, but for "closed-mean".
+        transposed : bool
+            A^T x, with gradient A g: x has rows of the destination.
+
+        Returns
+        -------
+        Tensor[num_rows of the destination, width]
+            `transposed`: of the source.
+
+        Raises
+        ------
+        InputError
+            For an unknown relation, and if x does not fit.
+        """
+        whole = self.types.relation(relation)
+        if coefficients not in ("plan", "sum", "mean"):
+            raise InputError(f"coefficients '{coefficients}': choose plan, sum or mean")
+        name = whole[2] if transposed else whole[0]
+        check_rows(x, self.num_rows(name), self.union, 2, f" of type '{name}'")
+        graph = self.relation(whole)
+        if transposed:
+            return graph.transposed_product(x, coefficients)
+        return graph.product(x, coefficients)

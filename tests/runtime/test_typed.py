@@ -1,0 +1,147 @@
+"""Products by relation of plans with types, beside dense matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from cases import pairs
+
+import plancc
+import plancc_runtime
+from plancc.errors import InputError
+from plancc.plan.layers import Aggregate
+from plancc.plan.relations import relation_traffic
+from plancc_runtime.testing.layouts import COUNTED
+from plancc_runtime.transport.local import run_ranks
+
+COUNTS = {"author": 40, "paper": 60, "venue": 9}
+WRITES, CITES, IN = (
+    ("author", "writes", "paper"),
+    ("paper", "cites", "paper"),
+    ("paper", "in", "venue"),
+)
+BY = ("paper", "by", "author")
+PARTS, WIDTH = 8, 3
+
+
+def relations() -> dict:
+    """Not symmetric; venue 8 has no paper, author 0 writes nothing."""
+    writes = sp.random(60, 40, 0.06, "csr", rng=1)
+    writes = (writes @ sp.diags_array(np.r_[0.0, np.ones(39)])).tocsr()
+    venues = sp.csr_array((np.ones(60), (np.arange(60) % 8, np.arange(60))), shape=(9, 60))
+    cites = sp.random(60, 60, 0.05, "csr", rng=2)
+    return {WRITES: writes, CITES: cites, IN: venues, BY: sp.csr_array(writes.T)}
+
+
+def plan_of(model: str, normalize: str = "none") -> plancc.Plan:
+    how = {"normalize": normalize, "value_dtype": "float64", "seed": 1}
+    return plancc.compile(relations(), model, PARTS, **how)
+
+
+def dense(normalize: str = "none") -> dict:
+    made = {relation: matrix.toarray() for relation, matrix in relations().items()}
+    for matrix in made.values() if normalize == "row" else ():
+        total = matrix.sum(axis=1, keepdims=True)
+        matrix /= np.where(total == 0, 1, total)
+    return made
+
+
+def traffic(transport) -> list[int]:
+    return transport.traffic.as_array()[[*COUNTED.values()]].tolist()
+
+
+def work(graph: plancc_runtime.TypedGraph, parts_of: dict[str, torch.Tensor]) -> dict:
+    """Products both ways, their gradients, and words, by relation."""
+    found, transport = {}, graph.union.transport
+    for relation in graph.types.relations:
+        source, _, destination = relation
+        for transposed, name, other in ((False, source, destination), (True, destination, source)):
+            x = parts_of[name][graph.vertices(name)].requires_grad_()
+            local = graph.relation(relation)
+            before = traffic(transport)
+            y = graph.product(relation, x, transposed=transposed)
+            moved = np.subtract(traffic(transport), before).tolist()
+            with torch.autograd.set_multithreading_enabled(False):
+                y.backward(parts_of[other][graph.vertices(other)] ** 2)
+            step = Aggregate(WIDTH, back=transposed)
+            told = [int(getattr(local.counts(step), name)[0]) for name in COUNTED]
+            rows = (graph.vertices(other).numpy(), y.detach().numpy())
+            gradient = (graph.vertices(name).numpy(), x.grad.numpy())
+            found[relation, transposed] = rows, gradient, moved, told
+    return found
+
+
+def whole(pieces, count: int) -> np.ndarray:
+    """All rows of a type, each by one rank."""
+    found = np.full((count, WIDTH), np.nan)
+    for vertices, rows in pieces:
+        found[vertices] = rows
+    return found
+
+
+@pairs(
+    model=("hp", "gp", "rp", "block", "medium-grain"), normalize=("none", "row"), ranks=(1, 3, 8)
+)
+def test_products_and_gradients_are_those_of_dense_matrices(tmp_path, model, normalize, ranks):
+    plan = plan_of(model, normalize)
+    plan.save(tmp_path / "plan.h5")
+    random = np.random.default_rng(0)
+    x = {name: torch.from_numpy(random.random((n, WIDTH))) for name, n in COUNTS.items()}
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        dtype = torch.float64
+        opened = plancc_runtime.open_typed(
+            tmp_path / "plan.h5", transport=transport, dtype=dtype, threads=1
+        )
+        return work(opened, x)
+
+    answers = run_ranks(ranks, on_rank, 180)
+    expected = dense(normalize)
+    by_relation = {each.relation: each for each in relation_traffic(plan)}
+    for (relation, transposed), _ in answers[0].items():
+        source, _, destination = relation
+        a, name, other = expected[relation], source, destination
+        if transposed:
+            a, name, other = a.T, destination, source
+        mine = [answer[relation, transposed] for answer in answers]
+        y = whole([rows for rows, *_ in mine], COUNTS[other])
+        np.testing.assert_allclose(y, a @ x[name].numpy(), rtol=0, atol=1e-10)
+        gradient = whole([each for _, each, *_ in mine], COUNTS[name])
+        np.testing.assert_allclose(gradient, a.T @ x[other].numpy() ** 2, rtol=0, atol=1e-10)
+        for *_, moved, told in mine:
+            assert moved == told
+        if ranks == PARTS:
+            sent = [moved[1] for *_, moved, _ in mine]
+            assert sum(sent) == by_relation[relation].volume * WIDTH
+
+
+def test_wrong_use_is_one_sentence(tmp_path):
+    header_part = plan_of("block")
+    header_part.save(tmp_path / "plan.h5")
+    graph = plancc_runtime.open_typed(tmp_path / "plan.h5", dtype=torch.float64)
+    for name, x, words in (
+        ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
+        ("writes", torch.ones(7, 1), r"but \[40, any number\] of type 'author'"),
+        (WRITES, torch.ones(40, 1, dtype=torch.float32), "x is of torch.float32"),
+    ):
+        with pytest.raises(InputError, match=words):
+            graph.product(name, x)
+    with pytest.raises(InputError, match="type 'editor' is unknown"):
+        graph.vertices("editor")
+    plancc.compile(sp.eye_array(3), "block", 1).save(tmp_path / "square.h5")
+    with pytest.raises(InputError, match="the plan has no types"):
+        plancc_runtime.open_typed(tmp_path / "square.h5")
+
+
+def test_a_rectangular_matrix_and_its_transpose(tmp_path):
+    a = sp.random(30, 12, 0.2, "csr", rng=3)
+    plancc.compile(a, "hp", 1, normalize="none", value_dtype="float64").save(tmp_path / "a.h5")
+    graph = plancc_runtime.open_typed(tmp_path / "a.h5", dtype=torch.float64)
+    x, y = torch.rand(12, 2, dtype=torch.float64), torch.rand(30, 2, dtype=torch.float64)
+    rows, columns = graph.vertices("rows"), graph.vertices("columns")
+    np.testing.assert_allclose(graph.product("A", x[columns]), (a @ x.numpy())[rows], atol=1e-12)
+    back = graph.product("A", y[rows], transposed=True)
+    np.testing.assert_allclose(back, (a.T @ y.numpy())[columns], atol=1e-12)
