@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from plancc.report.table import Table
+from plancc.text import shown
 from plancc_cli.render_epochs import (
     basis_words,
     epoch_table,
@@ -243,10 +244,13 @@ def _matrix(header: Header) -> str:
 def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
     """The matrix, how to keep that of the file, its weights and its direction."""
     from plancc.graph.formats import reading_of, split_names
-    from plancc.text import shown
 
     words = [_matrix(header)]
-    if words != ["A"]:
+    if header.types is not None:
+        words = ["of every relation " + words[0]]
+        if header.normalization != "none":
+            words.append("--normalize none leaves the values as they came")
+    elif words != ["A"]:
         words = [f"{words[0]}; --normalize none --no-self-loops leaves it as it came"]
     if provenance.get("source_weights"):
         words.append(f"weights of the edges: {provenance['source_weights']}")
@@ -256,7 +260,7 @@ def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
         words.append(
             f"row = {row}, column = {column} (a row needs its columns; --transpose turns it)"
         )
-    if header.directed:
+    if header.directed and header.types is None:
         words.append("the graph is directed: --symmetrize adds the reverse edges")
     return "; ".join(words)
 
@@ -429,8 +433,29 @@ def report_tables(
         yield _passes(report.training.passes, header.layout, report.training.in_hops)
         if report.sampled:
             yield _sampled(report.sampled)
+    if report.types:
+        yield _types(report)
+        yield _relations(report)
     if per_part:
         yield _per_part(report)
+
+
+def _types(report: Report) -> Table:
+    table = Table(("type", "vertices", "imbalance", "rows moved"), title="Types")
+    for each in report.types:
+        cells = f"{each.vertices:,}", f"{each.row_imbalance:.1%}", f"{each.volume:,}"
+        table.add_row(shown(each.name, 40), *cells)
+    return table
+
+
+def _relations(report: Report) -> Table:
+    heads = "relation", "nonzeros", "rows moved", "messages"
+    caption = "rows that the product of the relation alone moves"
+    table = Table(heads, title="Relations", caption=caption)
+    for each in report.relations:
+        numbers = (f"{figure:,}" for figure in (each.nonzeros, each.volume, each.messages))
+        table.add_row(shown(" ".join(each.relation), 60), *numbers)
+    return table
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:

@@ -74,7 +74,8 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     Raises
     ------
     InputError
-        For an unknown target, an edge plan, and what the target's format cannot hold.
+        For an unknown target, an edge plan, a plan with types, and what the target's format cannot
+        hold.
     BackendUnavailable
         If the target needs a library that is not installed; the message says how to install it.
     OutputError
@@ -87,6 +88,8 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
             f"export '{target}' is for plans that keep rows whole, and this plan spreads the "
             "nonzeros of rows over several parts; compile one with a model such as 'hp'"
         )
+    if plan.header.types is not None:
+        raise InputError(f"export '{target}' holds no types of vertices, and this plan has some")
     if entry.library and find_spec(entry.library) is None:
         raise BackendUnavailable(
             f"export '{target}' needs {entry.library}; install it with: {entry.install}"

@@ -107,7 +107,7 @@ def read_relations(
 def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: bool) -> Entries:
     """The entries of a relation's file."""
     source, _, destination = relation
-    sizes = [counts.get(destination), counts.get(source)]
+    sizes = [counts.get(destination, 0), counts.get(source, 0)]
     if not all(type(size) is int and size > 0 for size in sizes):
         return np.empty(0, np.int64), np.empty(0, np.int64), None  # `Types` says what is wrong
     name = find_format(path)

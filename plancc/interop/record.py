@@ -226,7 +226,7 @@ def _of_sparse(
     return int(shape[0]), row, col, None if (values == 1).all() else values
 
 
-def is_typed(record: Record) -> bool:
+def is_typed(record: Mapping[Any, Any]) -> bool:
     """Whether a record is of a graph of types."""
     return any(isinstance(name, tuple) for name in record)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -154,7 +154,8 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
     Returns
     -------
     dict of str to int64[num_vertices]
-        In the order of the balance; several weights of the source are "weights 1", "weights 2", ...
+        In the order of the balance; several weights of the source are "weights 1", "weights 2",
+        ..., rows of types "rows author" and so on.
 
     Raises
     ------
@@ -172,8 +173,12 @@ def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[
         elif columns.shape[1] == 1:
             found[name] = np.ascontiguousarray(columns[:, 0])
         else:
+            numbers: Iterable[Any] = range(1, columns.shape[1] + 1)
+            if name == "rows" and matrix.types is not None:
+                numbers = matrix.types.counts
             found |= {
-                f"{name} {k}": np.ascontiguousarray(column) for k, column in enumerate(columns.T, 1)
+                f"{name} {each}": np.ascontiguousarray(column)
+                for each, column in zip(numbers, columns.T, strict=True)
             }
     return found
 

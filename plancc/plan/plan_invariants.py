@@ -28,7 +28,6 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "layout edge has a fold, layout row has none", _fold_as_said(plan)
     yield "the grid fits layout, parts and vertices", plan.header.grid_problem()
     yield "the topology fits layout and parts", plan.header.topology_problem()
-    yield "the types fit the vertices", plan.header.types_problem()
     for step, tables in plan.exchanges.items():
         for end, table in (("send", tables.send), ("recv", tables.receive)):
             problem = _rises(table.ptr, table.num_messages) or _rises(table.row_ptr, table.volume)
@@ -45,6 +44,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     if plan.header.types is not None:
+        yield "the types fit the vertices", plan.header.types_problem()
         yield "every nonzero is of a relation", _of_relations(plan, plan.header.types)
     yield from data_invariants(plan.vertex_data, plan.num_vertices)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,11 @@ class RelationTraffic:
         """Ordered pairs of parts that talk, in all steps."""
         return sum(int(step.messages_sent.sum()) for step in self.steps.values())
 
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        figures = {"nonzeros": self.nonzeros, "volume": self.volume, "messages": self.messages}
+        return dict(zip(("source", "name", "destination"), self.relation, strict=True)) | figures
+
 
 @dataclass(frozen=True)
 class TypeTraffic:
@@ -52,7 +58,8 @@ class TypeTraffic:
     row_imbalance : float
         Most rows of a part over their mean, - 1.
     volume : int
-        Rows that the expand moves: one for a part that needs it, in whatever relations.
+        Rows that it moves: one for a part that needs a row, or has a partial one, in whatever
+        relations.
     """
 
     name: str
@@ -89,13 +96,14 @@ def type_traffic(plan: Plan) -> list[TypeTraffic]:
     """What every type of a plan with types has and moves."""
     types = plan.header.types
     assert types is not None
-    owner, halo = plan.owner(), plan.global_id[plan.all_parts.place_of_halo()]
+    owner, parts = plan.owner(), plan.all_parts
+    moved = plan.global_id[np.concatenate([parts.place_of_halo(), parts.place_of_folded()])]
     found = []
     for name, count in types.counts.items():
         at = types.vertices(name)
         most = np.bincount(owner[at], minlength=plan.num_parts).max()
-        moved = int(((halo >= at.start) & (halo < at.stop)).sum())
-        found.append(TypeTraffic(name, count, float(most * plan.num_parts / count - 1), moved))
+        volume = int(((moved >= at.start) & (moved < at.stop)).sum())
+        found.append(TypeTraffic(name, count, float(most * plan.num_parts / count - 1), volume))
     return found
 
 

@@ -7,11 +7,11 @@ baseline, or a missing baseline ask for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
+from plancc.plan.relations import RelationTraffic, TypeTraffic, relation_traffic, type_traffic
 from plancc.plan.slices import check_tables
 from plancc.plan.topology import Topology
 from plancc.plan.values import Header
@@ -50,6 +51,7 @@ from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs
 from plancc.report.provenance import decoded, recorded_topology
 
+T = TypeVar("T")
 PART_FIGURES = ("rows", "nonzeros", "sent", "received", "messages_sent", "messages_received")
 """Figures of every part."""
 DIFFERENT = "figures of different matrices do not compare"
@@ -81,6 +83,8 @@ class Report:
         Words of one product on the grid of a grid plan.
     on_grid : list of PassCost
         Costs of an epoch of given dims on it.
+    types : list of TypeTraffic, relations : list of RelationTraffic
+        Of a plan with types whose parts are not merged.
     """
 
     path: str
@@ -99,6 +103,8 @@ class Report:
     topology: TopologyCost | None
     product: ProductTraffic | None = None
     on_grid: list[PassCost] = field(default_factory=list)
+    types: list[TypeTraffic] = field(default_factory=list)
+    relations: list[RelationTraffic] = field(default_factory=list)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -124,6 +130,9 @@ class Report:
             result["product"] = asdict(self.product)
         if self.on_grid:
             result["passes"] = [asdict(each) for each in self.on_grid]
+        if self.types:
+            result["types"] = [asdict(each) for each in self.types]
+            result["relations"] = [each.as_dict() for each in self.relations]
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -227,6 +236,8 @@ def report(
             topology=None if topology is None else source.on_nodes(topology),
             product=read_product(file),
             on_grid=on_grid,
+            types=source.of_types(type_traffic),
+            relations=source.of_types(relation_traffic),
         )
 
 
@@ -283,6 +294,10 @@ class _Source:
             return times
         random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
         return replace(times, random=random)
+
+    def of_types(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
+        """The figures of types or relations; none of merged parts, and without types."""
+        return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
     @cached_property
     def matrix(self) -> Graph:

@@ -48,7 +48,7 @@ class TypedBlock:
 
     @classmethod
     def of(cls, block: Block, types: Types, transport: Transport) -> TypedBlock:
-        """Of a plan's slice. Collective.
+        """What the rows and columns of a plan's slice are of. Collective.
 
         Raises
         ------

@@ -1,0 +1,196 @@
+"""Graphs of types: their union, where they are read from, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from graph_helpers import refused
+from scipy.io import mmwrite
+
+from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.graph.folders import to_folder
+from plancc.graph.formats import read_graph, write_graph
+from plancc.graph.normalize import normalize
+from plancc.graph.types import Types
+from plancc.graph.union import block_of
+from plancc.models.weights import constraints
+
+WRITES = ("author", "writes", "paper")
+CITES, BY = ("paper", "cites", "paper"), ("paper", "by", "author")
+HEAD = """
+[types]
+author = 4
+paper = 6
+"""
+
+
+def relations() -> dict:
+    writes = sp.random(6, 4, 0.5, "csr", rng=1)
+    return {WRITES: writes, CITES: sp.random(6, 6, 0.4, "csr", rng=2), BY: sp.csr_array(writes.T)}
+
+
+def same(graph, expected: dict) -> None:
+    """The graph has these matrices as relations, and nothing else."""
+    assert graph.types.relations == tuple(expected)
+    for relation, matrix in expected.items():
+        assert block_of(graph, relation).toarray() == pytest.approx(matrix.toarray())
+    assert graph.num_nonzeros == sum(matrix.nnz for matrix in expected.values())
+
+
+def test_relations_are_blocks_of_the_union():
+    graph = as_graph(relations())
+    same(graph, relations())
+    assert graph.types.counts == {"author": 4, "paper": 6}
+    assert graph.types.vertices("paper") == slice(4, 10)
+    assert graph.types.type_of(np.array([0, 3, 4, 9])).tolist() == [0, 0, 1, 1]
+    assert graph.types.relation_of(np.array([4, 5, 0, 0]), np.array([0, 9, 4, 1])).tolist() == [
+        *(0, 1, 2, -1)
+    ]
+    assert not as_graph({k: relations()[k] for k in (WRITES, BY)}).directed
+
+
+def test_an_edge_index_needs_counts_and_has_no_values():
+    graph = as_graph({"a": 2, "b": 3, ("a", "to", "b"): np.array([[0, 1], [2, 2]])})
+    assert graph.values is None
+    assert block_of(graph, ("a", "to", "b")).toarray().tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has: add 'a': count"),
+        ({"a": 1, "b": 1, ("a", "to", "b"): np.array([[0], [1]])}, "'1' of type 'b' is out of"),
+        ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
+        ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),
+        ({("a", "b"): sp.eye_array(3)}, "is no relation: give three texts"),
+        ({("a", "x", "b"): sp.eye_array(3), ("a", "y", "b"): sp.eye_array(3)}, "the same source"),
+        ({("a", "x\n", "b"): sp.eye_array(3)}, "give a printable text"),
+        ({("a", "x", "b"): sp.csr_array((3, 2)) * np.nan, "b": 4}, "the matrix has 3"),
+    ],
+)
+def test_wrong_relations(given, words):
+    with pytest.raises(InputError) as caught:
+        as_graph(given)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("file", ["a.mtx", "csr.npz", "csc.npz", "coo.npz"])
+def test_a_rectangular_matrix_has_two_types(tmp_path, file, turned):
+    a = sp.random(5, 3, 0.5, rng=4)
+    path = tmp_path / file
+    if file == "a.mtx":
+        mmwrite(path, a)
+    else:
+        sp.save_npz(path, a.asformat(file[:3]))
+    graph = read_graph(path, transpose=turned)
+    same(graph, {("columns", "A", "rows"): a.T if turned else a})
+    assert [*graph.types.counts] == ["rows", "columns"]
+    refused(lambda each: read_graph(each, symmetrize=True), path, "cannot be symmetric", names="a")
+    with pytest.raises(InputError, match="cannot hold the types"):
+        write_graph(graph, tmp_path / "b.mtx")
+    with pytest.raises(InputError, match="cannot hold the types"):
+        to_folder(path, tmp_path / "folder")
+
+
+def folder(path, **files: str) -> str:
+    """A folder of the relations in these files; the text of types.toml."""
+    text = HEAD
+    for (source, name, destination), matrix in relations().items():
+        file = files.get(name, f"{name}.mtx")
+        if file.endswith(".mtx"):
+            mmwrite(path / file, matrix)
+        elif file.endswith(".npz"):
+            sp.save_npz(path / file, matrix)
+        else:
+            coo = matrix.tocoo()
+            lines = zip(*coo.coords, coo.data, strict=True)
+            (path / file).write_text("".join(f"{i} {j} {float(v)!r}\n" for i, j, v in lines))
+        text += f'[[relations]]\nsource = "{source}"\nname = "{name}"\n'
+        text += f'destination = "{destination}"\nfile = "{file}"\n'
+    (path / "types.toml").write_text(text)
+    return text
+
+
+def test_a_folder_names_types_and_relations(tmp_path):
+    folder(tmp_path, cites="cites.npz", by="by.txt")
+    graph = read_graph(tmp_path)
+    same(graph, relations())
+    assert graph.source.format == "relations"
+    other = graph.source.sha256
+    mmwrite(tmp_path / "writes.mtx", relations()[WRITES] * 2)
+    assert read_graph(tmp_path).source.sha256 != other
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[types]", "[kinds]", "a table [types] of counts"),
+        ("author = 4", "author = 5", "a matrix of 6 x 4, and there are 6 vertices"),
+        ("author = 4", "author = 0", "type 'author' has '0' vertices"),
+        ("author = 4", "author = ", "not a TOML file"),
+        ('source = "author"', 'source = "editor"', "type 'editor' is unknown"),
+        ('name = "by"', "name = 3", "is no relation"),
+        ('name = "by"', "", "relation 3 needs source, name, destination and file"),
+        ("by.mtx", "../by.mtx", "'../by.mtx' is no file inside the folder"),
+        ("by.mtx", "no.mtx", "'no.mtx' is no file inside the folder"),
+        ('"by"', '"cites"', "the matrix"),
+    ],
+)
+def test_wrong_folders(tmp_path, old, new, words):
+    text = folder(tmp_path)
+    (tmp_path / "types.toml").write_text(text.replace(old, new))
+    if words == "the matrix":  # names of relations may repeat
+        assert read_graph(tmp_path).types.relations[2] == ("paper", "cites", "author")
+        return
+    with pytest.raises(InputError) as caught:
+        read_graph(tmp_path)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["row", "sym"])
+def test_relations_are_normalised_by_themselves(how):
+    graph = normalize(as_graph(relations()), how, dtype=np.float64)
+    for relation, matrix in relations().items():
+        a = matrix.toarray()
+        rows, columns = (np.where(s == 0, 1, s) for s in (a.sum(1), a.sum(0)))
+        scale = rows[:, None] if how == "row" else np.sqrt(np.outer(rows, columns))
+        assert block_of(graph, relation).toarray() == pytest.approx(a / scale)
+    negative = {WRITES: -relations()[WRITES]}
+    with pytest.raises(InputError, match=r"relation 'author writes paper': the weights of vertex"):
+        normalize(as_graph(negative), how)
+
+
+def test_rows_of_every_type_are_balanced():
+    found = constraints(as_graph(relations()), "nnz,rows")
+    assert [*found] == ["nnz", "rows author", "rows paper"]
+    assert found["rows author"].tolist() == [1] * 4 + [0] * 6
+    assert found["rows paper"].tolist() == [0] * 4 + [1] * 6
+
+
+@pytest.mark.parametrize(
+    ("types", "relations"),
+    [
+        ('[["a", 1]]', '[["a","b","a"]]'),
+        ('[["a",1]]', "[]"),
+        ('[["a",1]]', '[["a","b"]]'),
+        ('[["a",1],["a",2]]', '[["a","b","a"]]'),
+        ('[["a",1.0]]', '[["a","b","a"]]'),
+        ('{"a":1}', '[["a","b","a"]]'),
+        ("[" * 100_000, "[]"),
+        ("", ""),
+    ],
+)
+def test_other_texts_are_no_types(types, relations):
+    with pytest.raises(InputError):
+        Types.parse(types, relations)
+
+
+def test_types_are_what_their_texts_say():
+    types = Types({"ä \"b'": 3, "c": 1}, (("c", "d\\", "ä \"b'"),))
+    assert Types.parse(*types.texts()) == types
+    assert all(text.isascii() for text in types.texts())
+    assert types.relation("d\\") == types.relation(("c", "d\\", "ä \"b'")) == types.relations[0]

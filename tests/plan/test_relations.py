@@ -1,0 +1,75 @@
+"""What relations and types of a plan move, beside sets of vertices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import plancc
+from plancc.graph.types import Types
+from plancc.plan.matrix import graph_of, owners_of
+from plancc.plan.relations import relation_traffic, type_traffic
+
+PARTS = 3
+
+
+@pytest.fixture(params=["hp", "fine-grain"])
+def plan(request) -> plancc.Plan:
+    given = {
+        ("user", "buys", "item"): sp.random(20, 30, 0.1, "csr", rng=1),
+        ("item", "like", "item"): sp.random(20, 20, 0.1, "csr", rng=2),
+    }
+    return plancc.compile(given, request.param, PARTS, normalize="none")
+
+
+def moved_of(plan: plancc.Plan, relation) -> set[tuple[str, int, int]]:
+    """(step, vertex, part) of every row that the nonzeros of a relation need moved."""
+    graph, owners, types = graph_of(plan), owners_of(plan), plan.header.types
+    source, _, destination = relation
+    columns, of_rows = types.vertices(source), types.vertices(destination)
+    rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    held = owners.rows[rows] if owners.nonzeros is None else owners.nonzeros
+    found = set()
+    for i, j, m in zip(rows.tolist(), graph.indices.tolist(), held.tolist(), strict=True):
+        if of_rows.start <= i < of_rows.stop and columns.start <= j < columns.stop:
+            found |= {("expand", j, m)} if owners.rows[j] != m else set()
+            found |= {("fold", i, m)} if owners.rows[i] != m else set()
+    return found
+
+
+def test_a_relation_moves_the_rows_that_its_nonzeros_need(plan):
+    types = plan.header.types
+    assert types.names == ("user", "item")
+    assert tuple(each.relation for each in relation_traffic(plan)) == types.relations
+    for each in relation_traffic(plan):
+        expected = moved_of(plan, each.relation)
+        assert each.volume == len(expected)
+        owner = plan.owner()
+        talk = {(step, owner[v], m) for step, v, m in expected}
+        assert each.messages == len(talk)
+        for step, rows in each.steps.items():
+            received = [m if step == "expand" else owner[v] for s, v, m in expected if s == step]
+            assert rows.received.tolist() == np.bincount(received, minlength=PARTS).tolist()
+
+
+def test_a_row_of_a_type_travels_once_for_all_relations(plan):
+    every = set().union(*(moved_of(plan, each) for each in plan.header.types.relations))
+    for each in type_traffic(plan):
+        at = plan.header.types.vertices(each.name)
+        assert each.volume == sum(at.start <= v < at.stop for _, v, _ in every)
+        rows = np.bincount(plan.owner()[at], minlength=PARTS)
+        assert each.row_imbalance == pytest.approx(rows.max() / rows.mean() - 1)
+    assert sum(each.volume for each in type_traffic(plan)) == plan.metrics().volume
+
+
+def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
+    types = plan.header.types
+    short = Types(types.counts, types.relations[:1])
+    header = replace(plan.header, types=short)
+    path = tmp_path / "plan.h5"
+    replace(plan, header=header).save(path)
+    with pytest.raises(plancc.PlanError, match="every nonzero is of a relation: nonzero"):
+        plancc.verify_file(path)
