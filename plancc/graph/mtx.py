@@ -102,9 +102,7 @@ def read_mtx(
         values = None
     if entries.shape[0] != entries.shape[1]:
         return rectangular(entries.shape, (row, col, values), **how)
-    return build_graph(
-        entries.num_vertices, row, col, values, directed=entries.directed, **how
-    )
+    return build_graph(entries.num_vertices, row, col, values, directed=entries.directed, **how)
 
 
 def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
