@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.graph import Graph, Source
 from plancc.graph.types import Relation, Types, in_words
@@ -32,6 +33,11 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     ------
     InputError
         As of `Types` and `build_graph`; for an index out of range.
+
+    Warns
+    -----
+    PlanccWarning
+        Of relations without entries, and vertices that are in none.
     """
     with_source = f"{source.name}: "
     try:
@@ -56,6 +62,19 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         weights.append(as_values(values, f"{with_source}{in_words(relation)}"))
     values = np.concatenate(weights) if is_weighted else None
     ends = np.concatenate(rows), np.concatenate(columns)
+    for relation, (row, _, _) in entries.items():
+        if not len(row):
+            warnings.warn(
+                f"{with_source}{in_words(relation)} has no entries", PlanccWarning, stacklevel=2
+            )
+    idle = np.ones(types.num_vertices, np.bool_)
+    for vertices in (*rows, *columns):
+        idle[vertices] = False
+    for name, count in types.counts.items():
+        alone = int(idle[types.vertices(name)].sum())
+        if alone:
+            what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
+            warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
     graph = build_graph(types.num_vertices, *ends, values, source=source)
     return replace(detect_direction(graph), types=types)
 

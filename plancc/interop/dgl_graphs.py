@@ -16,8 +16,14 @@ from plancc.graph.formats import Held
 from plancc.graph.graph import Source
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.types import in_words
 from plancc.graph.vertexdata import as_array
-from plancc.interop.record import HETERO, Record, format_of_records, graph_of_record
+from plancc.interop.record import (
+    Record,
+    data_of_record,
+    format_of_records,
+    graph_of_record,
+)
 from plancc.text import shown
 
 _WEIGHTS = ("weight", "edge_weight", "w")
@@ -30,44 +36,51 @@ def is_dgl(obj: Any) -> bool:
 
 
 def record_of_dgl(obj: Any, where: str) -> Record:
-    """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph.
+    """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph; of a
+    heterogeneous one edges, weights and numbers by relation and type.
 
     Raises
     ------
     InputError
-        For a heterogeneous graph and for a block of a mini-batch.
+        For a block of a mini-batch.
     """
-    if len(obj.ntypes) != 1 or len(obj.etypes) != 1:
-        raise InputError(f"{where}: {HETERO}")
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")
-    src, dst = (as_array(each, f"{where}: edges") for each in obj.edges())
-    held = {name: obj.edata[name] for name in _WEIGHTS if name in obj.edata}
-    edges = {"edge_weight": next(iter(held.values()))} if held else {}
-    record = {str(name): obj.ndata[name] for name in obj.ndata}
-    return record | {
-        "edge_index": np.stack([src, dst]),
-        "num_nodes": np.array(int(obj.num_nodes())),
-        **edges,
+    if len(obj.ntypes) == len(obj.etypes) == 1:
+        record = {str(name): obj.ndata[name] for name in obj.ndata}
+        record["num_nodes"] = np.array(int(obj.num_nodes()))
+        return record | _edges(obj.edges(), obj.edata, where)
+    types = {name: {"num_nodes": np.array(int(obj.num_nodes(name)))} for name in obj.ntypes}
+    relations = {
+        each: _edges(obj.edges(etype=each), obj.edges[each].data, f"{where}: {in_words(each)}")
+        for each in obj.canonical_etypes
     }
+    return types | relations
+
+
+def _edges(ends: Any, data: Any, where: str) -> Record:
+    """Edges, with the weights among their data."""
+    found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
+    weights = next((data[name] for name in _WEIGHTS if name in data), None)
+    return found if weights is None else found | {"edge_weight": weights}
 
 
 def hold(obj: Any) -> Held | None:
-    """A homogeneous graph in memory; None for other objects."""
+    """A graph in memory; None for other objects."""
     if not is_dgl(obj):
         return None
     name = "DGL graph"
     record, source = record_of_dgl(obj, name), Source(name, format="dgl")
-    return Held(name, partial(graph_of_record, record, name, source), record)
+    return Held(name, partial(graph_of_record, record, name, source), data_of_record(record))
 
 
 def read_record(path: StrPath) -> Record:
-    """The one homogeneous graph of a file of dgl.save_graphs.
+    """The one graph of a file of dgl.save_graphs.
 
     Raises
     ------
     InputError
-        For several graphs, a heterogeneous one, a file that dgl cannot read.
+        For several graphs, a file that dgl cannot read.
     BackendUnavailable
         Without dgl.
     """

@@ -47,8 +47,6 @@ def test_objects():
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ({"ntypes": ["a", "b"]}, "heterogeneous graphs are not supported"),
-        ({"etypes": ["a", "b"]}, "heterogeneous graphs are not supported"),
         ({"is_block": True}, "is a block of a mini-batch"),
         ({"num_nodes": lambda: 2}, r"vertex '3' is out of range 0\.\.1"),
     ],
@@ -173,9 +171,13 @@ class TestWithDgl:
             read_graph(path)
 
     def test_heterogeneous(self):
-        graph = self.dgl.heterograph({("a", "to", "b"): ([0], [1])})
-        with pytest.raises(InputError, match="heterogeneous graphs are not supported"):
-            plancc.as_graph(graph)
+        ends = {("a", "to", "b"): ([0, 1], [1, 0]), ("a", "is", "a"): ([1], [0])}
+        graph = self.dgl.heterograph(ends, {"a": 2, "b": 3})
+        graph.edges["to"].data["w"] = self.torch.tensor([2.0, 3.0])
+        found = plancc.as_graph(graph)
+        assert found.types.counts == {"a": 2, "b": 3}
+        assert sorted(found.types.relations) == sorted(ends)
+        assert entries(found) == {(3, 0): 2, (2, 1): 3, (0, 1): 1}
 
     @pytest.mark.parametrize("way", ["npy", "parts"])
     def test_partition(self, tmp_path, way):

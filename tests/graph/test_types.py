@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from graph_helpers import refused
 from scipy.io import mmwrite
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, write_graph
@@ -55,6 +55,14 @@ def test_an_edge_index_needs_counts_and_has_no_values():
     graph = as_graph({"a": 2, "b": 3, ("a", "to", "b"): np.array([[0, 1], [2, 2]])})
     assert graph.values is None
     assert block_of(graph, ("a", "to", "b")).toarray().tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+def test_what_is_in_no_relation_is_said():
+    given = {"a": 2, "b": 3, ("a", "to", "b"): np.array([[0, 1], [2, 2]])}
+    with pytest.warns(PlanccWarning, match="2 of 3 vertices of type 'b' are in no relation"):
+        as_graph(given)
+    with pytest.warns(PlanccWarning, match="relation 'b by a' has no entries"):
+        as_graph(given | {("b", "by", "a"): np.zeros((2, 0), int)})
 
 
 @pytest.mark.parametrize(
