@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -73,3 +74,23 @@ def test_nonzeros_of_no_relation_are_found(plan, tmp_path):
     replace(plan, header=header).save(path)
     with pytest.raises(plancc.PlanError, match="every nonzero is of a relation: nonzero"):
         plancc.verify_file(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("types", '[["user",30],["item",21]]', "51 vertices by type in a plan of 50"),
+        ("types", '[["user", 30],["item",20]]', "are no types and relations"),
+        ("relations", '[["user","buys","thing"]]', "type 'thing' is unknown"),
+        ("relations", None, "are no types and relations"),
+    ],
+)
+def test_a_header_whose_types_do_not_fit_is_refused(plan, tmp_path, name, text, words):
+    path = tmp_path / "plan.h5"
+    plan.save(path)
+    with h5py.File(path, "r+") as file:
+        del file.attrs[name]
+        if text is not None:
+            file.attrs.create(name, np.bytes_(text.encode()))
+    with pytest.raises(plancc.PlanError, match=words):
+        plancc.load(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +12,8 @@ from cases import pairs
 
 import plancc
 import plancc_runtime
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanError
+from plancc.graph.types import Types
 from plancc.plan.layers import Aggregate
 from plancc.plan.relations import relation_traffic
 from plancc_runtime.testing.layouts import COUNTED
@@ -119,8 +122,8 @@ def test_products_and_gradients_are_those_of_dense_matrices(tmp_path, model, nor
 
 
 def test_wrong_use_is_one_sentence(tmp_path):
-    header_part = plan_of("block")
-    header_part.save(tmp_path / "plan.h5")
+    plan = plan_of("block")
+    plan.save(tmp_path / "plan.h5")
     graph = plancc_runtime.open_typed(tmp_path / "plan.h5", dtype=torch.float64)
     for name, x, words in (
         ("reads", torch.ones(1, 1), "relation 'reads' is unknown; there are"),
@@ -131,6 +134,11 @@ def test_wrong_use_is_one_sentence(tmp_path):
             graph.product(name, x)
     with pytest.raises(InputError, match="type 'editor' is unknown"):
         graph.vertices("editor")
+    types = plan.header.types
+    fewer = replace(plan.header, types=Types(types.counts, types.relations[1:]))
+    replace(plan, header=fewer).save(tmp_path / "fewer.h5")
+    with pytest.raises(PlanError, match="a nonzero that is of no relation"):
+        plancc_runtime.open_typed(tmp_path / "fewer.h5")
     plancc.compile(sp.eye_array(3), "block", 1).save(tmp_path / "square.h5")
     with pytest.raises(InputError, match="the plan has no types"):
         plancc_runtime.open_typed(tmp_path / "square.h5")
