@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -90,6 +91,20 @@ def test_phases_of_the_runtime_leave_compilation_out(now: list[float]) -> None:
     assert now[0] > 1000
     read = phases.read()
     assert read["spmm"] == read["total"] == 3
+
+
+def test_phases_of_other_threads_are_left_out() -> None:
+    phases = Clock()
+    phases.record()
+
+    def work() -> None:
+        with phases("draw"):
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert (phases.events, phases.read()["draw"]) == ([], 0)
 
 
 def test_kernels_inside_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,10 +90,10 @@ class EpochTable:
                 self._line(self.columns, out)
             self._line(("final", *self._cells(result.final)), out)
             out.print()
-            say(self._caption(), out)
+            say(self._caption(result), out)
             self._print_metrics(result.final, out)
             return
-        table = Table(self.columns, caption=self._caption(), left=0)
+        table = Table(self.columns, caption=self._caption(result), left=0)
         for epoch in epochs:
             if epoch.epoch in self._chosen or epoch is epochs[-1]:
                 table.add_row(str(epoch.epoch), *self._cells(epoch))
@@ -110,7 +110,7 @@ class EpochTable:
             cells = (f"{each.title} {_cell(each, final, split)}" for each in every)
             say(f"{split}: {', '.join(cells)}", out)
 
-    def _caption(self) -> str:
+    def _caption(self, result: TrainResult) -> str:
         said = (
             f"{self.metric.title} per split; times: the slowest rank's, without evaluations; "
             "words, messages: all ranks"
@@ -119,6 +119,7 @@ class EpochTable:
             said += (
                 "\nvolume/step: rows moved by one exchange of a mini-batch, the mean of the epoch"
             )
+            said += step_line(result)
         if self._sampled and self.metric is METRICS["accuracy"]:
             said += "\ntrain in rows that are not evaluated: over the epoch's batches"
         return said
@@ -144,6 +145,19 @@ class EpochTable:
 def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
     found = [getattr(epoch, name).get(split) for name in metric.fields]
     return "-" if None in found else "/".join(f"{value:{metric.form}}" for value in found)
+
+
+def step_line(result: TrainResult) -> str:
+    """What a step takes in the median epoch, part by part; "" if there was none."""
+    taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
+    if not taken:
+        return ""
+    taken.sort(key=lambda each: sum(each.values()))
+    step = taken[len(taken) // 2]
+    words = sum(each.words_drawn for each in result.steps) / len(result.steps)
+    told = {"masks": f" ({words:,.1f} words)"} if words else {}
+    parts = (f"{name} {1e3 * spent:.2f}{told.get(name, '')}" for name, spent in step.items())
+    return f"\na step takes {1e3 * sum(step.values()):.2f} ms: {', '.join(parts)}"
 
 
 def chosen_epochs(outline: RunOutline) -> set[int]:

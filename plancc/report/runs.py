@@ -24,7 +24,7 @@ from plancc.text import printable
 
 Float64Array = npt.NDArray[np.float64]
 
-PHASES = ("pack", "wait", "spmm", "dense", "allreduce", "other")
+PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce", "other")
 """Phases of a rank's epoch, which add up to its total."""
 SPLITS = ("train", "val", "test")
 LONGEST_LINE = 1 << 20

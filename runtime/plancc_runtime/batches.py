@@ -85,7 +85,7 @@ def drawn_batches(
         chosen, _ = chosen.fitted(population)
         if not by_owners:
             chosen.check(population)
-    draws = draws_of(part, chosen, population, seed, transport, by_owners)
+    draws = draws_of(part, chosen, population, seed, transport, by_owners, resources.clock)
     steps = epochs * chosen.batches_per_epoch(population)
     del population  # owners keep nothing of it
     for number in range(steps):

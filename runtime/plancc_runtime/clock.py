@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 
 from plancc.clock import wall_seconds
 
-PHASES = ("pack", "wait", "spmm", "dense", "allreduce")
+PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce")
 
 
 class Clock:
     """Seconds per phase since the last `restart`; what no phase claims is "other".
 
-    Phases nest: an inner one interrupts the outer one, so that no second counts twice.
+    Phases nest: an inner one interrupts the outer one, so that no second counts twice. Those of
+    other threads than the one that restarted it last are left out.
 
     Parameters
     ----------
@@ -69,10 +71,14 @@ class Clock:
         """Set all phases to zero; to be called outside of them."""
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._start = self._since = self.now()
+        self._thread = get_ident()
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         """Count the time of the block, except for phases within it, as `phase`."""
+        if get_ident() != self._thread:
+            yield
+            return
         self._close()
         self._running.append(phase)
         try:

@@ -207,15 +207,18 @@ def profile(
     learner.restore(state)
     rounds.sort(key=lambda each: each[0]["total"])
     phases, operations = rounds[ROUNDS // 2]
+    batches = [(name, execution.steps_per_epoch, phases[name]) for name in ("draw", "mask")]
+    timed = [
+        [stage, name, each.calls, each.seconds, each.num_bytes, each.flops]
+        for (stage, name), each in operations.items()
+    ]
+    timed += [["batch", *each, 0, 0] for each in batches if each[2]]
     own = {
-        "operations": [
-            [stage, name, each.calls, each.seconds, each.num_bytes, each.flops]
-            for (stage, name), each in operations.items()
-        ],
+        "operations": timed,
         "wait": phases["wait"] + phases["allreduce"],
         "profiled": phases["total"],
     }
-    times = [sum(each.seconds for each in operations.values())]
+    times = [sum(each[3] for each in timed)]
     slowest = int(np.argmax(transport.gather(times)))
     shown = transport.gather(own if transport.rank == slowest else None)[slowest]
     epoch = np.array([np.median(plain)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -20,6 +19,12 @@ if TYPE_CHECKING:
 
 TIMES = (*PHASES, "communication", "other", "total")
 WORDS_SENT = 1  # place of the counter in `Traffic.as_array`
+STEP = {
+    **{"drawing": "draw", "masks": "mask", "features": "features", "packing": "pack"},
+    **{"products": "spmm", "dense": "dense", "reduce": "allreduce", "waiting": "wait"},
+    "other": "other",
+}
+"""Parts of a mini-batch's step, and their phases."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ class Epoch:
         its own; apart from all figures above.
     volume_per_step : float or None
         Mean of `BatchStep.volume`; None without mini-batches.
+    step_seconds : dict of str to float or None
+        Seconds of a step, mean over ranks and steps, by the parts in `STEP`, which add up to
+        the step's. "reduce" is that of the rank that waits least in it; "waiting" is for messages
+        and, in reductions, for the slowest rank.
     """
 
     epoch: int
@@ -125,6 +134,7 @@ class Epoch:
     rmse: dict[str, float] = field(default_factory=dict)
     mae: dict[str, float] = field(default_factory=dict)
     r2: dict[str, float] = field(default_factory=dict)
+    step_seconds: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)  # there may be very many
@@ -409,7 +419,8 @@ class Measure:
     scores: Scores
     spent: Spent
     evaluating: Spent | None = None
-    volume_per_step: float | None = None
+    volume_per_step: float = 0.0
+    steps: int = 0
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
@@ -433,13 +444,12 @@ class Measures:
     def append(self, measure: Measure) -> None:
         """Add the next one."""
         evaluating = measure.evaluating or Spent({"total": 0.0}, _NO_TRAFFIC)
-        volume = measure.volume_per_step
         if measure.scores != Scores():
             self._scores[len(self)] = measure.scores.without_classes()
         self._numbers.extend(
             [
                 *(measure.epoch, measure.loss, measure.learning_rate),
-                math.nan if volume is None else volume,
+                *(measure.volume_per_step, measure.steps),
                 *(measure.spent.seconds[phase] for phase in TIMES),
                 evaluating.seconds["total"],
                 *measure.spent.traffic.tolist(),
@@ -451,10 +461,10 @@ class Measures:
         return len(self._numbers) // _NUMBERS
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Epoch, loss, rate and volume; seconds; traffic: a line for every measure."""
+        """Epoch, loss, rate, volume, steps; seconds; traffic: a line for every measure."""
         rows = np.array(self._numbers).reshape(-1, _NUMBERS)
-        last = 4 + len(TIMES) + 1
-        return rows[:, :4], rows[:, 4:last].copy(), rows[:, last:].astype(np.int64)
+        last = 5 + len(TIMES) + 1
+        return rows[:, :5], rows[:, 5:last].copy(), rows[:, last:].astype(np.int64)
 
     def scores(self, place: int) -> Scores:
         """Those of a measure, without figures of single classes."""
@@ -466,26 +476,29 @@ _OF_EPOCHS = {each.name for each in fields(Scores)} & {each.name for each in fie
 }
 """Scores that epochs have."""
 _NO_TRAFFIC = Traffic().as_array()
-_NUMBERS = 4 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
+_NUMBERS = 5 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
 """Numbers of a measure."""
 
 
 def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
     """Sums and maxima over ranks, once for all `measures`. Collective."""
     heads, seconds_max, traffic_sum = measures.columns()
+    least = -seconds_max[:, TIMES.index("allreduce")]
     seconds_mean = seconds_max[:, : len(TIMES)].copy()
     traffic_max = traffic_sum.copy()
     transport.allreduce_max(seconds_max)
+    transport.allreduce_max(least)
     transport.allreduce_max(traffic_max)
     transport.allreduce_sum(seconds_mean)
     transport.allreduce_sum(traffic_sum)
     seconds_mean /= transport.size
     result = []
-    for k, (epoch, loss, rate, volume) in enumerate(heads.tolist()):
+    for k, (epoch, loss, rate, volume, steps) in enumerate(heads.tolist()):
         scores = measures.scores(k)
         messages, words, num_bytes = traffic_sum[k, :3].tolist()
         messages_max, words_max, _ = traffic_max[k, :3].tolist()
         *slowest, evaluation_seconds = seconds_max[k].tolist()
+        mean = dict(zip(TIMES, seconds_mean[k].tolist(), strict=True))
         result.append(
             Epoch(
                 epoch=int(epoch),
@@ -494,7 +507,7 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
                 val_loss=scores.loss.get("val"),
                 **{name: getattr(scores, name) for name in _OF_EPOCHS},
                 seconds_max=dict(zip(TIMES, slowest, strict=True)),
-                seconds_mean=dict(zip(TIMES, seconds_mean[k].tolist(), strict=True)),
+                seconds_mean=mean,
                 words_sent=words,
                 messages_sent=messages,
                 bytes_sent=num_bytes,
@@ -503,7 +516,15 @@ def summarise(measures: Measures, transport: Transport) -> list[Epoch]:
                 words_reduced=int(traffic_max[k, 7]),
                 evaluation_seconds=evaluation_seconds,
                 evaluation_words=int(traffic_sum[k, -1]),
-                volume_per_step=None if math.isnan(volume) else volume,
+                volume_per_step=volume if steps else None,
+                step_seconds=_of_step(mean, -least[k], steps) if steps else None,
             )
         )
     return result
+
+
+def _of_step(mean: dict[str, float], reduce: float, steps: float) -> dict[str, float]:
+    """`Epoch.step_seconds`, from the phases of an epoch; `reduce`: of who waits least in it."""
+    found = {name: mean[phase] for name, phase in STEP.items()}
+    found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}
+    return {name: float(seconds / steps) for name, seconds in found.items()}

@@ -368,10 +368,8 @@ class Run:
         with self._span(where):
             scored = evaluated and of_training
             result = execution.epoch(learner, self._data, epoch, scored, rate_of)
-        volume = None
-        if result.steps:
-            self._steps += result.steps
-            volume = float(np.mean([step.volume for step in result.steps]))
+        self._steps += result.steps
+        volume = sum(step.volume for step in result.steps) / max(len(result.steps), 1)
         return Measure(
             epoch,
             result.loss,
@@ -380,6 +378,7 @@ class Run:
             learner.measure(before),
             evaluating,
             volume,
+            len(result.steps),
         )
 
     def _see(self, scores: Scores, epoch: int) -> None:

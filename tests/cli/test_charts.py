@@ -115,7 +115,7 @@ def test_the_smallest_and_largest_numbers_have_a_chart(tmp_path, value):
     log = logged(tmp_path, [value, 0.0], seconds=value)
     _, heights, _ = curve(log)
     assert np.isfinite(heights).all()
-    assert len(drawn(epoch_times("A", log))[0]) == 2 * len(log.phases)
+    assert len(drawn(epoch_times("A", log))[0]) == 2  # of the one phase that takes time
 
 
 @pytest.mark.parametrize("losses", [[-1.0, -3.0, -10.0], [4.0, 1.0, -2.0], [-7.5, 0.0, 5.0]])
@@ -165,4 +165,6 @@ def test_a_run_of_many_epochs_is_averaged(tmp_path):
     chart = epoch_times("A", logged(tmp_path, [1.0] * 500))
     shapes, _ = drawn(chart)
     assert "a bar is the mean of 5 epochs" in chart.note
-    assert sum(title.startswith("epochs ") for title in shapes) == 100 * len(charts.PHASES)
+    assert (
+        sum(title.startswith("epochs ") for title in shapes) == 100
+    )  # of the one phase that took time

@@ -35,11 +35,13 @@ from plancc.sampling import SAMPLERS as REGISTERED
 from plancc.sampling import SHOWN, Population, make_sampler
 from plancc.sampling.batch import VertexBatch
 from plancc.sampling.uniform import UniformSampler
+from plancc_cli.render_run import step_line
 from plancc_cli.run import command, main
+from plancc_runtime.execution.mini_batches import MiniBatches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
-from plancc_runtime.results import TrainResult
+from plancc_runtime.results import STEP, TrainResult
 from plancc_runtime.train import prepared, train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
@@ -580,6 +582,34 @@ def test_what_is_printed(bare, tmp_path):
     assert found["sampler"] == "uniform batch_size=12"
     assert [step["vertices"] for step in found["steps"]] == [12] * 6
     assert found["options"]["batch_size"] == 12
+    assert "a step takes " in done.stdout
+
+
+@pytest.mark.parametrize(("p", "draw"), [(1, "everywhere"), (3, "everywhere"), (3, "owners")])
+def test_the_parts_of_a_step_add_up_to_it(p, draw, plans, tmp_path, monkeypatch):
+    monkeypatch.setattr(MiniBatches, "_has_spare_core", lambda self: p == 1)  # then a thread draws
+    files = {"log": tmp_path / "run.jsonl", "trace": tmp_path / "trace.json", "profile": True}
+    result = few_steps(plans, p, sampler="neighbour", fanouts=(2, 2), draw=draw, **files)
+    logged = [json.loads(line) for line in files["log"].read_text().splitlines()]
+    for epoch, line in zip(result.epochs, logged, strict=True):
+        seconds = epoch.step_seconds
+        assert seconds == line["step_seconds"]
+        assert list(seconds) == list(STEP)
+        assert min(seconds.values()) >= 0
+        assert sum(seconds.values()) == pytest.approx(epoch.seconds_mean["total"] / STEPS)
+        assert min(seconds[name] for name in ("drawing", "masks", "features", "dense")) > 0
+        assert (seconds["waiting"] > 0) == (p > 1)
+        waits = epoch.seconds_mean["wait"] + epoch.seconds_mean["allreduce"]
+        assert STEPS * (seconds["waiting"] + seconds["reduce"]) == pytest.approx(waits)
+    assert result.final.step_seconds is None
+    drawn = np.mean([step.words_drawn for step in result.steps])
+    assert (f" ({drawn:,.1f} words), features" in step_line(result)) == (draw == "owners")
+    events = json.loads(files["trace"].read_text())["traceEvents"]
+    assert {"batch", "draw", "mask", "features", "dense"} <= {each["name"] for each in events}
+    profiled = {
+        each.name: each.calls for each in result.profile.operations if each.stage == "batch"
+    }
+    assert (profiled["draw"], profiled["mask"]) == (STEPS, STEPS)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from plancc.plan.population import population_of
 from plancc.plan.reader import load
 from plancc.sampling import SHOWN, make_sampler
 from plancc.sampling.counter import below, bits, key_of
+from plancc_runtime.clock import Clock
 from plancc_runtime.execution import mini_batches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.draws import BY_OWNERS
@@ -81,7 +82,7 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
         part = plan.part(transport.rank)
         mask = BatchMask(part, transport)
         bare = replace(population, indptr=None, indices=None)
-        draws = BY_OWNERS[type(sampler)](part, sampler, bare, seed, transport)
+        draws = BY_OWNERS[type(sampler)](part, sampler, bare, seed, transport, Clock())
         np.testing.assert_array_equal(draws.halo, mask.halo)
         for number in range(3):
             whole = mask.local(sampler.batch(population, seed, number))

@@ -46,9 +46,8 @@ COLOURS = {name: f"#fefe{place:02x}" for place, name in enumerate(("soft", "line
 """Stand-ins for variables of `style.css`, which differ in a light and a dark page."""
 OF_PLANS = {name: f"#fffe{place:02x}" for place, name in enumerate("abcdef")}
 """Likewise those of plans."""
-OF_PHASES = dict(
-    zip(PHASES, ("#009e73", "#d55e00", "#0072b2", "#56b4e9", "#cc79a7", "#98a2b0"), strict=True)
-)
+HUES = "f0e442 e69f00 8c6d31 009e73 d55e00 0072b2 56b4e9 cc79a7 98a2b0"
+OF_PHASES = {name: f"#{hue}" for name, hue in zip(PHASES, HUES.split(), strict=True)}
 DASHES = {"train": "-", "val": (0, (4, 2)), "test": ":"}
 PART_LOADS = (
     ("rows", "Rows", "rows that the part owns"),
@@ -375,6 +374,8 @@ def epoch_times(letter: str, log: RunLog) -> Chart:
     unit, length = _seconds(top)
     width, under = 0.9 * float(np.diff(first).min(initial=size)), np.zeros(len(starts))
     for name, seconds in phases.items():
+        if not seconds.any():
+            continue
         look = {"color": OF_PHASES[name], "label": name}
         bars = axes.bar(first, seconds / length, width, under / length, **look)
         times = zip(which, seconds.tolist(), total.tolist(), strict=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -146,6 +147,8 @@ class UnderWay:
         The first is begun at once.
     traffic : Traffic
         Of this rank.
+    timed : callable
+        Gives a block around every round.
 
     Attributes
     ----------
@@ -153,8 +156,14 @@ class UnderWay:
         That this rank has sent in the rounds.
     """
 
-    def __init__(self, number: int, rounds: Rounds[BatchShare], traffic: Traffic) -> None:
-        self.number, self._rounds, self._traffic = number, rounds, traffic
+    def __init__(
+        self,
+        number: int,
+        rounds: Rounds[BatchShare],
+        traffic: Traffic,
+        timed: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.number, self._rounds, self._traffic, self._timed = number, rounds, traffic, timed
         self.words = 0
         self._share: BatchShare | None = None
         self.go_on()
@@ -164,7 +173,8 @@ class UnderWay:
         if self._share is None:
             before = self._traffic.words_sent
             try:
-                next(self._rounds)
+                with self._timed():
+                    next(self._rounds)
             except StopIteration as end:
                 self._share = end.value
             self.words += self._traffic.words_sent - before
@@ -222,7 +232,8 @@ class MiniBatches(FullBatch):
         part = replace(part, vertex_data=type(part.vertex_data)())
         self._part = part
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
-        self._draws = draws_of(part, *drawing, drawn.by_owners)
+        self._clock = resources.clock
+        self._draws = draws_of(part, *drawing, drawn.by_owners, self._clock)
         self._cache: FeatureCache | None = None
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
@@ -353,19 +364,19 @@ class MiniBatches(FullBatch):
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number), None
             share = replace(drawing.end(), words_drawn=drawing.words)
-            fetching = UnderWay(
-                number, self._with_features(share, features), self._transport.traffic
-            )
+            timed = partial(self._clock, "features")
+            rounds = self._with_features(share, features)
+            fetching = UnderWay(number, rounds, self._transport.traffic, timed)
         return fetching
 
     def _draw(self, number: int) -> UnderWay:
         """A batch that is drawn. Collective if owners draw."""
         drawing = self._drawing
         if drawing is None or drawing.number != number:
-            rounds = (
-                self._drawn_share(number) if self._thread is None else self._from_thread(number)
-            )
-            drawing = UnderWay(number, rounds, self._transport.traffic)
+            here = self._thread is None
+            rounds = self._drawn_share(number) if here else self._from_thread(number)
+            timed = partial(self._clock, "mask" if here else "draw")
+            drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
     def _from_thread(self, number: int) -> Rounds[BatchShare]:
@@ -419,18 +430,22 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
+        self._clock.enter("batch")
         share = self._share(number, data.features)
         self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
         local, blocks, outputs, x = share.local, share.blocks, share.outputs, share.x
         assert x is not None
-        graphs = [LocalGraph(block, self._resources) for block in blocks]
+        with self._clock("mask"):
+            graphs = [LocalGraph(block, self._resources) for block in blocks]
         view = View(graphs if len(graphs) > 1 else graphs * self._options.layers)
         if outputs is not None:
             view.outputs = torch.from_numpy(outputs).to(x.device)
-        batch = data.of_batch(local.rows, local.targets, self._transport)
+        with self._clock("allreduce"):
+            batch = data.of_batch(local.rows, local.targets, self._transport)
         if self._cache is not None:
             view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
-        fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
+        with self._clock("dense"):
+            fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
         return replace(view, x=x, fixed=fixed), batch, blocks
 
     def _step(

@@ -27,6 +27,7 @@ from plancc.plan.parts import Part
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
+from plancc_runtime.clock import Clock
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
@@ -187,9 +188,11 @@ class BatchMask:
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
 
-    def local(self, batch: Batch) -> LocalBatch:
-        """This rank's share of `batch`; not collective."""
-        members = self._places(batch.vertices())
+    def local(self, batch: Batch, clock: Clock | None = None) -> LocalBatch:
+        """This rank's share of `batch`; not collective. The clock gets the time of "draw"."""
+        with (clock or Clock())("draw"):
+            vertices = batch.vertices()  # and with them the blocks, where these are `listed`
+        members = self._places(vertices)
         own = members[: np.searchsorted(members, self._part.num_rows)]
         with self._in_use:
             self._number[members] = np.arange(len(members), dtype=np.int32)

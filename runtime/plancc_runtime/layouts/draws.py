@@ -13,6 +13,7 @@ from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.walk import WalkSampler
+from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
 from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
@@ -62,15 +63,19 @@ class WholeDraws:
         population: Population,
         seed: int,
         transport: Transport,
+        clock: Clock,
     ) -> None:
         self._sampler, self._population, self._seed = sampler, population, seed
+        self._clock = clock
         self._mask = BatchMask(part, transport)
         self.halo = self._mask.halo
 
     def share(self, number: int) -> Rounds[LocalBatch]:
         """This rank's share of a batch; not collective."""
         yield from ()
-        return self._mask.local(draw(self._sampler, self._population, self._seed, number))
+        with self._clock("draw"):
+            batch = draw(self._sampler, self._population, self._seed, number)
+        return self._mask.local(batch, self._clock)
 
 
 def draws_of(
@@ -80,6 +85,7 @@ def draws_of(
     seed: int,
     transport: Transport,
     by_owners: bool,
+    clock: Clock,
 ) -> Draws:
     """This rank's shares of the batches of a sampler. Collective.
 
@@ -94,9 +100,11 @@ def draws_of(
     transport : Transport
     by_owners : bool
         Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
+    clock : Clock
+        Gets the time of "draw".
     """
     kind: type[Any] = BY_OWNERS[type(sampler)] if by_owners else WholeDraws
-    draws: Draws = kind(part, sampler, population, seed, transport)
+    draws: Draws = kind(part, sampler, population, seed, transport, clock)
     return draws
 
 

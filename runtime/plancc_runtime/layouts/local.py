@@ -259,7 +259,8 @@ class LocalGraph(LayerGraph):
     def lay_out(self, coefficients: str) -> Executor:
         """What multiplies by A with these values; made once. Not collective."""
         if coefficients not in self._layouts:
-            self._layouts[coefficients] = self._new_layout(coefficients)
+            with self.resources.clock("mask"):
+                self._layouts[coefficients] = self._new_layout(coefficients)
         return self._layouts[coefficients]
 
     def _new_layout(self, coefficients: str) -> Executor:

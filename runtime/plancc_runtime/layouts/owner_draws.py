@@ -37,6 +37,7 @@ from plancc.sampling.kernels import ascending, distinct
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
+from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, halo_rows
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
@@ -53,9 +54,15 @@ class OwnerDraws(ABC, Generic[S]):
     """
 
     def __init__(
-        self, part: Part, sampler: S, population: Population, seed: int, transport: Transport
+        self,
+        part: Part,
+        sampler: S,
+        population: Population,
+        seed: int,
+        transport: Transport,
+        clock: Clock,
     ) -> None:
-        self._part, self._sampler, self._seed = part, sampler, seed
+        self._part, self._sampler, self._seed, self._clock = part, sampler, seed, clock
         self.alone = transport.size == 1
         sent = part.global_id[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
@@ -95,10 +102,12 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     def share(self, number: int) -> Rounds[LocalBatch]:
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
-        seeds = rows = sampler.seeds_of_owner(self._owned, key)
+        with self._clock("draw"):
+            seeds = rows = sampler.seeds_of_owner(self._owned, key)
         drawn, rows_of_hop = [], [rows]
         for hop in range(sampler.num_blocks):
-            block = sampler.block_of_owner(self._owned, rows, hop, key)
+            with self._clock("draw"):
+                block = sampler.block_of_owner(self._owned, rows, hop, key)
             received = distinct(halo_rows(block.nonzeros, part.column, part.num_rows))
             sent = yield from self._used.tell(received)
             columns = part.column[block.nonzeros]
@@ -125,7 +134,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
 
     def __init__(self, part: Part, *args: Any) -> None:
         super().__init__(part, *args)
-        transport, send = args[-1], part.expand.send
+        transport, send = args[-2], part.expand.send
         self._crossing = RowLists(part.expand.reversed(), transport)
         self._visited = RowBits(part.expand, transport)
         self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_rows))
@@ -159,13 +168,15 @@ class WalkDraws(OwnerDraws[WalkSampler]):
     def _rows_visited(self, key: np.uint64) -> Rounds[Int64Array]:
         """This rank's rows that walks of a batch visit, ascending. Collective."""
         part, sampler = self._part, self._sampler
-        roots = sampler.roots(self._owned.num_vertices, key)
-        rows = self._owned.chosen(roots)
+        with self._clock("draw"):
+            roots = sampler.roots(self._owned.num_vertices, key)
+            rows = self._owned.chosen(roots)
         walks = np.flatnonzero(rows >= 0)
         rows = rows[walks]
         visited = [rows]
         for step in range(sampler.walk_length):
-            columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
+            with self._clock("draw"):
+                columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
             leaves = columns >= part.num_rows
             stays = (columns >= 0) & ~leaves
             sent, came = yield from self._crossing.tell(

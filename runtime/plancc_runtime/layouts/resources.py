@@ -26,7 +26,7 @@ class Resources:
     dtype : torch.dtype
         Type of dense rows, and of the matrix.
     clock : Clock
-        Gets the time of "spmm", "pack" and "wait".
+        Gets the time of "mask", "spmm", "pack" and "wait".
     overlap : bool
         Whether messages travel while products are made; the results have the same bits.
     wire : str
