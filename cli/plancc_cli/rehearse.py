@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plancc.errors import InputError, PlanccError
+from plancc.fields import options_of
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY, PASSES
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import SECTIONS, run_option
-from plancc_cli.simulate import is_graph
+from plancc_cli.simulate import is_graph, mean_step
 
 if TYPE_CHECKING:
     from plancc.predict.machine import Machine
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from plancc.predict.schedules import Tables
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
+    from plancc_runtime.execution.mini_batches import Drawn
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.results import Measure
     from plancc_runtime.transport.links import Links
@@ -43,6 +45,8 @@ OF_RUNS = {
     title: tuple(name for name in names if name not in LEFT_OUT)
     for title, names in SECTIONS.items()
 }
+MOST_BATCHES = 100
+"""Mini-batches of an epoch that are predicted."""
 EPOCHS = 3
 """Epochs unless told otherwise."""
 WORD_BYTES = {"float32": 4, "float64": 8, "bfloat16": 4}
@@ -113,7 +117,7 @@ def command(
 
     if trace is not None:
         options.check_output(trace, plan, settings["init"])
-    basis, asked = _asked(plan, dims, machine, ranks, settings)
+    basis, asked, drawn = _asked(plan, dims, machine, ranks, settings)
     if ranks_per_node is not None:
         basis = _with_node(basis, ranks_per_node)
     predictor = basis.predictor
@@ -121,12 +125,12 @@ def command(
         plan,
         ranks,
         copies=predictor.approximation is not None and ranks is None,
-        live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes else 0,
+        live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes and not drawn else 0,
     )
     if asked.exchange != "auto":
         tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
     links = links_of(predictor.machine, tables.num_ranks)
-    prediction, note = _predicted(predictor, tables, asked)
+    prediction, note = _predicted(predictor, tables, asked, drawn)
     check_memory(plan, prediction)
     with progress() as shown, shown.stage("rehearse"):
 
@@ -151,8 +155,8 @@ def _asked(
     machine: Machine | None,
     ranks: int | None,
     settings: dict[str, Any],
-) -> tuple[Basis, TrainOptions]:
-    """The basis of the prediction and the options of the run, which have the same widths."""
+) -> tuple[Basis, TrainOptions, Drawn | None]:
+    """The basis of the prediction; options of the run, with the same widths; mini-batches."""
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
@@ -191,9 +195,9 @@ def _asked(
         classes=None if data.classes == classes else classes,
         **settings,
     )
-    agree(plan, header, asked, size)
+    drawn = agree(plan, header, asked, size)
     predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header.layout == "row"))
-    return replace(basis, predictor=predictor), asked
+    return replace(basis, predictor=predictor), asked, drawn
 
 
 def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
@@ -201,7 +205,7 @@ def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
     from plancc.predict.schedules import Approximation
     from plancc_runtime.nn import MODELS
 
-    if asked.mini_batches or asked.sampling.active:
+    if asked.sampling.active:
         return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
     known = PASSES if is_row_plan else COMMON_PASSES
     names = {*MODELS[asked.model].option_names()} - {"order"}  # the passes tell it
@@ -213,12 +217,16 @@ def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
     }
 
 
-def _predicted(predictor: Predictor, tables: Tables, asked: TrainOptions) -> tuple[Prediction, str]:
+def _predicted(
+    predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn | None
+) -> tuple[Prediction, str]:
     """The epoch, or that of a GCN where no other is predicted; and why it is that, or ""."""
     word_bytes, why = WORD_BYTES[asked.dtype], ""
-    if asked.mini_batches or asked.sampling.active:
+    if asked.sampling.active:
         why = " with a full batch"
     try:
+        if drawn is not None:
+            return _steps(predictor, tables, asked, drawn)
         found = predictor.epoch(tables, word_bytes)
     except InputError as error:
         passes = tuple(name for name in predictor.passes if name in COMMON_PASSES)
@@ -226,6 +234,27 @@ def _predicted(predictor: Predictor, tables: Tables, asked: TrainOptions) -> tup
         found = plain.epoch(tables, word_bytes)
         why = f", since the epoch itself is not predicted: {error}"
     return found, f"the prediction is that of a GCN{why}" if why else ""
+
+
+def _steps(
+    predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn
+) -> tuple[Prediction, str]:
+    """The steps of an epoch in mini-batches, and what they are taken from."""
+    from plancc.predict.batches import UNTIMED
+
+    number = min(drawn.per_epoch, MOST_BATCHES)
+    batches = {each.name: getattr(drawn.sampler, each.name) for each in options_of(drawn.sampler)}
+    batches |= {"sampler": drawn.sampler.name, "seed": asked.seed, "draw": asked.draw}
+    step = mean_step(
+        *(tables.name, predictor, range(number), WORD_BYTES[asked.dtype]),
+        *(tables.num_ranks, batches),
+    )
+    of_epoch = [
+        each._replace(slowest=drawn.per_epoch * each.slowest, mean=drawn.per_epoch * each.mean)
+        for each in step.steps
+    ]
+    said = f"the prediction is {drawn.per_epoch:,} times the mean step on {number:,} mini-batches"
+    return replace(step, steps=of_epoch), "; ".join([said, UNTIMED])
 
 
 def _with_node(basis: Basis, ranks: int) -> Basis:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from plancc.predict.batches import BatchPrediction
 from plancc.report.table import Table
 from plancc_cli.render_epochs import FROM
 from plancc_cli.tables import (
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 MEMORY = {"halo": "buffers"}
 """Terms of memory that have another name in tables."""
+OF_BATCHES = {"seconds": "step", "words": "words", "words_drawn": "of them by which owners draw"}
+"""Figures of a mini-batch, in words."""
 
 
 def print_prediction(
     prediction: Prediction, basis: Basis, bound: float, per_rank: bool = False
 ) -> None:
-    """The time of an epoch by layer, direction and step, its words and its memory.
+    """The time of an epoch, or a mini-batch, by layer, direction and step, its words and memory.
 
     `basis` says where machine and widths are from; `bound` is as of `EpochTimes`.
     """
@@ -41,11 +44,18 @@ def print_prediction(
         f"{schedule.convolution} of {widths}{FROM[basis.dims_from]}, passes "
         f"{', '.join(schedule.passes) or 'none'}",
     )
+    what = "epoch"
+    if isinstance(prediction, BatchPrediction):
+        what = "step"
+        say(
+            f"mini-batches: the first {len(prediction.batches):,} of seed {prediction.seed}, "
+            f"sampler {prediction.sampler}"
+        )
     say(machine_words(machine, ranks, FROM[basis.machine_from]))
-    print_table(_steps(prediction))
+    print_table(_steps(prediction, what))
     say(
-        f"epoch {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the bound "
-        f"({duration(bound)}: even work, no exchange of rows)"
+        f"{what} {duration(prediction.seconds)}, {ratio(prediction.seconds, bound)} times the "
+        f"bound ({duration(bound)}: even work, no exchange of rows)"
     )
     busiest = prediction.rank_seconds
     say(
@@ -57,11 +67,28 @@ def print_prediction(
         f"messages {number(prediction.messages)}, most by one {number(prediction.max_messages)}; "
         f"words reduced {number(prediction.words_reduced)}",
     )
+    if isinstance(prediction, BatchPrediction):
+        say(_of_batches(prediction))
     say(_memory(prediction))
     for note in schedule.notes:
         say(f"note: {note}")
     if per_rank:
         print_table(_ranks(prediction))
+
+
+def _of_batches(prediction: BatchPrediction) -> str:
+    """What a step takes and sends, with 95% intervals."""
+    said, expected = [], prediction.expected_words
+    for name, figure in prediction.estimates.items():
+        shown = duration if name == "seconds" else number
+        spread = ""
+        if figure.low is not None and figure.high is not None:
+            spread = f" (95%: {shown(figure.low)} to {shown(figure.high)})"
+        if figure.mean or name == "words":
+            said.append(f"{OF_BATCHES[name]} {shown(figure.mean)}{spread}")
+    if expected is not None:
+        said.append(f"expected words {number(expected)}, exactly")
+    return "; ".join(said)
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
@@ -82,14 +109,15 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
     )
 
 
-def _steps(prediction: Prediction) -> Table:
+def _steps(prediction: Prediction, what: str) -> Table:
     """A row per layer and direction, a column per step that takes any time."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
+    a_step = "a step" if what == "step" else "an epoch"
     table = Table(
         ("", *names, "all"),
-        "predicted time of an epoch",
-        "ranks wait for each other: an epoch is the sum of every step's slowest rank",
+        f"predicted time of {a_step}",
+        f"ranks wait for each other: {a_step} is the sum of every step's slowest rank",
     )
     for (layer, direction), group in groupby(prediction.steps, lambda each: each[:2]):
         found = {each.step: each.slowest for each in group}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,20 @@ APPROXIMATE = ("boundary_sampling", "fold", "delay")
 
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
+    from plancc.predict.batches import BatchPrediction
     from plancc.predict.machine import Machine
     from plancc.predict.pipelines import Pipeline
     from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Approximation, Tables
     from plancc.report.epochs import Basis
+    from plancc.sampling import Sampler
 
 CONVOLUTION = ("model", "model_options", "aggregator", "heads")
 """Parameters that say what layers compute."""
-OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline")
+OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline", "batches")
 """Parameters that a sweep does not have."""
+OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
+"""Parameters that say how mini-batches are drawn."""
 
 
 @click.command()
@@ -54,6 +59,14 @@ OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeli
     metavar="auto|STAGES",
     help="Of a feature plan with one group: batches of rows whose messages and products overlap.",
 )
+@click.option(
+    "--batches",
+    type=int,
+    metavar="NUMBER",
+    help="A step of training in mini-batches: the mean over the first ones of --seed.",
+)
+@options.sampling("the plan's own, or uniform")
+@with_options([run_option("draw", default=None)])
 @click.option("-p", "--ranks", type=int, help="Ranks; parts are merged if there are more.")
 @click.option("--ranks-per-node", type=click.IntRange(min=1), help="Overrides the machine file.")
 @click.option("--per-rank", is_flag=True, help="One line for every rank.")
@@ -70,6 +83,7 @@ def command(
 ) -> None:
     """Predict the time of an epoch of PLAN, step by step, from its tables and a machine's numbers.
 
+    With --batches: of the mean step on a mini-batch.
     With --sweep: of GRAPH, compiled with several models for several numbers of ranks.
     """
     from plancc.plan.reader import PlanFile
@@ -88,12 +102,15 @@ def command(
             raise InputError(
                 f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
             )
-        for name in OF_ONE_PLAN:
+        for name in (*OF_ONE_PLAN, *OF_BATCHES):
             value = given.pop(name)
             if value is not None and value is not False:  # 0 was given too
                 raise InputError(f"{flag_of(name)} is for one plan: drop it, or --sweep")
         run_sweep(plan, asked(default_predictor(dims, machine)), given)
         return
+    drawn = options.of_batches(given["batches"], {name: given.pop(name) for name in OF_BATCHES})
+    if given["batches"] is not None and given["seed"] is not None:
+        drawn["seed"], given["seed"] = given["seed"], None
     refuse(given)
     refuse_twice(given)
     if plan is None:
@@ -104,7 +121,7 @@ def command(
         check_plan(file)
         basis = Basis.read(file, dims, machine)
     basis.check(f"{plan}: ")
-    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given)
+    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given, drawn)
 
 
 def is_graph(path: str) -> bool:
@@ -117,7 +134,7 @@ def is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
+def _simulate(plan: str, basis: Basis, given: dict[str, Any], drawn: dict[str, Any]) -> None:
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
@@ -126,11 +143,12 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims, passes = basis.predictor.dims, basis.predictor.passes
+    live = DEAD_ROWS in passes and given["batches"] is None
     tables = read_tables(
         plan,
         given["ranks"],
         copies=approximation is not None,
-        live_layers=len(dims) - 1 if DEAD_ROWS in passes else 0,
+        live_layers=len(dims) - 1 if live else 0,
     )
     predictor = replace(
         basis.predictor,
@@ -140,8 +158,14 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
     )
     basis = replace(basis, predictor=predictor)
     word_bytes = 8 if given["dtype"] == "float64" else 4
-    result = basis.predictor.epoch(tables, word_bytes)
-    bound = basis.predictor.bound_of(tables, word_bytes)
+    if given["batches"] is None:
+        result = predictor.epoch(tables, word_bytes)
+        bound = predictor.bound_of(tables, word_bytes)
+    else:
+        result = mean_step(
+            plan, predictor, range(given["batches"]), word_bytes, given["ranks"], drawn
+        )
+        bound = result.bound
     form = options.form()
     if form:
         where = {"dims_from": basis.dims_from, "machine_from": basis.machine_from}
@@ -149,6 +173,36 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any]) -> None:
         print_data(form, figures, rows_of(figures["ranks"], "rank") if given["per_rank"] else None)
     else:
         print_prediction(result, basis, bound, given["per_rank"])
+
+
+def mean_step(
+    plan: str,
+    predictor: Predictor,
+    numbers: Sequence[int],
+    word_bytes: int,
+    num_ranks: int | None,
+    drawn: dict[str, Any],
+) -> BatchPrediction:
+    """The mean step on the mini-batches of these numbers; `drawn`: how they are drawn."""
+    import numpy as np
+
+    from plancc.predict.batches import predict_batches
+    from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
+
+    choice = drawn.pop("draw", "auto")
+
+    def owners_draw(sampler: Sampler, tables: Tables) -> bool:
+        check_draw(choice, sampler)
+        if choice != "auto" or type(sampler) not in BY_OWNERS:
+            return bool(choice == "owners")
+        step = tables.expand.step
+        most = np.array([step.messages_received.max(), step.received.max()])
+        sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
+        return owners_are_quicker(sampler, *sizes, most)[0]
+
+    return predict_batches(
+        plan, predictor, numbers, owners_draw, num_ranks=num_ranks, word_bytes=word_bytes, **drawn
+    )
 
 
 def _approximation(given: dict[str, Any]) -> Approximation | None:

@@ -133,7 +133,10 @@ class Predictor:
         found, live = even(tables), tables.live
         if live is not None:
             inputs = self._even(int(live.inputs.sum()), 0, tables.num_ranks).rows
-            found = replace(found, live=Live(inputs, tuple(map(even, live.layers))))
+            found = replace(
+                found,
+                live=Live(inputs, tuple(map(even, live.layers)), None if live.told is None else ()),
+            )
         return replace(self, approximation=None, pipeline=None).epoch(found, word_bytes).seconds
 
     def _even(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> Tables:

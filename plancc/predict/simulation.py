@@ -264,7 +264,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
         word_bytes=word_bytes,
         steps=[
             StepTime(*place, float(t.max()), float(t.mean()), int(t.argmax()))
-            for place, t in sorted(times.items(), key=lambda entry: _order(entry[0]))
+            for place, t in sorted(times.items(), key=lambda entry: order_of(entry[0]))
             if t.any()
         ],
         of_rank=of_rank,
@@ -309,7 +309,8 @@ def _overlap(
         times[place] = times[place] - np.clip(hidden, 0, messages)
 
 
-def _order(place: Place) -> tuple[int, int, int]:
+def order_of(place: Place) -> tuple[int, int, int]:
+    """Where a place stands in an epoch, to sort by."""
     layer, direction, step = place
     sign = -1 if direction == "back" else 1
     return DIRECTIONS.index(direction), sign * layer, STEPS.index(step)

@@ -208,7 +208,7 @@ def profile(
     rounds.sort(key=lambda each: each[0]["total"])
     phases, operations = rounds[ROUNDS // 2]
     batches = [(name, execution.steps_per_epoch, phases[name]) for name in ("draw", "mask")]
-    timed = [
+    timed: list[list[Any]] = [
         [stage, name, each.calls, each.seconds, each.num_bytes, each.flops]
         for (stage, name), each in operations.items()
     ]

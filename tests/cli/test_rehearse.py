@@ -106,18 +106,22 @@ def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
         assert found["notes"] == []
 
 
-def test_mini_batches_have_the_prediction_of_a_gcn_and_a_timeline(
-    bare: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "trace.json"
-    words = (bare, "--model", "gin", "--epochs", 1, "--trace", path)
-    note = "note: the prediction is that of a GCN"
-    assert note not in ok("rehearse", *words)
-    assert note in ok("rehearse", *words, "--batch-size", 8)
+def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Path) -> None:
+    path, machine = tmp_path / "trace.json", ("--machine", "cpu-cluster")
+    drawn = ("--model", "gin", "--sampler", "neighbour", "--fanouts", "2,2", "--batch-size", 8)
+    drawn = (*drawn, "--draw", "owners", "--seed", 3, *machine, "--passes", "order,constant")
+    words = (*drawn, "--epochs", 1, "--steps", 4, "--trace", path, "--json")
+    found = json.loads(ok("rehearse", bare, *words))
+    said = json.loads(ok("simulate", bare, *drawn, "--batches", 4, "--json"))
+    assert found["predicted_seconds"] == pytest.approx(4 * said["seconds"])
+    assert found["words"] == sum(said["batches"]["per_batch"]["words"]) > 0
+    assert found["messages"] == sum(said["batches"]["per_batch"]["messages"]) > 0
+    assert "is 4 times the mean step on 4 mini-batches; drawing" in found["notes"][0]
     events = json.loads(path.read_text())["traceEvents"]
     assert {"critical path", "rank 2"} <= {
         e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"
     }
+    assert {"batch", "draw", "mask", "features"} <= {e["name"] for e in events}
 
 
 def test_what_is_not_predicted_says_why(graph: Path, tmp_path: Path) -> None:

@@ -228,3 +228,37 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
         ((graph, "--sweep", "p=2,4", "--fold", "none"), "--fold is for one plan"),
     ):
         assert said in fails(tmp_path, "simulate", *words)
+
+
+def test_a_step_on_mini_batches(plan: Path, machine: Path, graph: Path, tmp_path: Path) -> None:
+    drawn = ("--batches", 6, "--batch-size", 20, "--seed", 2)
+    found = simulated(plan, machine, *drawn, "--passes", "order")
+    counted = json.loads(ok("inspect", plan, *drawn, "--json"))["batches"]
+    volume, columns = counted["per_batch"]["volume"], 5 + 4 + 4  # the input needs no gradient
+    figures = found["batches"]
+    assert figures["per_batch"]["words"] == [columns * rows for rows in volume]
+    assert figures["expected_words"] == pytest.approx(columns * counted["expected_volume"])
+    assert figures["words"]["low"] == pytest.approx(columns * counted["volume"]["low"])
+    assert found["seconds"] == pytest.approx(np.mean(figures["per_batch"]["seconds"]))
+    text = ok("simulate", plan, "--machine", machine, *drawn)
+    for said in (
+        "the first 6 of seed 2, sampler uniform batch_size=20",
+        "predicted time of a step",
+    ):
+        assert said in text
+    assert "; expected words " in text
+    assert "halo rows are kept" in text
+    edge = tmp_path / "edge.h5"
+    ok("compile", graph, "--model", "libra", "-p", 4, "-o", edge)
+    for words, sentence in (
+        ((plan, "--batch-size", 20), "--batch-size is for mini-batches: give their number by"),
+        ((plan, "--draw", "owners"), "--draw is for mini-batches"),
+        ((plan, *drawn, "--draw", "owners"), "is for sampler neighbour"),
+        ((plan, *drawn, "--boundary-sampling", 0.5), "predicted without --boundary-sampling"),
+        ((plan, "--batches", 0), "--batches 0: give 1 to 100,000"),
+        ((plan, "--batches", 2, "--sampler", "cluster"), "needs clusters"),
+        ((edge, "--batches", 2), "what mini-batches move is for row plans"),
+        ((graph, "--sweep", "p=2", "--batches", 2), "--batches is for one plan"),
+        ((plan, "--seed", 1), "--seed is for --sweep"),
+    ):
+        assert sentence in fails(tmp_path, "simulate", *words), words

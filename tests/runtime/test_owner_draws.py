@@ -299,7 +299,7 @@ def test_words_of_walks(plan_file):
 
     def work(transport):
         part = plan.part(transport.rank)
-        draws = WalkDraws(part, sampler, population, 5, transport)
+        draws = WalkDraws(part, sampler, population, 5, transport, Clock())
         before = transport.traffic.words_sent
         batch, send = finished(draws.share(0)), part.expand.send
         assert set(part.global_id[batch.rows]) <= visited

@@ -70,6 +70,10 @@ CASES = {
     "row, narrow wire": ("row", {"wire": "int8", "optimizer": "adam"}),
     "row, sampled boundary": ("row", {"boundary_sampling": 0.5}),
     "row, mini-batches": ("row", {"batch_size": 30, "steps": 2}),
+    "row, owners draw": (
+        "row",
+        {"sampler": "neighbour", "fanouts": (2, 2), "batch_size": 9, "steps": 2, "draw": "owners"},
+    ),
     "edge": ("edge", {}),
     "edge, late folds": ("edge", {"fold": "delayed", "delay": 2, "epochs": 3}),
     "edge, no folds": ("edge", {"fold": "none"}),

@@ -114,6 +114,10 @@ class Scheduler(ABC):
         """What makes whole rows of the outputs."""
         return ()
 
+    def begun(self, width: int) -> Iterator[tuple[str, Work]]:
+        """What is done before the first layer, whose inputs have this width; as of `operations`."""
+        yield from ()
+
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         """What a step of a layer, from 1, does, each in one of `plancc.predict.schedule.STEPS`.
 
@@ -213,6 +217,7 @@ def epoch(
                 yield Operation(Place(layer, step.direction, name), work)
 
     found = [
+        *(Operation(Place(0, "batch", name), work) for name, work in scheduler.begun(dims[0])),
         *placed(forward),
         Operation(Place(len(layers), "forward", "dense"), Elementwise(loss, LOSS_CALLS)),
         *placed(back),

@@ -99,21 +99,34 @@ def live_tables(
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
     for used, live in layers:
-        if id(used) in found:
-            continue
-        part = np.repeat(owner, used.row_nonzeros())
-        halo = owner[used.indices] != part
-        found[id(used)] = Tables(
-            name="live",
-            layout="row",
-            rows=np.bincount(owner[live], minlength=num_parts),
-            nonzeros=np.bincount(part, minlength=num_parts),
-            expand=pairs_of(pair_volumes(used, owner, num_parts)),
-            halo_nonzeros=np.bincount(part[halo], minlength=num_parts),
-            route=None if hops is None else hops(part[halo], used.indices[halo]),
-        )
+        if id(used) not in found:
+            found[id(used)] = layer_tables(used, live, owner, num_parts, hops)
     rows = np.bincount(owner[inputs], minlength=num_parts)
     return Live(rows, tuple(found[id(used)] for used, _ in layers))
+
+
+def layer_tables(
+    used: Graph,
+    live: npt.NDArray[np.bool_],
+    owner: Int32Array,
+    num_parts: int,
+    hops: Callable[[Int32Array, Int32Array], tuple[Pairs, ...]] | None = None,
+) -> Tables:
+    """The tables of a layer that has the output rows `live` and uses these nonzeros.
+
+    Other parameters as of `live_tables`.
+    """
+    part = np.repeat(owner, used.row_nonzeros())
+    halo = owner[used.indices] != part
+    return Tables(
+        name="live",
+        layout="row",
+        rows=np.bincount(owner[live], minlength=num_parts),
+        nonzeros=np.bincount(part, minlength=num_parts),
+        expand=pairs_of(pair_volumes(used, owner, num_parts)),
+        halo_nonzeros=np.bincount(part[halo], minlength=num_parts),
+        route=None if hops is None else hops(part[halo], used.indices[halo]),
+    )
 
 
 def _live_matrices(

@@ -21,7 +21,7 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """What is left of a row plan in every layer if dead rows are left out.
+    """What is left of a row plan in every layer if dead rows are left out, or in a mini-batch.
 
     Attributes
     ----------
@@ -29,10 +29,14 @@ class Live:
         Rows of H^0 that the first layer reads.
     layers : tuple of Tables
         Of every layer its output rows, their nonzeros and the messages for them.
+    told : tuple of Pairs, or None
+        Of a mini-batch: words of bits by which owners hear of rows that it needs, round by round;
+        empty where every rank draws all of it. None: no mini-batch.
     """
 
     inputs: Int64Array
     layers: tuple[Tables, ...]
+    told: tuple[Pairs, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)

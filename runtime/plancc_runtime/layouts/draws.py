@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.exchange import Int32Array
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
@@ -135,10 +135,19 @@ def owners_draw(
         return choice == "owners", "as `draw` says" if choice != "auto" else ""
     most = np.array([part.expand.receive.num_messages, part.num_halo])
     transport.allreduce_max(most)
+    return owners_are_quicker(
+        sampler, header.num_vertices, header.num_nonzeros, transport.size, most
+    )
+
+
+def owners_are_quicker(
+    sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Int64Array
+) -> tuple[bool, str]:
+    """Whether one of `BY_OWNERS` is, and why; `most`: the most messages and halo rows of a rank."""
     messages, bits = most.tolist()
-    per_row = header.num_nonzeros / max(header.num_vertices, 1)
-    nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, header.num_vertices, per_row)
-    saved = PER_NONZERO * nonzeros * (1 - 1 / transport.size)
+    per_row = num_nonzeros / max(num_vertices, 1)
+    nonzeros, rounds = BY_OWNERS[type(sampler)].expected(sampler, num_vertices, per_row)
+    saved = PER_NONZERO * nonzeros * (1 - 1 / num_ranks)
     needed = rounds * (PER_MESSAGE * messages + PER_WORD * bits / 32)
     why = f"predicted {1e3 * saved:.3g} ms a step to draw for others, {1e3 * needed:.3g} ms to ask"
-    return saved >= needed, why if transport.size > 1 else ""
+    return bool(saved >= needed), why if num_ranks > 1 else ""

@@ -44,8 +44,8 @@ class RecordingThreads(Threads):
 class RecordingTransport(LocalTransport):
     """One rank's end, as of `local.run_ranks`.
 
-    `kept` are the whole numbers that collectives have brought, in order. They say what is computed:
-    a rank alone finds them again.
+    `kept` are the whole numbers that others have brought, in order. They say what is computed: a
+    rank alone finds them again.
     """
 
     def __init__(self, group: RecordingThreads, rank: int) -> None:
@@ -54,6 +54,7 @@ class RecordingTransport(LocalTransport):
         self._steps: list[Step] | None = None
         self._moves, self._since = True, 0.0
         self.kept: list[Buffer] = []
+        self._keeps = True  # not what a collective is made of
         self._again: Iterator[Buffer] = iter(())
 
     @contextmanager
@@ -141,22 +142,39 @@ class RecordingTransport(LocalTransport):
         number, moving = next(self.count), None
         with self.call("join", number, what) as moves:
             if moves:
-                moving = move()
+                with self._of_collective():
+                    moving = move()
             else:
                 clear(filled)
 
         def finish() -> None:
             with self.call("over", number) as moves:
                 if moving is not None:
-                    moving.wait()
-                whole = [buffer for buffer in filled if "int" in str(buffer.dtype)]
-                if moves:
-                    self.kept += [buffer + 0 for buffer in whole]
-                else:
-                    for buffer in whole:
-                        buffer[...] = next(self._again)
+                    with self._of_collective():
+                        moving.wait()
+                self.keep(filled, moves)
 
         return Pending(finish)
+
+    @contextmanager
+    def _of_collective(self) -> Iterator[None]:
+        """A block whose messages are those of a collective."""
+        before, self._keeps = self._keeps, False
+        try:
+            yield
+        finally:
+            self._keeps = before
+
+    def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
+        """Keep the whole numbers that have come; if nothing moves, those kept come again."""
+        if not self._keeps:
+            return
+        whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
+        if moves:
+            self.kept += [buffer + 0 for buffer in whole]
+        else:
+            for buffer in whole:
+                buffer[...] = next(self._again)
 
     def allreduce_sum(self, array: Buffer) -> None:
         self.begin("allreduce", partial(super().allreduce_sum, array), [array]).wait()
@@ -220,6 +238,7 @@ class _RecordedChannel(LocalChannel):
         with self._transport.call("finish", self._number) as moves:
             if moves:
                 super().finish()
+            self._transport.keep(self._receives, moves)
 
 
 class _RecordedGroup(MessageGroup):

@@ -1,0 +1,132 @@
+"""A step of a row plan that works on a mini-batch: the walk of an epoch with the batch's sizes.
+
+A batch is a plan of few rows with a matrix of its own in every layer, as live rows are
+(`Tables.live`). Features of halo rows are kept from step to step; their products are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.graph.graph import Graph
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
+from plancc.plan.words import AllReduceWords
+from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, Work
+from plancc.predict.schedules.approximate import SampledScheduler
+from plancc.predict.schedules.epoch import PACK_WORDS
+from plancc.predict.schedules.owner_tables import layer_tables
+from plancc.predict.schedules.tables import Live, Tables
+from plancc.sampling import Batch, BatchLayer
+
+WORD_BITS = 32
+"""Rows that a word of bits tells, as in the runtime."""
+
+
+class Bits:
+    """Words by which ranks tell the owners of rows which of them a block needs.
+
+    Of a message's rows in plan order every 32 have a word, which travels if one of them is needed;
+    and every 32 words a word that always does (`plancc_runtime.transport.row_numbers.RowBits`).
+
+    Parameters
+    ----------
+    matrix : Graph
+    owner : int32[n]
+    place : int64[n]
+        Of every vertex in plan order.
+    num_parts : int
+    """
+
+    def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
+        self._owner, self._place, self._num_parts = owner, place, num_parts
+        self._rows = self._needed(matrix)
+        message, size = np.unique(self._rows // len(owner), return_counts=True)
+        at = np.arange(len(self._rows)) - np.repeat(offsets(size)[:-1], size)
+        words = -(-size // WORD_BITS)
+        self._word = np.repeat(offsets(words)[:-1], size) + at // WORD_BITS
+        self._message = np.repeat(message, words)
+        self._always = self._pairs(message, -(-words // WORD_BITS))
+
+    def told(self, used: Graph) -> tuple[Pairs, Pairs]:
+        """What travels for a block: words that always do, and those that its rows need."""
+        words = np.unique(self._word[np.searchsorted(self._rows, self._needed(used))])
+        return self._always, self._pairs(*np.unique(self._message[words], return_counts=True))
+
+    def _needed(self, matrix: Graph) -> Int64Array:
+        """Rows of others that parts need, ascending: (part * parts + owner) * n + place."""
+        part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
+        owner = self._owner[matrix.indices]
+        away = np.flatnonzero(part != owner)
+        message = part[away] * self._num_parts + owner[away]
+        found: Int64Array = np.unique(
+            message * len(self._owner) + self._place[matrix.indices[away]]
+        )
+        return found
+
+    def _pairs(self, message: Int64Array, rows: Int64Array) -> Pairs:
+        source, target = (end.astype(np.int32) for end in np.divmod(message, self._num_parts))
+        return Pairs(self._num_parts, source, target, rows)
+
+
+def live_in_batch(
+    batch: Batch, owner: Int32Array, num_parts: int, *, idle: bool, bits: Bits | None = None
+) -> Live:
+    """What a row plan with these owners works on in a step, in every block of the batch.
+
+    Parameters
+    ----------
+    batch : Batch
+    owner : int32[n]
+    num_parts : int
+    idle : bool
+        Whether layers also have the rows that the next one does not read.
+    bits : Bits, optional
+        Where owners draw.
+    """
+    n = len(owner)
+    layers: list[Tables] = []
+    told: tuple[Pairs, ...] = ()
+    live = _marked(n, batch.vertices() if idle else batch.targets())
+    for number in reversed(range(batch.num_blocks)):
+        used = _whole(n, batch.block(number))
+        if not idle:
+            live = live | (used.row_nonzeros() > 0)
+        layers.insert(0, layer_tables(used, live, owner, num_parts))
+        if not idle:
+            live = live.copy()
+            live[used.indices] = True
+        told += () if bits is None else bits.told(used)
+    return Live(np.bincount(owner[live], minlength=num_parts), tuple(layers), told)
+
+
+def _marked(n: int, vertices: Int32Array | None) -> npt.NDArray[np.bool_]:
+    """Which of n vertices these are; None: all."""
+    found = np.full(n, vertices is None)
+    if vertices is not None:
+        found[vertices] = True
+    return found
+
+
+def _whole(n: int, block: BatchLayer) -> Graph:
+    """The nonzeros of a block as a matrix of n rows."""
+    nonzeros = np.zeros(n, np.int64)
+    nonzeros[block.rows] = np.diff(block.ptr)
+    return Graph(offsets(nonzeros), block.columns)
+
+
+class BatchScheduler(SampledScheduler):
+    """A row plan in a step that works on a mini-batch; drawing itself takes no time here."""
+
+    def begun(self, width: int) -> Iterator[tuple[str, Work]]:
+        live = self._tables.live
+        assert live is not None
+        for pairs in live.told or ():
+            if len(pairs.source):
+                yield "expand", PointToPoint(pairs, 1)
+        if self.num_ranks > 1:  # the number of targets
+            ranks = np.arange(self.num_ranks)[None]
+            yield "all-reduce", AllReduceWords(ranks, words=np.ones(1, np.int64))
+        yield "dense", Elementwise(PACK_WORDS * width * self.rows_of(1, "columns"))
