@@ -27,7 +27,9 @@ from plancc.predict.schedule import Place
 from plancc.predict.schedules import Bits, Tables, live_in_batch, read_tables
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.predict.simulation import Prediction, StepTime, order_of
-from plancc.sampling import Population, Sampler, chosen_sampler, draw
+from plancc.sampling import SHOWN, Population, Sampler, chosen_sampler, draw
+from plancc.sampling.counter import key_of
+from plancc.sampling.walk import WalkSampler
 
 UNTIMED = "drawing and masks take no time here, but for their messages"
 KEPT = "features of all halo rows are kept from step to step"
@@ -176,8 +178,13 @@ def predict_batches(
     for number in numbers:
         batch = draw(chosen, population, seed, number)
         live = live_in_batch(batch, owner, ranks, idle=idle, bits=bits)
+        told = live.told
+        if bits is not None and isinstance(chosen, WalkSampler):
+            key, visited = key_of(seed, SHOWN, number), batch.vertices()
+            assert visited is not None
+            told = (*bits.of_walks(chosen, key, visited), *(told or ()))
         layers = live.layers * (num_layers // chosen.num_blocks)
-        step = replace(tables, live=replace(live, layers=layers))
+        step = replace(tables, live=replace(live, layers=layers, told=told))
         batches.append(predictor.epoch(step, word_bytes))
         bounds.append(predictor.bound_of(step, word_bytes))
     notes = [UNTIMED, *[KEPT] * ("constant" in predictor.passes and ranks > 1)]

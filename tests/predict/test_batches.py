@@ -70,7 +70,7 @@ PASSES = [(), ("order",), ("order", "constant"), ("order", "constant", "dead-row
 
 @pairs(sampler=[*SAMPLERS], ranks=[1, 3, 8], model=["gcn", "sage", "gin", "gat"], passes=PASSES)
 def test_words_and_messages_are_those_that_training_counts(plan, sampler, ranks, model, passes):
-    for draw in ("everywhere", "owners")[: 1 + (sampler == "neighbour")]:
+    for draw in ("everywhere", "owners")[: 1 + (sampler in ("neighbour", "walk"))]:
         options = TrainOptions(
             **{"sampler": sampler, "draw": draw, "steps": STEPS, "seed": SEED, "epochs": 1},
             **{"model": model, "hidden": DIMS[1], "passes": passes, "threads": 1},

@@ -7,6 +7,7 @@ A batch is a plan of few rows with a matrix of its own in every layer, as live r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +20,16 @@ from plancc.predict.schedules.approximate import SampledScheduler
 from plancc.predict.schedules.epoch import PACK_WORDS
 from plancc.predict.schedules.owner_tables import layer_tables
 from plancc.predict.schedules.tables import Live, Tables
-from plancc.sampling import Batch, BatchLayer
+from plancc.sampling import Batch, BatchLayer, Population
+from plancc.sampling.owned import OwnedRows
+from plancc.sampling.walk import WalkSampler
 
 WORD_BITS = 32
 """Rows that a word of bits tells, as in the runtime."""
 
 
 class Bits:
-    """Words by which ranks tell the owners of rows which of them a block needs.
+    """Words by which ranks tell the owners of rows which of them a block needs; and of walks.
 
     Of a message's rows in plan order every 32 have a word, which travels if one of them is needed;
     and every 32 words a word that always does (`plancc_runtime.transport.row_numbers.RowBits`).
@@ -42,7 +45,7 @@ class Bits:
 
     def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
         self._owner, self._place, self._num_parts = owner, place, num_parts
-        self._rows = self._needed(matrix)
+        self._matrix, self._rows = matrix, self._needed(matrix)
         message, size = np.unique(self._rows // len(owner), return_counts=True)
         at = np.arange(len(self._rows)) - np.repeat(offsets(size)[:-1], size)
         words = -(-size // WORD_BITS)
@@ -52,8 +55,43 @@ class Bits:
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """What travels for a block: words that always do, and those that its rows need."""
-        words = np.unique(self._word[np.searchsorted(self._rows, self._needed(used))])
-        return self._always, self._pairs(*np.unique(self._message[words], return_counts=True))
+        return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
+
+    def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
+        """What travels before that: walks go on at owners, and tell who uses the rows visited.
+
+        Two words for a walk that crosses, beside one for every message
+        (`plancc_runtime.layouts.owner_draws.WalkDraws`).
+        """
+        n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
+        roots = sampler.roots(n, key)
+        rows = roots.astype(np.int64)
+        always = self._pairs(np.unique(self._message), 1)
+        for step in range(sampler.walk_length):
+            to = sampler.columns_of_owner(self._walked, rows, roots[walks], step, key)
+            walks, rows, to = walks[to >= 0], rows[to >= 0], to[to >= 0]
+            message = self._owner[rows].astype(np.int64) * self._num_parts + self._owner[to]
+            crossed, times = np.unique(
+                message[self._owner[rows] != self._owner[to]], return_counts=True
+            )
+            found += [always, self._pairs(crossed, 2 * times)]
+            rows = to.astype(np.int64)
+        among = np.zeros(n, np.bool_)
+        among[self._place[visited]] = True
+        there = np.flatnonzero(among[self._rows % n])
+        return [*found, self._always.reversed, self._words(there).reversed]
+
+    @cached_property
+    def _walked(self) -> OwnedRows:
+        """All rows, as of one owner."""
+        n = len(self._owner)
+        pattern = self._matrix.indptr, self._matrix.indices
+        return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
+
+    def _words(self, rows: Int64Array) -> Pairs:
+        """The words of these places among `_rows`."""
+        words = np.unique(self._word[rows])
+        return self._pairs(*np.unique(self._message[words], return_counts=True))
 
     def _needed(self, matrix: Graph) -> Int64Array:
         """Rows of others that parts need, ascending: (part * parts + owner) * n + place."""
@@ -66,9 +104,9 @@ class Bits:
         )
         return found
 
-    def _pairs(self, message: Int64Array, rows: Int64Array) -> Pairs:
+    def _pairs(self, message: Int64Array, rows: Int64Array | int) -> Pairs:
         source, target = (end.astype(np.int32) for end in np.divmod(message, self._num_parts))
-        return Pairs(self._num_parts, source, target, rows)
+        return Pairs(self._num_parts, source, target, np.broadcast_to(rows, message.shape))
 
 
 def live_in_batch(
