@@ -253,7 +253,7 @@ def test_a_step_on_mini_batches(plan: Path, machine: Path, graph: Path, tmp_path
     for words, sentence in (
         ((plan, "--batch-size", 20), "--batch-size is for mini-batches: give their number by"),
         ((plan, "--draw", "owners"), "--draw is for mini-batches"),
-        ((plan, *drawn, "--draw", "owners"), "is for sampler neighbour"),
+        ((plan, *drawn, "--draw", "owners"), "is for samplers neighbour, walk"),
         ((plan, *drawn, "--boundary-sampling", 0.5), "predicted without --boundary-sampling"),
         ((plan, "--batches", 0), "--batches 0: give 1 to 100,000"),
         ((plan, "--batches", 2, "--sampler", "cluster"), "needs clusters"),
