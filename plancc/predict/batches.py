@@ -32,7 +32,7 @@ from plancc.sampling.counter import key_of
 from plancc.sampling.walk import WalkSampler
 
 UNTIMED = "drawing and masks take no time here, but for their messages"
-KEPT = "features of all halo rows are kept from step to step"
+KEPT = "features of all halo rows are kept: a run with less `feature_cache` fetches some"
 MOST = 100_000
 """Batches, at most."""
 
