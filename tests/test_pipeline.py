@@ -430,9 +430,7 @@ def test_wrong_options_are_refused_by_models_that_do_not_use_them(model, options
         plancc.compile(symmetric_matrix(), model=model, num_parts=2, **options)
 
 
-@pytest.mark.parametrize(
-    "graph", [np.eye(3), None, 7, "none.mtx", sp.csr_array((2, 3)), (0, [[], []])]
-)
+@pytest.mark.parametrize("graph", [np.eye(3), None, 7, "none.mtx", (0, [[], []])])
 def test_wrong_graphs(graph):
     with pytest.raises(plancc.InputError):
         plancc.compile(graph, model="rp", num_parts=1)
