@@ -121,6 +121,11 @@ class Run:
         self._name = opened.name or "the plan"
         self._opened: Opened | None = opened
         with transport.agreement():
+            if header.types is not None:
+                raise InputError(
+                    f"{self._name} has types and relations, which no model trains on; multiply "
+                    "with its relations by `plancc_runtime.open_typed`"
+                )
             self._drawn = agree(opened.plan, header, options, transport.size)
         self._remarks = remarks_on_plan(opened.plan, options, transport)
         self._drawn_by = ""
