@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from plancc import processes
@@ -122,7 +122,7 @@ def _work(work: Callable[[], object], supervisor: int, reports: int, watched: se
         for number in watched:
             signal.signal(number, _interrupt if number in interruptible else signal.SIG_DFL)
         signal.signal(signal.SIGALRM, _raise)
-        sys.unraisablehook = _unraisable
+        sys.excepthook, sys.unraisablehook = _printed, _unraisable
         processes.report_to(reports)
         processes.die_with_parent(supervisor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
@@ -153,7 +153,7 @@ def _code_of(work: Callable[[], object]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     except Exception:
-        sys.excepthook(*sys.exc_info())
+        sys.__excepthook__(*sys.exc_info())
         return 1
     return 0
 
@@ -175,11 +175,17 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+    """Native code prints an error that it cannot raise, which an interruption may have caused."""
+    if not processes.is_stopping():
+        sys.__excepthook__(kind, value, trace)
+
+
 def _unraisable(unraisable: Any) -> None:
     """Native code called Python, which was interrupted; it cannot pass that on."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, AGAIN)
-    else:
+    elif not processes.is_stopping():
         sys.__unraisablehook__(unraisable)
 
 

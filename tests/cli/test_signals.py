@@ -258,6 +258,30 @@ def test_native_code_that_loses_an_interruption_and_fails_later(tmp_path: Path) 
         assert ended(process) == (1, INTERRUPTED)
 
 
+def test_a_file_that_an_interruption_left_half_done_is_closed_without_a_word(
+    tmp_path: Path,
+) -> None:
+    """As HDF5's: the destructor prints by `sys.excepthook` what it cannot raise, as Cython does."""
+    work = """
+        from plancc_cli import group
+        class File:
+            def __del__(self):
+                try:
+                    raise RuntimeError("cannot decrement the count")
+                except RuntimeError:
+                    sys.excepthook(*sys.exc_info())
+                    raise
+        def main(**options):
+            held = File()
+            ready()
+        group.command.main = main
+        group.run()
+    """
+    with program(work, tmp_path, LONG) as process:
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == (1, INTERRUPTED)
+
+
 def test_what_is_written_is_said(tmp_path: Path) -> None:
     work = """
         with atomic_write("first.txt") as temporary:
