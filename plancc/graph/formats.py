@@ -37,7 +37,7 @@ FORMATS = Registry(
         "edgelist": "plancc.graph.edgelist:FORMAT",
         "npz": "plancc.graph.npz:FORMAT",
         "csr": "plancc.graph.csr:FORMAT",
-        "relations": "plancc.graph.relations:FORMAT",
+        "relations": "plancc.graph.types_toml:FORMAT",
         "pyg": "plancc.interop.pyg:FORMAT",
         "ogb": "plancc.interop.ogb:FORMAT",
         "dgl": "plancc.interop.dgl_graphs:FORMAT",

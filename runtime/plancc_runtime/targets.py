@@ -120,7 +120,10 @@ class Target(ABC):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Scores of the classes that are ranked, and who is of them, both [m, those classes]."""
+        """Scores of the classes that are ranked, and who is of them, both [m, those classes].
+
+        Only of kinds whose `metrics` have `RANKED`.
+        """
         raise NotImplementedError
 
     @staticmethod
