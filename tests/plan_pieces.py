@@ -9,7 +9,7 @@ from os import PathLike
 import numpy as np
 
 from plancc.plan.digests import cut_points, digests_of_plan, root_of
-from plancc.plan.format import NODES, header_attributes
+from plancc.plan.format import header_attributes, node_of
 from plancc.plan.piece_writer import ArrayKind, PieceTable, write_piece, write_plan_head
 from plancc.plan.pieces import folder_name, new_folder
 from plancc.plan.plan import Plan
@@ -20,8 +20,8 @@ def save_in_pieces(
 ) -> str:
     """Write a plan whose piece i has the parts ``first_part[i]..first_part[i + 1] - 1``."""
     arrays, parts = plan.arrays(), np.asarray(first_part, dtype=np.int64)
-    cut = {name for name in arrays if NODES[name].cut}
-    starts = {name: cut_points(NODES[name].cut, arrays.__getitem__)[parts] for name in cut}
+    cut = {name for name in arrays if node_of(name).cut}
+    starts = {name: cut_points(node_of(name).cut, arrays.__getitem__)[parts] for name in cut}
     digests = digests_of_plan(arrays)
     content = root_of(header_attributes(plan.header), digests, arrays)
     folder = folder_name(path, content)
@@ -31,8 +31,8 @@ def save_in_pieces(
         temporary = stack.enter_context(new_folder(path, folder))
         for i in range(len(parts) - 1):
             slices = {
-                name: arrays[name][starts[name][i] : starts[name][i + 1] + NODES[name].shared]
-                for name in NODES
+                name: array[starts[name][i] : starts[name][i + 1] + node_of(name).shared]
+                for name, array in arrays.items()
                 if name in cut
             }
             write_piece(temporary, i, slices, content, compress=compress)

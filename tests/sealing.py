@@ -81,6 +81,10 @@ def leaves_of(arrays) -> dict[str, np.ndarray]:
     for name, array in arrays.items():
         little = array.astype(array.dtype.newbyteorder("<"))
         places = starts.get(name, part_ptr if name.startswith("vertex_data/") else None)
+        if "_of_" in name and "rows/type_ptr" in arrays:
+            places = arrays["rows/type_ptr"][
+                int(name.partition("_of_")[2]) % len(arrays["rows/type_ptr"])
+            ]
         if places is None:
             slices = [little]
         else:

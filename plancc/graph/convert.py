@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from plancc.graph.union import Entries, entries_of, rectangular, united
 from plancc.graph.vertexdata import (
     VertexData,
     as_array,
-    check_vertex_data,
+    checked_again,
     read_vertex_data,
     vertex_data_of,
 )
@@ -42,7 +43,8 @@ def as_graph(obj: Any) -> Graph:
           a boolean matrix has no values. Undirected if its pattern is symmetric. A rectangular
           one is a graph of types (`plancc.graph.union.rectangular`).
         - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of types
-          (`graph_of_relations`).
+          (`graph_of_relations`). In place of a count also a mapping of vertex data by name, with
+          the count as "num_nodes" where no array says it.
         - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both directions.
           Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
           ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
@@ -110,7 +112,7 @@ def as_source(
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
-        obj = find_held(obj) or obj  # unpacked once, for graph and data
+        obj = find_held(obj) or _held_relations(obj) or obj  # unpacked once, for graph and data
         graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
@@ -118,7 +120,7 @@ def as_source(
     elif data is False or isinstance(data, VertexData):
         if split is not None or data_keys(keys):
             raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
-        found = check_vertex_data(vars(data), graph) if data else VertexData()
+        found = checked_again(data, graph) if data else VertexData()
     elif isinstance(data, Mapping):
         found = vertex_data_of(data, graph, "`data`: ", **choice)
     elif isinstance(data, str | os.PathLike) or (
@@ -215,6 +217,22 @@ def is_typed(obj: Any) -> bool:
     return isinstance(obj, Mapping) and any(isinstance(name, tuple) for name in obj)
 
 
+def _held_relations(obj: Any) -> Held | None:
+    """A mapping of relations, with the vertex data of its types; None for other objects."""
+    if not is_typed(obj):
+        return None
+    data = {name: each for name, each in obj.items() if isinstance(each, Mapping)}
+    return Held("relations", partial(graph_of_relations, obj), data)
+
+
+def _count_of(given: Any) -> Any:
+    """The vertices of a type that has its number, or vertex data."""
+    if not isinstance(given, Mapping):
+        return given
+    arrays = (len(each) for each in given.values() if np.ndim(each))
+    return given.get("num_nodes", next(arrays, 0))
+
+
 def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = None) -> Graph:
     """The graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
 
@@ -232,7 +250,7 @@ def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = Non
         For shapes that disagree with each other or with the counts, and as of `united`.
     """
     source = source or Source("relations", format="dict")
-    counts = {name: count for name, count in relations.items() if isinstance(name, str)}
+    counts = {name: _count_of(each) for name, each in relations.items() if isinstance(name, str)}
     found: dict[Relation, Any] = {}
     for relation, given in relations.items():
         if isinstance(relation, str):

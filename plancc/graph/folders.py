@@ -164,6 +164,5 @@ def _taken(path: StrPath, entry: Format) -> int:
 
 
 def _write_data(data: VertexData, folder: Path) -> None:
-    for name, array in vars(data).items():
-        if array is not None:
-            np.save(folder / f"{name}.npy", array)
+    for name, array in data.arrays().items():
+        np.save(folder / f"{name}.npy", array)

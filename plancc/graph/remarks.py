@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from plancc.graph.vertexdata import MASKS, VertexData
+from plancc.text import shown
 
 GAPS = 2
 """Class numbers over classes that occur from which labels are thought to have gaps."""
@@ -14,7 +15,10 @@ GAPS = 2
 
 def remarks(data: VertexData) -> list[str]:
     """Sentences on masks, labels and targets."""
-    return [*_of_masks(data), *_of_classes(data)]
+    found = [*_of_masks(data), *_of_classes(data)]
+    for name, each in data.of_type.items():
+        found += [f"type '{shown(name)}': {remark}" for remark in remarks(each)]
+    return found
 
 
 def _of_masks(data: VertexData) -> list[str]:

@@ -135,6 +135,22 @@ class Types:
         """Number of every vertex's type: int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1
 
+    def rows_before(
+        self, vertices: IntArray, part_ptr: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Rows of every type before each part: int64[types, num_parts + 1].
+
+        Parameters
+        ----------
+        vertices : int[rows]
+            Vertex of every row.
+        part_ptr : int64[num_parts + 1]
+            First row of every part.
+        """
+        of, at = self.type_of(vertices), np.clip(part_ptr, 0, len(vertices))
+        counts = (np.concatenate([[0], np.cumsum(of == k)]) for k in range(len(self.counts)))
+        return np.stack([each[at] for each in counts])
+
     def relation_of(self, rows: IntArray, columns: IntArray) -> npt.NDArray[np.int64]:
         """Number of the relation of every nonzero, by its ends; -1 where there is none: int64[m].
 

@@ -2,7 +2,7 @@
 
     [types]
     author = 5000
-    paper = 3000
+    paper = {count = 3000, features = "paper.npy", labels = "topic.npy"}
 
     [[relations]]
     source = "author"
@@ -11,13 +11,15 @@
     file = "writes.mtx"
 
 A file has a row for every vertex of the destination and a column for every one of the source. An
-edge list, a Parquet file too, has numbers from 0 of both, destination first.
+edge list, a Parquet file too, has numbers from 0 of both, destination first. A type that has vertex
+data is a table of its count and their files, by the names of `plancc.graph.vertexdata`.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
+from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, united
@@ -38,12 +41,14 @@ def graph_files(folder: str) -> list[str]:
     """The head, and the files that it names inside the folder; empty where there is no head."""
     if not os.path.isfile(os.path.join(folder, HEAD)):
         return []
-    _, files = _read_head(folder)
+    _, files, _ = _read_head(folder)
     return [HEAD, *dict.fromkeys(files.values())]
 
 
-def _read_head(folder: str) -> tuple[dict[str, int], dict[Relation, str]]:
-    """Vertices of every type, and the file of every relation."""
+def _read_head(
+    folder: str,
+) -> tuple[dict[str, int], dict[Relation, str], dict[str, dict[str, str]]]:
+    """Vertices of every type, the file of every relation, files of vertex data by type and name."""
     path = os.path.join(folder, HEAD)
     try:
         with input_errors(path), open(path, "rb") as stream:
@@ -56,6 +61,11 @@ def _read_head(folder: str) -> tuple[dict[str, int], dict[Relation, str]]:
             f"{path}: a table [types] of counts and tables [[relations]] are expected, and nothing "
             f"else{f', not {shown(next(iter(head)))}' if head else ''}"
         )
+    data = {name: dict(each) for name, each in counts.items() if isinstance(each, dict)}
+    counts |= {name: each.pop("count", None) for name, each in data.items()}
+    for kind, of_type in data.items():
+        for key, name in of_type.items():
+            _check_file(folder, name, f"{path}: {key} of type '{shown(kind)}'")
     files: dict[Relation, str] = {}
     for k, each in enumerate(listed, 1):
         if not isinstance(each, dict) or set(each) != {*_ENDS, "file"}:
@@ -64,16 +74,29 @@ def _read_head(folder: str) -> tuple[dict[str, int], dict[Relation, str]]:
             )
         relation: Any = tuple(each[name] for name in _ENDS)
         check_relation(relation, path)
-        name = each["file"]
-        inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
-        if not inside or not os.path.isfile(os.path.join(folder, name)):
-            raise InputError(
-                f"{path}: {in_words(relation)}: '{shown(name)}' is no file inside the folder"
-            )
+        name = _check_file(folder, each["file"], f"{path}: {in_words(relation)}")
         if relation in files:
             raise InputError(f"{path}: {in_words(relation)} is there twice")
         files[relation] = name
-    return counts, files
+    return counts, files, data
+
+
+def _check_file(folder: str, name: Any, what: str) -> str:
+    """The name of a file inside the folder."""
+    inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
+    if not inside or not os.path.isfile(os.path.join(folder, name)):
+        raise InputError(f"{what}: '{shown(name)}' is no file inside the folder")
+    return str(name)
+
+
+def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
+    """The vertex data of every type that has some, by name, as they stand in .npy files."""
+    folder = os.fspath(path)
+    _, _, data = _read_head(folder)
+    return {
+        kind: {key: map_array(os.path.join(folder, name)) for key, name in of_type.items()}
+        for kind, of_type in data.items()
+    }
 
 
 def read_relations(
@@ -97,7 +120,7 @@ def read_relations(
     folder = os.fspath(path)
     if symmetrize or transpose:
         raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
-    counts, files = _read_head(folder)
+    counts, files, _ = _read_head(folder)
     entries: dict[Relation, Entries] = {}
     for relation, name in files.items():
         entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)
@@ -133,5 +156,6 @@ FORMAT = Format(
     read_relations,
     gzip=False,
     files=graph_files,
+    read_data=read_data,
     what="a folder of relations between types of vertices, and a types.toml",
 )

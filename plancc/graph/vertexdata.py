@@ -13,11 +13,11 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.rowids import GRAPH_IDS, ROW_IDS, rows_by_id, warn_of_order, why_not
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input, show
+from plancc.graph.types import Types
 from plancc.graph.wholeweights import whole_weights
 from plancc.memory import check_memory
 from plancc.registry import check_choice
@@ -63,6 +64,8 @@ class VertexData:
         these are unknown.
     weights : int64[num_vertices, num_weights], or None
         For balance "weights" (`plancc.graph.weights`); of sources only, plans have none.
+    by_type : DataByType or None
+        Of a graph of types.
     """
 
     features: npt.NDArray[Any] | None = None
@@ -73,11 +76,22 @@ class VertexData:
     clusters: npt.NDArray[np.int32] | None = None
     targets: npt.NDArray[np.bool_] | None = None
     weights: npt.NDArray[np.int64] | None = None
+    by_type: DataByType | None = None
+
+    @property
+    def of_type(self) -> Mapping[str, VertexData]:
+        """The data of every type that has some."""
+        return {} if self.by_type is None else self.by_type.of_type
 
     def take(self, order: npt.NDArray[np.integer]) -> VertexData:
         """The same data with row k taken from row ``order[k]``."""
-        arrays = (getattr(self, field.name) for field in fields(self))
-        return VertexData(*(None if array is None else _taken(array, order) for array in arrays))
+        found: dict[str, Any] = {key: _taken(each, order) for key, each in self.arrays().items()}
+        by_type = None if self.by_type is None else self.by_type.take(order)
+        return VertexData(**found, by_type=by_type)
+
+    def arrays(self) -> dict[str, Any]:
+        """What there is of rows of all types, by the names of the attributes."""
+        return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
 
     def sizes(self) -> dict[str, int]:
         """Columns of features and targets, classes, clusters, vertices in every mask."""
@@ -96,7 +110,56 @@ class VertexData:
         for mask in MASKS:
             if getattr(self, mask) is not None:
                 sizes[mask] = int(getattr(self, mask).sum())
+        for name, each in self.of_type.items():
+            sizes |= {f"{key} of {name}": size for key, size in each.sizes().items()}
         return sizes
+
+
+@dataclass(frozen=True)
+class DataByType:
+    """Vertex data of every type by itself, with its own widths.
+
+    Attributes
+    ----------
+    of_type : dict of str to VertexData
+        Of types that have some: a row for every row that is of the type, in the same order.
+    types : Types
+    row_type : int64[rows]
+        Number of the type of every row of all types.
+    """
+
+    of_type: Mapping[str, VertexData]
+    types: Types
+    row_type: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, of_type: Mapping[str, VertexData], types: Types, vertices: npt.NDArray[np.integer]
+    ) -> Self:
+        """The data of rows that are these vertices of the union."""
+        kept = {name: of_type[name] for name in types.counts if name in of_type}
+        return cls(kept, types, types.type_of(vertices))
+
+    def number(self, name: str) -> int:
+        """Number of a type."""
+        return self.types.names.index(name)
+
+    def take(self, order: npt.NDArray[np.integer]) -> Self:
+        """The same data with row k, of all types, taken from row ``order[k]``."""
+        row_type, found = self.row_type[order], {}
+        for name, each in self.of_type.items():
+            place = np.cumsum(self.row_type == self.number(name)) - 1
+            found[name] = each.take(place[order[row_type == self.number(name)]])
+        return replace(self, of_type=found, row_type=row_type)
+
+    def problem(self) -> str:
+        """Which data have no row for every vertex of their type; "" if all have."""
+        for name, each in self.of_type.items():
+            rows = int((self.row_type == self.number(name)).sum())
+            for key, array in each.arrays().items():
+                if len(array) != rows:
+                    return f"{key} of '{name}' have {len(array)} rows, there are {rows} vertices"
+        return ""
 
 
 def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
@@ -273,9 +336,11 @@ def _merged(
         choice: Any = {"split": split, "keys": keys, "elsewhere": len(paths) > 1}
         data = vertex_data_of(held, num_vertices, where, **choice)
         missing = {key: name for key, name in missing.items() if name not in held}
-        for key, array in vars(data).items():
-            if array is None:
-                continue
+        if data.by_type is not None:
+            if len(paths) > 1:
+                raise InputError(f"{where}data by type are of one source: give it alone")
+            return data
+        for key, array in data.arrays().items():
             if key in found:
                 raise InputError(f"{os.fspath(path)}: {key} are in {home[key]} too; give one")
             found[key], home[key] = array, os.fspath(path)
@@ -315,7 +380,8 @@ def vertex_data_of(
     Parameters
     ----------
     held : mapping of str to array
-        Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored.
+        Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored. Of a graph of types
+        also such a mapping for every type, by its name.
     num_vertices, split, keys, required
         As in `read_vertex_data`.
     where : str
@@ -333,6 +399,9 @@ def vertex_data_of(
     PlanccWarning
         If rows without ids are of vertices whose ids do not ascend.
     """
+    types = None if isinstance(num_vertices, int) else num_vertices.types
+    if types is not None and any(isinstance(each, Mapping) for each in held.values()):
+        return _by_type(held, types, where, split, keys)
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     arrays: dict[str, npt.NDArray[Any]] = {}
     lists: dict[str, Any] = {}
@@ -405,6 +474,36 @@ def vertex_data_of(
         if key in arrays:
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
     return check_vertex_data(arrays, num_vertices, where, called)
+
+
+def _by_type(
+    held: Mapping[Any, Any],
+    types: Types,
+    where: str,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+) -> VertexData:
+    """`vertex_data_of` of a mapping for every type; names of relations are ignored."""
+    found, missing = {}, data_keys(keys)
+    for name, given in held.items():
+        if not isinstance(name, str) or name.startswith("_"):
+            continue  # relations, and what is of the whole graph
+        what = f"{where}type '{shown(name)}': "
+        if name not in types.counts or not isinstance(given, Mapping):
+            raise InputError(
+                f"{what}give a mapping of names to arrays for some of the types "
+                f"{shown(', '.join(types.counts), 200)}"
+            )
+        of_rows = {key: each for key, each in given.items() if key not in ("weight", "weights")}
+        choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
+        in_order = {"edge_index": None} | of_rows  # rows are in the order of the vertices
+        data = vertex_data_of(in_order, types.counts[name], what, **choice)
+        missing = {key: each for key, each in missing.items() if each not in given}
+        if data.arrays():
+            found[name] = data
+    for each in missing.values():
+        raise InputError(f"{where}key '{each}' is missing in all types")
+    return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
 def _has_fractions(labels: npt.NDArray[Any]) -> bool:
@@ -820,8 +919,22 @@ def check_vertex_data(
     return VertexData(**checked)
 
 
+def checked_again(data: VertexData, graph: Graph) -> VertexData:
+    """Vertex data that a user made, as `check_vertex_data` returns them; errors are its own."""
+    if data.by_type is None or graph.types is None:
+        return check_vertex_data(data.arrays(), graph)
+    types, found = graph.types, {}
+    for name, each in data.of_type.items():
+        vertices = types.vertices(name)
+        count, where = vertices.stop - vertices.start, f"type '{shown(name)}': "
+        found[name] = check_vertex_data(each.arrays(), count, where)
+    return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
+
+
 def _check_labels(data: VertexData, where: str) -> None:
     """InputError for a class far above how many there are."""
+    for name, each in data.of_type.items():
+        _check_labels(each, f"{where}: type '{shown(name)}'")
     if data.labels is not None:
         largest = int(data.labels.max(initial=-1))
         if largest >= CLASSES:  # few need no count

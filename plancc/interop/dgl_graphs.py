@@ -20,7 +20,6 @@ from plancc.graph.types import in_words
 from plancc.graph.vertexdata import as_array
 from plancc.interop.record import (
     Record,
-    data_of_record,
     format_of_records,
     graph_of_record,
 )
@@ -37,7 +36,7 @@ def is_dgl(obj: Any) -> bool:
 
 def record_of_dgl(obj: Any, where: str) -> Record:
     """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph; of a
-    heterogeneous one edges, weights and numbers by relation and type.
+    heterogeneous one all of it by relation and type.
 
     Raises
     ------
@@ -47,15 +46,18 @@ def record_of_dgl(obj: Any, where: str) -> Record:
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")
     if len(obj.ntypes) == len(obj.etypes) == 1:
-        record = {str(name): obj.ndata[name] for name in obj.ndata}
-        record["num_nodes"] = np.array(int(obj.num_nodes()))
-        return record | _edges(obj.edges(), obj.edata, where)
-    types = {name: {"num_nodes": np.array(int(obj.num_nodes(name)))} for name in obj.ntypes}
+        return _vertices(obj.ndata, obj.num_nodes()) | _edges(obj.edges(), obj.edata, where)
+    types = {name: _vertices(obj.nodes[name].data, obj.num_nodes(name)) for name in obj.ntypes}
     relations = {
         each: _edges(obj.edges(etype=each), obj.edges[each].data, f"{where}: {in_words(each)}")
         for each in obj.canonical_etypes
     }
     return types | relations
+
+
+def _vertices(data: Any, count: int) -> Record:
+    """The data of vertices, and their number."""
+    return {str(name): data[name] for name in data} | {"num_nodes": np.array(int(count))}
 
 
 def _edges(ends: Any, data: Any, where: str) -> Record:
@@ -71,7 +73,7 @@ def hold(obj: Any) -> Held | None:
         return None
     name = "DGL graph"
     record, source = record_of_dgl(obj, name), Source(name, format="dgl")
-    return Held(name, partial(graph_of_record, record, name, source), data_of_record(record))
+    return Held(name, partial(graph_of_record, record, name, source), record)
 
 
 def read_record(path: StrPath) -> Record:

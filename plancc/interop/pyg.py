@@ -17,7 +17,6 @@ from plancc.graph.graph import Source
 from plancc.graph.textfile import StrPath
 from plancc.interop.record import (
     Record,
-    data_of_record,
     format_of_records,
     graph_of_record,
     is_typed,
@@ -86,7 +85,7 @@ def hold(obj: Any) -> Held | None:
         return None
     name = f"PyG {type(obj).__name__}"
     record, source = record_of(obj, name), Source(name, format="pyg")
-    return Held(name, partial(graph_of_record, record, name, source), data_of_record(record))
+    return Held(name, partial(graph_of_record, record, name, source), record)
 
 
 def read_record(path: StrPath) -> Record:

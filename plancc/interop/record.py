@@ -231,11 +231,6 @@ def is_typed(record: Mapping[Any, Any]) -> bool:
     return any(isinstance(name, tuple) for name in record)
 
 
-def data_of_record(record: Record) -> Record:
-    """The vertex data of a record; none of a graph of types, which plans do not hold."""
-    return {} if is_typed(record) else record
-
-
 def format_of_records(
     name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
 ) -> Format:
@@ -256,6 +251,6 @@ def format_of_records(
         return graph_of_record(read_record(path), os.fspath(path), source, key, **flags)
 
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
-        return data_of_record(read_record(path))
+        return read_record(path)
 
     return Format(extensions, read, gzip=False, **{"read_data": read_data} | others)

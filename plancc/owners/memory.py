@@ -117,7 +117,8 @@ def within_memory(
         Nothing fits.
     """
     rows = graph.num_vertices
-    held = sum(array.nbytes for array in vars(data).values() if isinstance(array, np.ndarray))
+    every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())
+    held = sum(array.nbytes for array in every if isinstance(array, np.ndarray))
     mapped = is_mapped(graph.indices)
     degree = degrees(graph)
     sizes = ProblemSizes(

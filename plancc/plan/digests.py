@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plancc.graph.mapped import MappedRows
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import NODES, Arrays, header_attributes
+from plancc.plan.format import TYPE_PTR, Arrays, header_attributes, node_of
 from plancc.plan.hashing import blake3_digest, blake3_of_pieces
 from plancc.plan.values import Header
 
@@ -49,6 +49,9 @@ def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array
         return local_rows(table)
     if cut == "nonzeros":
         return _entries(table("matrix/row_ptr"), local_rows(table))
+    if cut.startswith("rows of "):
+        of_type: Int64Array = table(TYPE_PTR)[int(cut.removeprefix("rows of "))]
+        return of_type
     name, _, what = cut.rpartition(" ")
     ptr = table(f"{name}_ptr")
     return ptr if what == "messages" else _entries(table(f"{name}_row_ptr"), ptr)
@@ -110,7 +113,7 @@ def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
     found: dict[str, Int64Array] = {}
 
     def points(name: str) -> Int64Array:
-        cut = NODES[name].cut
+        cut = node_of(name).cut
         if not cut:
             return np.array([0, len(arrays[name])])
         if cut not in found:
@@ -118,7 +121,7 @@ def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
         return found[cut]
 
     def leaves(name: str) -> Digests:
-        return digests_of(arrays[name], points(name), shared=NODES[name].shared)
+        return digests_of(arrays[name], points(name), shared=node_of(name).shared)
 
     names = sorted(arrays)
     for name in names:

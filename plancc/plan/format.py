@@ -6,7 +6,7 @@ The normative text is ``docs/reference/plan-format.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
-from plancc.graph.vertexdata import KEYS, MASKS, VertexData
+from plancc.graph.types import Types
+from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
 from plancc.plan.exchange import Exchange, Side
 from plancc.plan.values import HOPS, STEPS, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 8
+MAJOR, MINOR = 1, 9
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
 """Minor version below which no release wrote files."""
@@ -73,8 +74,8 @@ class FileNode:
         The step or hop whose messages it lists; plans with this one have it (`Header.steps`).
     cut : str
         What cuts it into the slices of parts, each with a digest of its own: the "rows" of parts,
-        their "local rows" or "nonzeros", or "messages" or "rows" of a table ("expand/send rows");
-        "": it is one slice, and every rank reads the whole.
+        their "local rows" or "nonzeros", their "rows of" the number of a type, or "messages" or
+        "rows" of a table ("expand/send rows"); "": it is one slice, and every rank reads the whole.
     shared : bool
         Whether the slice of a part ends with the entry that the next one begins with.
     """
@@ -130,6 +131,35 @@ NODES: dict[str, FileNode] = {
     "vertex_data/targets": FileNode(("|u1", "<f4"), ("n", "targets"), optional=True, cut="rows"),
 }
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
+TYPE_PTR = "rows/type_ptr"
+"""Rows of every type before each part, in plans with vertex data by type."""
+_TYPE_PTR = FileNode(("<i8",), ("types", "p+1"), optional=True)
+
+
+def node_of(name: str) -> FileNode:
+    """A dataset of the format; KeyError for another name.
+
+    Vertex data of type k are called as those of all vertices with "_of_k" after it.
+    """
+    if name == TYPE_PTR:
+        return _TYPE_PTR
+    name, _, number = name.partition("_of_")
+    node = NODES[name]
+    if not number:
+        return node
+    shape = tuple(f"{dimension} of {number}" for dimension in node.shape)
+    return replace(node, shape=shape, cut=f"rows of {number}")
+
+
+def names_of(types: Types | None) -> list[str]:
+    """The names of all datasets that a plan with these types may have."""
+    if types is None:
+        return [*NODES]
+    data = (f"vertex_data/{key}" for key in KEYS)
+    numbers = range(len(types.counts))
+    return [*NODES, TYPE_PTR, *(f"{name}_of_{k}" for name in data for k in numbers)]
+
+
 DIGESTS = "digests"
 """The group that has the digests of every dataset, under the name of the dataset."""
 ATTRIBUTE_GROUPS = ("provenance", "metrics")
@@ -171,21 +201,39 @@ def exchange_of(step: str, arrays: Arrays) -> Exchange:
     )
 
 
-def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any] | None]:
+def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:
     """The vertex data by their names in the file; booleans as bytes."""
-    found = {f"vertex_data/{name}": getattr(data, name) for name in KEYS}
+    found = {f"vertex_data/{key}": each for key, each in data.arrays().items() if key in KEYS}
+    for name, of_type in data.of_type.items():
+        assert data.by_type is not None
+        end = f"_of_{data.by_type.number(name)}"
+        found |= {f"{key}{end}": each for key, each in vertex_data_arrays(of_type).items()}
     return {
-        name: array.view(np.uint8) if getattr(array, "dtype", None) == np.bool_ else array
+        name: array.view(np.uint8) if array.dtype == np.bool_ else array
         for name, array in found.items()
     }
 
 
-def vertex_data_from_arrays(arrays: Arrays) -> VertexData:
-    """The inverse of `vertex_data_arrays`; missing ones stay None."""
-    found: dict[str, Any] = {name: arrays.get(f"vertex_data/{name}") for name in KEYS}
-    for name in (*MASKS, "targets"):
-        if found[name] is not None and found[name].dtype == np.uint8:
-            found[name] = found[name].view(np.bool_)
+def vertex_data_from_arrays(
+    arrays: Arrays, types: Types | None = None, vertices: npt.NDArray[np.integer] | None = None
+) -> VertexData:
+    """The inverse of `vertex_data_arrays`; missing ones stay None.
+
+    `vertices` of all rows are needed where there are types.
+    """
+    if types is not None and vertices is not None:
+        of_type: dict[str, VertexData] = {}
+        for k, name in enumerate(types.counts):
+            end = f"_of_{k}"
+            own = {key.removesuffix(end): a for key, a in arrays.items() if key.endswith(end)}
+            if own:
+                of_type[name] = vertex_data_from_arrays(own)
+        by_type = DataByType.of(of_type, types, vertices) if of_type else None
+        return replace(vertex_data_from_arrays(arrays), by_type=by_type)
+    found: dict[str, Any] = {key: arrays.get(f"vertex_data/{key}") for key in KEYS}
+    for key in (*MASKS, "targets"):
+        if found[key] is not None and found[key].dtype == np.uint8:
+            found[key] = found[key].view(np.bool_)
     return VertexData(**found)
 
 
@@ -225,6 +273,6 @@ VERTEX_DATA_RULES: dict[str, tuple[str, Rule]] = {
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
     """The rule for a dataset of vertex data, or rows of it, and what breaks it or ""."""
-    rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/")]
+    rule, holds = VERTEX_DATA_RULES[name.removeprefix("vertex_data/").partition("_of_")[0]]
     wrong = array[~holds(array, num_vertices)]
     return rule, f"there is {wrong[0]}" if len(wrong) else ""

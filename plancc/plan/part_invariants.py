@@ -107,12 +107,14 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
 
     `num_vertices` counts the plan's, also where these are some rows only.
     """
+    if data.by_type is not None:
+        yield "data by type have a row for every vertex", data.by_type.problem()
     for name, array in vertex_data_arrays(data).items():
-        if array is not None:
-            fine = array.dtype.kind == "f" and all_finite(array)
-            yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
-    if data.targets is not None:
-        yield "labels or targets", "both are there" if data.labels is not None else ""
+        fine = array.dtype.kind == "f" and all_finite(array)
+        yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
+    for each in (data, *data.of_type.values()):
+        if each.targets is not None:
+            yield "labels or targets", "both are there" if each.labels is not None else ""
 
 
 def _messages(parts: PartRange, table: Side, rows: Int64Array, of_part: bool) -> str:

@@ -22,11 +22,11 @@ from plancc.plan.digests import Digests, root_of
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import (
     FORMAT_VERSION,
-    NODES,
     PIECE_FORMAT,
     PIECES,
     Arrays,
     header_attributes,
+    names_of,
 )
 from plancc.plan.pieces import FIRST_PART, remove_pieces
 from plancc.plan.values import Header
@@ -143,7 +143,7 @@ def write_plan_head(
     tables = {f"{PIECES}/{name}": at for name, at in pieces.starts.items()}
     content = root_of(header_attributes(header), digests, {**whole, **kinds})
     arrays = {**whole, **empty}
-    datasets = {name: arrays[name] for name in NODES if name in arrays}
+    datasets = {name: arrays[name] for name in names_of(header.types) if name in arrays}
     datasets |= {FIRST_PART: pieces.first_part} | tables
     try:
         write_file(

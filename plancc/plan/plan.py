@@ -30,9 +30,10 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
-    NODES,
+    TYPE_PTR,
     exchange_arrays,
     exchange_of,
+    names_of,
     vertex_data_arrays,
     vertex_data_from_arrays,
 )
@@ -172,7 +173,7 @@ class Plan:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The datasets of the plan by their names in the file."""
-        found: dict[str, npt.NDArray[Any] | None] = {
+        found: dict[str, npt.NDArray[Any]] = {
             "rows/part_ptr": self.part_ptr,
             "rows/global_id": self.global_id,
             "rows/num_interior": self.num_interior,
@@ -185,7 +186,10 @@ class Plan:
             found |= exchange_arrays(step, exchange)
         if self.original_id is not None:
             found["rows/original_id"] = self.original_id[self.global_id]
-        return {name: array for name in NODES if (array := found.get(name)) is not None}
+        types = self.header.types
+        if types is not None and self.vertex_data.of_type:
+            found[TYPE_PTR] = types.rows_before(self.global_id, self.part_ptr)
+        return {name: found[name] for name in names_of(types) if name in found}
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
@@ -204,7 +208,7 @@ class Plan:
             column=arrays["matrix/column"],
             value=arrays["matrix/value"],
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
-            vertex_data=vertex_data_from_arrays(arrays),
+            vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,
         )
 

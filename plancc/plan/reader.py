@@ -46,8 +46,11 @@ from plancc.plan.format import (
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
     TOPOLOGY_ATTRIBUTE,
+    TYPE_PTR,
     TYPES_ATTRIBUTES,
     FileNode,
+    names_of,
+    node_of,
     vertex_data_from_arrays,
 )
 from plancc.plan.grid import Grid
@@ -118,6 +121,7 @@ class PlanFile:
         try:
             with self._container.reading("the header"):
                 self.header = self._read_header()
+                self._known = names_of(self.header.types)
                 self._check_names()
                 if PIECES in self.attributes(""):
                     folder, parts = self.attributes("")[PIECES], self.header.num_parts
@@ -131,6 +135,10 @@ class PlanFile:
                 "1": 1,
                 f"{DIGEST_BYTES}": DIGEST_BYTES,
             }
+            if self.header.types is not None:
+                counts = self.header.types.counts.values()
+                self._sizes |= {f"n of {k}": count for k, count in enumerate(counts)}
+                self._sizes["types"] = len(counts)
             self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
             self.messages, self.volume = self._steps["expand"]
             self.fold_messages, self.fold_volume = self._steps.get("fold", (0, 0))
@@ -226,9 +234,14 @@ class PlanFile:
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Which vertex data the plan carries: "features", "labels", ..."""
-        names = [name for name in NODES if name.startswith("vertex_data/")]
-        return [name.partition("/")[2] for name in names if self.has(name)]
+        """Which vertex data the plan carries: "features", "labels of author", ..."""
+        types = () if self.header.types is None else self.header.types.names
+        found = [name.partition("/")[2].partition("_of_") for name in self._vertex_data()]
+        return [f"{key} of {types[int(k)]}" if k else key for key, _, k in found]
+
+    def _vertex_data(self) -> list[str]:
+        """The datasets of vertex data that are there."""
+        return [n for n in self._known if n.startswith("vertex_data/") and self.has(n)]
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
@@ -245,7 +258,7 @@ class PlanFile:
         PlanError
             If the dataset is missing, is not what the format says, or has another digest.
         """
-        dataset, node = self.node(name), NODES[name]
+        dataset, node = self.node(name), node_of(name)
         last = self.header.num_parts if last is None else last
         points = np.array([0, len(dataset)])
         if node.cut:
@@ -262,7 +275,8 @@ class PlanFile:
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
-            whose = f" of part {first + wrong[0]}" if name in NODES and NODES[name].cut else ""
+            is_cut = name not in ATTRIBUTE_GROUPS and node_of(name).cut
+            whose = f" of part {first + wrong[0]}" if is_cut else ""
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
@@ -273,6 +287,8 @@ class PlanFile:
         table, _, what = cut.rpartition(" ")
         if cut == "rows":
             self.read_offsets("rows/part_ptr", self.header.num_vertices)
+        elif cut.startswith("rows of "):
+            self._read_type_ptr()
         elif cut == "local rows":
             points = self._cut("rows", first, last)
             if self.header.layout == "edge":
@@ -285,6 +301,15 @@ class PlanFile:
         else:
             self.read_offsets(f"{table}_row_ptr", self._step(table)[1], first, last)
         return self._cut(cut, first, last)
+
+    def _read_type_ptr(self) -> None:
+        """Where the vertex data of all types are cut."""
+        types, ptr = self.header.types, self.read(TYPE_PTR)
+        counts = [] if types is None else [*types.counts.values()]
+        ends = (ptr[:, 0] == 0).all() and ptr[:, -1].tolist() == counts
+        self.check(TYPE_PTR, ends and (ptr[:, 1:] >= ptr[:, :-1]).all())
+        for k, points in enumerate(ptr):
+            self._points[f"rows of {k}"] = 0, self.header.num_parts, points
 
     def check(self, name: str, holds: bool | np.bool_) -> None:
         """PlanError that a number in dataset `name` is out of range, unless it `holds`."""
@@ -361,8 +386,13 @@ class PlanFile:
 
     def read_vertex_data(self, first: int, last: int) -> VertexData:
         """What the plan carries of the rows of parts ``first..last-1``; see `read`."""
-        names = [f"vertex_data/{name}" for name in self.vertex_data_names()]
-        return vertex_data_from_arrays({name: self.read(name, first, last) for name in names})
+        types, vertices = self.header.types, None
+        arrays = {name: self.read(name, first, last) for name in self._vertex_data()}
+        if types is not None:
+            vertices = self.read_within("rows/global_id", self.header.num_vertices, first, last)
+        data = vertex_data_from_arrays(arrays, types, vertices)
+        self.check(TYPE_PTR, data.by_type is None or not data.by_type.problem())
+        return data
 
     def _step(self, table: str) -> tuple[int, int]:
         """Messages and rows of a table's step."""
@@ -372,7 +402,7 @@ class PlanFile:
         """The dataset `name`, after checking everything the format says of it."""
         if name not in self._opened:
             with self._container.reading(f"/{name}"):
-                self._opened[name] = self._node(name, NODES[name])
+                self._opened[name] = self._node(name, node_of(name))
         return self._opened[name]
 
     def _node(self, name: str, node: FileNode) -> h5py.Dataset | Pieced:
@@ -415,6 +445,8 @@ class PlanFile:
         for name, found in digests_of_plan(arrays).items():
             self._compare(name, found, 0)
         plan = Plan.from_arrays(self.header, arrays)
+        ptr, expected = (each.get(TYPE_PTR, np.zeros(0)) for each in (arrays, plan.arrays()))
+        self.check(TYPE_PTR, np.array_equal(ptr, expected))
         provenance, baseline = self.attributes("provenance"), self.metrics("random_")
         return replace(plan, provenance=provenance, baseline=baseline)
 
@@ -471,10 +503,12 @@ class PlanFile:
         Of a higher minor version also of datasets that this version does not know.
         """
         nodes = {name: self.node(name) for name in self.names()}
-        for name in set(NODES) - set(nodes):
+        if any(node_of(name).cut.startswith("rows of ") for name in nodes):
+            self.node(TYPE_PTR)
+        for name in set(self._known) - set(nodes):
             if self._container.is_there(f"{DIGESTS}/{name}", h5py.Dataset):
                 raise self._error(f"/{name} is missing, and its digest is there")
-        digests = {name: self._leaves(name, "p" if NODES[name].cut else "1") for name in nodes}
+        digests = {name: self._leaves(name, "p" if node_of(name).cut else "1") for name in nodes}
         attributes = {group: self._leaves(group, "1") for group in ATTRIBUTE_GROUPS}
         unknown = {}
         if self.minor > MINOR:
@@ -504,9 +538,10 @@ class PlanFile:
 
     def names(self) -> list[str]:
         """The datasets of the file that the format knows."""
+        nodes = ((name, node_of(name)) for name in self._known)
         return [
             name
-            for name, node in NODES.items()
+            for name, node in nodes
             if (self.has(name) if node.optional else node.is_of(self.header))
         ]
 
@@ -628,10 +663,11 @@ class PlanFile:
             if name not in ROOT_ATTRIBUTES
         ]
         groups = {*GROUPS, *ATTRIBUTE_GROUPS, DIGESTS, *(f"{DIGESTS}/{name}" for name in GROUPS)}
-        datasets = {*NODES, *(f"{DIGESTS}/{name}" for name in (*NODES, *ATTRIBUTE_GROUPS))}
+        known = self._known
+        datasets = {*known, *(f"{DIGESTS}/{name}" for name in (*known, *ATTRIBUTE_GROUPS))}
         if PIECES in self.attributes(""):
             groups |= {PIECES, *(f"{PIECES}/{name}" for name in GROUPS)}
-            datasets |= {FIRST_PART, *(f"{PIECES}/{name}" for name in NODES if NODES[name].cut)}
+            datasets |= {FIRST_PART, *(f"{PIECES}/{name}" for name in known if node_of(name).cut)}
         folders = [""]
         while folders:
             folder = folders.pop()

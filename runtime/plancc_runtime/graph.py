@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from plancc.registry import check_choice
 from plancc.sampling.counter import key_of
 from plancc.threads import check_threads
 from plancc_runtime.batches import Batch, drawn_batches
+from plancc_runtime.data import SPLITS
 from plancc_runtime.devices import own_device
 from plancc_runtime.gathering import as_arrays, gather_rows, save_rows
 from plancc_runtime.layouts.block import NONZEROS, Block
@@ -36,6 +37,9 @@ from plancc_runtime.slices import (
     rows_of_rank,
 )
 from plancc_runtime.transport.base import Transport
+
+if TYPE_CHECKING:
+    from plancc.graph.vertexdata import VertexData
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -61,6 +65,8 @@ class Graph(LocalGraph):
     num_classes : int
         Classes, or real numbers; the same on all ranks; 0 without labels.
     train_mask, val_mask, test_mask : bool[num_rows] or None
+    data_of_types : mapping of str to VertexData
+        Of a plan with types, what it carries of this rank's rows of each type.
     vertices : int32[num_rows]
         Vertex of every row (in the order of the graph that was compiled).
     dtype : torch.dtype
@@ -86,15 +92,13 @@ class Graph(LocalGraph):
         self._alike: set[tuple[tuple[int, ...], ...]] = set()
         data = part.vertex_data
         self._header, self._part = header, replace(part, vertex_data=type(data)())
+        self.data_of_types = data.of_type
         self.num_vertices, self.types = header.num_vertices, header.types
         self._rows, self._plan, self._content = rows_of_rank(header, part), plan, content
-        self.features = self._tensor(data.features, dtype)
-        self.labels = self._tensor(data.labels, torch.int64)
-        if data.targets is not None:
-            self.labels = self._tensor(data.targets)
-        self.train_mask = self._tensor(data.train_mask)
-        self.val_mask = self._tensor(data.val_mask)
-        self.test_mask = self._tensor(data.test_mask)
+        self.features = self.features_of(data)
+        self.labels = self.targets_of(data)
+        masks = self.masks_of(data)
+        self.train_mask, self.val_mask, self.test_mask = map(masks.get, SPLITS)
         classes = np.zeros(1, np.int64)
         if self.labels is not None and self.labels.ndim == 2:
             classes[0] = self.labels.shape[1]
@@ -419,6 +423,21 @@ class Graph(LocalGraph):
                 )
             )
         self._alike.add(shapes)
+
+    def features_of(self, data: VertexData) -> Tensor | None:
+        """Features as layers take them; None where there are none."""
+        return self._tensor(data.features, self.dtype)
+
+    def targets_of(self, data: VertexData) -> Tensor | None:
+        """Labels, int64, or targets as they are; None where there are none."""
+        if data.targets is not None:
+            return self._tensor(data.targets)
+        return self._tensor(data.labels, torch.int64)
+
+    def masks_of(self, data: VertexData) -> dict[str, Tensor]:
+        """Masks by "train", "val" and "test", as far as they are there."""
+        masks = (self._tensor(getattr(data, f"{split}_mask")) for split in SPLITS)
+        return {s: mask for s, mask in zip(SPLITS, masks, strict=True) if mask is not None}
 
     def _tensor(self, array: np.ndarray | None, dtype: torch.dtype | None = None) -> Tensor | None:
         if array is None:

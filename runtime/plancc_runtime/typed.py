@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
 import torch
 from torch import Tensor
 
@@ -10,6 +13,11 @@ from plancc.graph.types import Relation
 from plancc_runtime.graph import Graph, check_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
+
+if TYPE_CHECKING:
+    from plancc.graph.vertexdata import VertexData
+
+T = TypeVar("T")
 
 
 class TypedGraph:
@@ -60,6 +68,38 @@ class TypedGraph:
         of_type = self.types.vertices(name)
         numbers = self.union.vertices.to(torch.int64)
         return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
+
+    def features(self, name: str) -> Tensor | None:
+        """Features of the own rows of a type: [num_rows, width] of the type's own width.
+
+        None where the plan carries none.
+
+        Raises
+        ------
+        InputError
+            For an unknown type.
+        """
+        return self._of(name, self.union.features_of)
+
+    def targets(self, name: str) -> Tensor | None:
+        """What is to be learnt of the own rows of a type, in the forms of `Graph.labels`.
+
+        None and errors are those of `features`.
+        """
+        return self._of(name, self.union.targets_of)
+
+    def masks(self, name: str) -> dict[str, Tensor]:
+        """Masks of the own rows of a type, bool[num_rows], by "train", "val" and "test".
+
+        Those that the plan carries; errors are those of `features`.
+        """
+        return self._of(name, self.union.masks_of) or {}
+
+    def _of(self, name: str, find: Callable[[VertexData], T]) -> T | None:
+        """Something of the vertex data of a type; None where it has none."""
+        self.types.vertices(name)
+        data = self.union.data_of_types.get(name)
+        return None if data is None else find(data)
 
     def relation(self, name: str | Relation) -> LocalGraph:
         """A relation as layers see it: inputs of its source, outputs of its destination.

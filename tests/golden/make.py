@@ -3,8 +3,10 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. typed-1.8.h5 has types and relations, made under SOURCE_DATE_EPOCH=1700000000. The others
-have the same owners of rows. targets-1.8.h5 is plan-1.7.h5 with real targets.
+replaced. data-1.9.h5 is typed-1.8.h5 with vertex data by type. typed-1.8.h5 has types and
+relations, made by ``plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)`` under
+SOURCE_DATE_EPOCH=1700000000. The others have the same owners of rows.
+targets-1.8.h5 is plan-1.7.h5 with real targets.
 plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of two ranks and of one. plan-1.6.h5 is
 plan-1.5.h5, loaded and saved again, and pieces-1.6.h5 the same in two pieces. plan-1.5.h5 is an
 edge plan, by ``lower`` with the nonzeros (1, 2), (1, 3) at part 1, (3, 0) at part 2 and (3, 1) at
@@ -24,6 +26,7 @@ import numpy as np
 
 import plancc
 from plancc.graph.graph import Source
+from plancc.graph.vertexdata import DataByType
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -70,11 +73,21 @@ def relations() -> dict:
 
 def main() -> int:
     plan = plancc.load(HERE / "plan-1.7.h5")
-    targets = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
-    targets[3] = np.nan
-    data = replace(plan.vertex_data, targets=targets[plan.global_id])
-    typed = plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)
-    made = {"targets-1.8.h5": replace(plan, vertex_data=data), "typed-1.8.h5": typed}
+    numbers = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
+    numbers[3] = np.nan
+    real = replace(plan.vertex_data, targets=numbers[plan.global_id])
+    targets = replace(plan, vertex_data=real)
+    author = plancc.VertexData(features=np.arange(6, dtype=np.float32).reshape(3, 2) / 4)
+    paper = plancc.VertexData(
+        features=np.eye(4, dtype=np.float16),
+        labels=np.array([0, -1, 1, 2], np.int32),
+        train_mask=np.array([True, False, True, False]),
+    )
+    typed = plancc.load(HERE / "typed-1.8.h5")
+    data = DataByType.of({"author": author, "paper": paper}, typed.header.types, np.arange(7))
+    by_type = plancc.VertexData(by_type=data).take(typed.global_id)
+    with_data = replace(typed, vertex_data=by_type)
+    made = {"targets-1.8.h5": targets, "data-1.9.h5": with_data}
     for name, each in made.items():
         if (HERE / name).exists():
             print(f"{HERE / name} exists and stays as it is", file=sys.stderr)

@@ -23,6 +23,7 @@ FILES = {  # the content hash that the file holds
     "plan-1.7": "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72",
     "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
+    "data-1.9": "dbbf40c14bdbce98e0a2980ce140cd6f4d673ae98583f3ce6e31abdd5795266f",
     "typed-1.8": "f8a9fc70445de4f5fe5c27056ee2489c9d28af78a06e25c08e71882dd256adec",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
@@ -286,10 +287,26 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
     same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
-def test_format_1_8_has_real_targets(tmp_path):
-    plan = loaded("targets-1.8")
+def test_format_1_9_has_vertex_data_by_type(tmp_path):
+    """Author 2 is at part 1; papers 1, 2, 0, 3 are at parts 2, 2, 1, 0."""
+    plan = loaded("data-1.9")
     plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("targets-1.8").read_bytes()
+    assert (tmp_path / "plan.h5").read_bytes() == file("data-1.9").read_bytes()
+    found = tables("data-1.9")
+    authors = plan.global_id[plan.global_id < 3]
+    papers = plan.global_id[plan.global_id >= 3] - 3
+    expected = np.arange(6).reshape(3, 2) / 4
+    assert found["rows/type_ptr"] == [[0, 2, 3, 3], [0, 1, 2, 4]]
+    assert found["vertex_data/features_of_0"] == expected[authors].tolist()
+    assert found["vertex_data/features_of_1"] == np.eye(4)[papers].tolist()
+    assert found["vertex_data/labels_of_1"] == np.array([0, -1, 1, 2])[papers].tolist()
+    _, part = read_rank_slice(file("data-1.9"), 1, 2)
+    at = part.global_id[part.global_id >= 3] - 3
+    assert part.vertex_data.of_type["paper"].train_mask.tolist() == (at % 2 == 0).tolist()
+
+
+def test_format_1_8_has_real_targets():
+    plan = loaded("targets-1.8")
     expected = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
     expected[3] = np.nan
     assert plan.vertex_data.targets.dtype == np.float32

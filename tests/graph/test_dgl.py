@@ -178,6 +178,9 @@ class TestWithDgl:
         assert found.types.counts == {"a": 2, "b": 3}
         assert sorted(found.types.relations) == sorted(ends)
         assert entries(found) == {(3, 0): 2, (2, 1): 3, (0, 1): 1}
+        graph.nodes["b"].data["feat"] = self.torch.eye(3)
+        data = plancc.compile(graph, "block", 2).vertex_data
+        assert data.of_type["b"].features.tolist() == np.eye(3).tolist()
 
     @pytest.mark.parametrize("way", ["npy", "parts"])
     def test_partition(self, tmp_path, way):

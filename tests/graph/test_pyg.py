@@ -231,6 +231,10 @@ def test_the_real_library(path, tmp_path, monkeypatch, there, members):
     for each in (*found, *map(plancc.as_graph, (hetero, hetero.to_dict()))):
         assert entries(each) == {(3, 0): 2, (2, 1): 3, (0, 1): 1}
         assert each.types == Types({"a": 2, "b": 3}, (("a", "to", "b"), ("a", "is", "a")))
+    for each in (tmp_path / "h.pt", hetero, hetero.to_dict()):
+        data = plancc.compile(each, "block", 2).vertex_data
+        assert data.sizes() == {"features of a": 2}
+        assert data.of_type["a"].features.tolist() == [[1, 0], [0, 1]]
 
 
 class Hostile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ from graph_helpers import refused
 from scipy.io import mmwrite
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.convert import as_graph
+from plancc.graph.convert import as_graph, as_source
 from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, write_graph
 from plancc.graph.normalize import normalize
@@ -157,6 +159,51 @@ def test_wrong_folders(tmp_path, old, new, words):
     with pytest.raises(InputError) as caught:
         read_graph(tmp_path)
     assert words in str(caught.value)
+
+
+def test_types_have_vertex_data_of_their_own(tmp_path):
+    random = np.random.default_rng(0)
+    x, y = random.random((4, 3), np.float32), np.arange(6) % 2
+    given = relations() | {"author": {"x": x}, "paper": {"y": y, "train_idx": [1, 5]}}
+    text = folder(tmp_path)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    text = text.replace("author = 4", 'author = {count = 4, features = "x.npy"}')
+    (tmp_path / "types.toml").write_text(text.replace("= 6", '= {count = 6, labels = "y.npy"}'))
+    for graph, data in (
+        as_source(given),
+        as_source(relations(), {name: given[name] for name in ("author", "paper")}),
+        as_source(os.fspath(tmp_path)),
+    ):
+        same(graph, relations())
+        assert [*data.of_type] == ["author", "paper"]
+        turned = data.take(np.arange(10)[::-1]).of_type
+        assert np.asarray(turned["author"].features).tolist() == x[::-1].tolist()
+        assert turned["paper"].labels.tolist() == y[::-1].tolist()
+        assert data.sizes().items() >= {"features of author": 3, "classes of paper": 2}.items()
+    assert not as_source(given, data=False)[1].of_type
+    assert as_source(given, data)[1].sizes() == data.sizes()
+    (tmp_path / "types.toml").write_text(text.replace("x.npy", "z.npy"))
+    with pytest.raises(InputError, match=r"features of type 'author': 'z.npy' is no file inside"):
+        read_graph(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"author": {"x": np.ones((5, 1))}}, "type 'author': key 'x' has '5' rows, the graph 4"),
+        ({"editor": {"x": np.ones((5, 1))}}, "type 'editor': give a mapping of names to arrays fo"),
+        ({"author": {"x": [[1.0]] * 4}, "paper": 3}, "type 'paper': give a mapping of names to a"),
+        ({"paper": {"y": np.full(6, -2)}}, "type 'paper': key 'y' holds '-2'"),
+    ],
+)
+def test_wrong_data_by_type(data, words):
+    with pytest.raises(InputError) as caught:
+        as_source(relations(), data)
+    assert words in str(caught.value)
+    if "-2" in words:
+        with pytest.raises(InputError, match="`data=False` leaves the vertex data out"):
+            as_source(relations() | data)
 
 
 @pytest.mark.parametrize("how", ["row", "sym"])

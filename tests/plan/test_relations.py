@@ -8,11 +8,16 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import sealing
+from plan_pieces import save_in_pieces
 
 import plancc
 from plancc.graph.types import Types
+from plancc.graph.vertexdata import DataByType
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.relations import relation_traffic, type_traffic
+from plancc.plan.slices import read_rank_slice
+from plancc.report.plans import report
 
 PARTS = 3
 
@@ -64,6 +69,58 @@ def test_a_row_of_a_type_travels_once_for_all_relations(plan):
         rows = np.bincount(plan.owner()[at], minlength=PARTS)
         assert each.row_imbalance == pytest.approx(rows.max() / rows.mean() - 1)
     assert sum(each.volume for each in type_traffic(plan)) == plan.metrics().volume
+
+
+@pytest.fixture
+def with_data(plan) -> plancc.Plan:
+    """Features of users, 30 x 2, and labels of items."""
+    users = plancc.VertexData(features=np.arange(60, dtype=np.float32).reshape(30, 2))
+    data = {"user": users, "item": plancc.VertexData(labels=np.arange(20, dtype=np.int32))}
+    by_type = DataByType.of(data, plan.header.types, np.arange(50))
+    return replace(plan, vertex_data=plancc.VertexData(by_type=by_type).take(plan.global_id))
+
+
+def test_every_rank_reads_the_data_of_its_rows(with_data, tmp_path):
+    path = tmp_path / "plan.h5"
+    content = with_data.save(path)
+    assert plancc.load(path).content_sha256() == content
+    in_pieces = tmp_path / "pieces.h5"
+    assert save_in_pieces(with_data, in_pieces, [0, 1, PARTS]) == content
+    for file in (path, in_pieces):
+        plancc.verify_file(file)
+        for ranks in range(1, PARTS + 1):
+            for rank in range(ranks):
+                _, part = read_rank_slice(file, rank, ranks)
+                of_type, ids = part.vertex_data.of_type, part.global_id
+                users, items = ids[ids < 30], ids[ids >= 30] - 30
+                assert of_type["user"].features.tolist() == [[2 * v, 2 * v + 1] for v in users]
+                assert of_type["item"].labels.tolist() == items.tolist()
+    assert report(path).vertex_data == ["features of user", "labels of item"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("rows/type_ptr", lambda a: a - np.eye(2, 4, 1, int), "out of range"),
+        ("rows/type_ptr", lambda a: a * [[1], [2]], "out of range"),
+        ("rows/type_ptr", lambda a: a[:1], "is of size 1 x 4; the header asks for 2 x 4"),
+        ("rows/type_ptr", None, "rows/type_ptr is missing"),
+        ("vertex_data/labels_of_1", lambda a: a[1:], "is of size 19; the header asks for 20"),
+        ("vertex_data/labels_of_1", lambda a: a - 9, "labels are classes or -1: there is -9"),
+    ],
+)
+def test_wrong_data_of_types_are_refused(with_data, tmp_path, name, change, words):
+    path = tmp_path / "plan.h5"
+    with_data.save(path)
+    with h5py.File(path, "r+") as file:
+        array = file[name][()]
+        del file[name]
+        if change is not None:
+            file[name] = change(array)
+    sealing.seal(path)
+    for read in (plancc.load, lambda at: read_rank_slice(at, 0, PARTS)):
+        with pytest.raises(plancc.PlanError, match=words):
+            read(path)
 
 
 def test_nonzeros_of_no_relation_are_found(plan, tmp_path):

@@ -124,6 +124,38 @@ def test_products_and_gradients_are_those_of_dense_matrices(tmp_path, model, nor
             assert sum(sent) == by_relation[relation].volume * WIDTH
 
 
+@pytest.mark.parametrize("ranks", [1, 3, 8])
+def test_every_type_has_data_of_its_own(tmp_path, ranks):
+    random = np.random.default_rng(0)
+    x = {
+        name: random.random((COUNTS[name], width)) for name, width in (("author", 2), ("paper", 5))
+    }
+    labels, train_rows = np.arange(60) % 7, np.arange(60) % 2 == 0
+    data = {name: {"x": each} for name, each in x.items()} | {"venue": {"y": x["author"][:9]}}
+    data["paper"] |= {"y": labels, "train_mask": train_rows}
+    plancc.compile(relations(), "hp", PARTS, data=data).save(tmp_path / "plan.h5")
+
+    def on_rank(transport):
+        graph = plancc_runtime.open_typed(tmp_path / "plan.h5", transport=transport, threads=1)
+        assert graph.features("venue") is None
+        assert graph.targets("author") is None
+        assert graph.masks("author") == {}
+        at = {name: graph.vertices(name) for name in COUNTS}
+        for name, each in x.items():
+            assert torch.equal(graph.features(name), torch.from_numpy(each).float()[at[name]])
+        assert torch.equal(graph.targets("paper"), torch.from_numpy(labels)[at["paper"]])
+        expected = torch.from_numpy(x["author"]).float()[at["venue"]]
+        assert torch.equal(graph.targets("venue"), expected)
+        masks = graph.masks("paper")
+        assert [*masks] == ["train"]
+        assert torch.equal(masks["train"], torch.from_numpy(train_rows)[at["paper"]])
+        with pytest.raises(InputError, match="type 'editor' is unknown"):
+            graph.features("editor")
+        return len(at["paper"])
+
+    assert sum(run_ranks(ranks, on_rank, 180)) == 60
+
+
 def test_wrong_use_is_one_sentence(tmp_path):
     plan = plan_of("block")
     plan.save(tmp_path / "plan.h5")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,13 +87,10 @@ def _handed_over(
     mine = wanted[place]
     comes = [np.flatnonzero((mine >= a) & (mine < b)) for a, b in had]
     others = [k for k in range(len(members)) if k != place]
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, Any] = {}
     sends, receives, arrived = [], [], []
-    for field in fields(data):
-        array = getattr(data, field.name)
-        if array is None:
-            continue
-        found[field.name] = out = np.empty((len(mine), *array.shape[1:]), array.dtype)
+    for key, array in data.arrays().items():
+        found[key] = out = np.empty((len(mine), *array.shape[1:]), array.dtype)
         out[comes[place]] = array[goes[place]]
         for k in others:
             sends.append((members[k], _bytes(array[goes[k]])))
