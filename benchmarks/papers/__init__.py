@@ -114,4 +114,5 @@ def _say(item: Item, store: Store) -> None:
         if finding is not None:
             print(
                 f"{item.name}: {claim.text}: {claim} published; {finding.here}: {finding.verdict}"
+                + f"; beside: {finding.beside}" * bool(finding.beside)
             )

@@ -135,9 +135,8 @@ def _points(rows: Rows, over: Row, under: Row) -> dict[str, float]:
 
 TABLE_9 = Item(
     name="edge-sampling",
-    setting=f"{PARTS} parts by METIS, rate {RATE}; all three drop as many edges. GCN of 2 layers, "
-    "mean of 3 seeds. "
-    f"Times are measured, ranks as threads with a card of {SlowNetwork()} each.",
+    setting=f"{PARTS} METIS parts, rate {RATE}, equal edges dropped, GCN of 2 layers, 3 seeds; "
+    f"measured on threads with cards of {SlowNetwork()}.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_edges,
     claims=(
@@ -160,8 +159,8 @@ TABLE_9 = Item(
             lambda rows: {"": _points(rows, {"method": "BNS"}, {"method": "exact"})},
         ),
         Claim(
-            "words over an exact epoch's, in which features travel",
-            "Section 3.2",
+            "words over an exact epoch's",
+            "§3.2",
             {"": number(RATE)},
             _words,
         ),
@@ -207,7 +206,7 @@ def _at_random(rows: Rows, rate: float) -> dict[str, float]:
 
 TABLE_4 = Item(
     name="sampling-rates",
-    setting=f"{PARTS} parts, GCN of 2 layers, 100 epochs, test accuracy, mean of 3 seeds.",
+    setting=f"{PARTS} parts, GCN of 2 layers, 100 epochs, test accuracy, 3 seeds.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_accuracy,
     claims=(
@@ -218,13 +217,13 @@ TABLE_4 = Item(
             _isolated,
         ),
         Claim(
-            "random parts and p = 0 lose far more than METIS' with p = 0: points",
+            "random parts less METIS', p = 0: points",
             "Table 7",
             {"": points(-3.47, -0.31)},
             lambda rows: {"": _at_random(rows, 0.0)},
         ),
         Claim(
-            "random parts with p = 0.1 keep the score of METIS' with p = 0.1: points",
+            "random parts less METIS': points",
             "Table 7",
             {"p = 0.1": points(-0.20, 0.27), "p = 1": points(0)},
             lambda rows: {"p = 0.1": _at_random(rows, 0.1), "p = 1": _at_random(rows, 1.0)},
@@ -311,8 +310,8 @@ def _cut(rows: Rows) -> Found:
 
 TABLE_6 = Item(
     name="sampling-throughput",
-    setting=f"{PARTS} parts, GCN {','.join(map(str, DIMS))}, features travel in every epoch. "
-    f"Measured and predicted: ranks as threads with a card of {NETWORK} each.",
+    setting=f"{PARTS} parts, GCN {','.join(map(str, DIMS))}, features travel in every epoch; on "
+    f"threads with cards of {NETWORK}.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_throughput,
     claims=(
@@ -330,7 +329,7 @@ TABLE_6 = Item(
             _random_gains,
         ),
         Claim(
-            "an epoch of many machines shortens by 99%: over that of p = 1, random parts",
+            "epoch over p = 1's, random parts",
             "Table 6",
             {"p = 0.1": number(58.7 / 554.1), "p = 0.01": number(6.0 / 554.1)},
             _cut,
@@ -403,26 +402,25 @@ def _spread(rows: Rows) -> Found:
 
 FIGURE_6 = Item(
     name="boundary-memory",
-    setting=f"{PARTS} processes by METIS, 4 layers of 256: the peak of a rank's memory until the "
-    "last epoch ends, less that before it read its plan. Passes as the paper has them. The exact "
-    "evaluation at the end needs the whole boundary: with it, the peak falls by 1 to 5% only.",
+    setting=f"{PARTS} processes by METIS, 4 layers of 256: a rank's peak before the exact "
+    "evaluation (with it, the peak falls by 1..5% only), less that before its plan.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902"),
     measure=_memory,
     claims=(
         Claim(
-            "memory at p = 0.01 over p = 1: 58% saved (dense), 27% (sparse)",
+            "memory, p = 0.01 over 1",
             "Figure 6",
             {"dense": number(0.42), "sparse": number(0.73)},
             _saved,
         ),
         Claim(
-            "memory at p = 0.1 over p = 1, METIS",
+            "memory, p = 0.1 over 1, METIS",
             "Table 8",
             {"": number(0.47, 0.83)},
             lambda rows: {"": _kept(rows, "fullest rank, MB", 0.1)},
         ),
         Claim(
-            "memory becomes more even: fullest over mean rank, at p = 0.01 over p = 1",
+            "memory, fullest over mean rank: p = 0.01 over 1",
             "Figure 8",
             {"": most(1)},
             _spread,
@@ -458,8 +456,8 @@ def _attends(plan: Plan, rate: float) -> Row:
 GAT_PARTS = 10
 TABLE_10 = Item(
     name="sampling-attention",
-    setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} parts by METIS, rehearsed with "
-    f"a core and a card of {NETWORK} for each rank.",
+    setting=f"GAT {DIMS[0]},64,{CLASSES} on {GAT_PARTS} METIS parts, rehearsed with cards of "
+    f"{NETWORK}.",
     graphs=("AmazonPhoto",),
     measure=_attention,
     claims=(
@@ -526,10 +524,9 @@ def _more_accurate(rows: Rows) -> Found:
 
 TABLES_5_11 = Item(
     name="sampling-methods",
-    setting=f"GCN of 2 layers, mean of 2 seeds. BNS: p = {RATE} on {PARTS} parts by METIS, "
-    f"{EPOCHS[1]} epochs. The others: one rank, {EPOCHS[0]} epochs, a tenth of the vertices in a "
-    f"batch; fan-outs 5 and 10, {CLUSTERS} clusters, walks of 3 steps without GraphSAINT's "
-    f"normalisation. Times are rehearsed with a core and a card of {NETWORK} for each rank.",
+    setting=f"GCN of 2 layers, 2 seeds, rehearsed with cards of {NETWORK}. BNS: p = {RATE}, "
+    f"{PARTS} parts, {EPOCHS[1]} epochs; others: one rank, {EPOCHS[0]} epochs, batches of a "
+    f"tenth, fan-outs 5,10, {CLUSTERS} clusters, walks of 3 steps.",
     graphs=("AmazonPhoto",),
     measure=_methods,
     claims=(

@@ -129,7 +129,7 @@ def _means() -> list[Claim]:
             ),
             Claim(
                 f"{said} of HP over GP's",
-                "Table 2, Section 5",
+                "Table 2, §5",
                 {"HP over GP": number(both)},
                 partial(_hp_over_gp, figure=figure),
             ),
@@ -149,17 +149,16 @@ def _of_graphs(rows: Rows, figure: str, labels: Mapping[str, tuple[str, str]]) -
 SLASHDOT = "soc-Slashdot0902"
 TABLE_2 = Item(
     name="partition-models",
-    setting="Means over graphs: rows and messages of one product, and the predicted epoch on "
-    f"`{CLUSTER}` ({','.join(map(str, WIDTHS))}, no passes), p = {PARTS}; soc-Slashdot0902 is "
-    "the paper's graph, the others stand in: cit-HepTh for cit-Patents, dblp-2010 for "
-    "coPapersDBLP, email-Enron for com-Youtube, USA-road.NY for roadNet-CA. `hp` is `--effort "
-    "fast`, `gp` METIS with nonzeros balanced.",
+    setting=f"Means over graphs, p = {PARTS}, epochs predicted on `{CLUSTER}`, widths "
+    f"{','.join(map(str, WIDTHS))}; "
+    "soc-Slashdot0902 is the paper's; cit-HepTh, dblp-2010, email-Enron, USA-road.NY stand for "
+    "others; `hp` has effort `fast`, `gp` is METIS by nonzeros.",
     graphs=(SLASHDOT, "cit-HepTh", "email-Enron", "dblp-2010", "USA-road.NY"),
     measure=_models,
     claims=(
         *_means(),
         Claim(
-            "maximum volume over RP's on soc-Slashdot0902",
+            "soc-Slashdot0902: maximum volume over RP's",
             "Table 2",
             {"HP": number(0.69), "GP": number(4.38)},
             partial(
@@ -174,7 +173,7 @@ TABLE_2 = Item(
             note="the published GP is explained by balancing rows",
         ),
         Claim(
-            "GP is slower than RP on three graphs: predicted epoch over RP's",
+            "GP slower than RP: predicted epoch over RP's",
             "Table 2",
             {"soc-Slashdot0902": number(2.02), "com-Youtube": number(1.45)},
             partial(
@@ -297,15 +296,15 @@ def _strong(rows: Rows) -> Found:
 
 FIGURE_4A = Item(
     name="broadcasts-against-messages",
-    setting=f"Epochs predicted on `{CLUSTER}`, {','.join(map(str, WIDTHS))}, no passes. "
-    "HP and GP balance nonzeros and rows. Of coPapersDBLP the sizes are at hand, and rows and "
-    "messages of HP and GP by Table 2. There RP moves 14 times the rows of HP in 2.4 times the "
-    "messages: the paper's times follow messages, predicted ones volume.",
+    setting=f"Predicted on `{CLUSTER}`, {','.join(map(str, WIDTHS))}; coPapersDBLP by its sizes "
+    "and Table 2, where "
+    "RP moves 14 times HP's rows in 2.4 times the messages: published times follow messages, "
+    "predicted ones volume.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_scaling,
     claims=(
         Claim(
-            "communication at p = 512 over p = 16: falls for HP, GP and RP, grows for CAGNET",
+            "communication, p = 512 over 16",
             "Figure 4a",
             {"HP": most(1), "GP": most(1), "RP": most(1), "CAGNET": least(1)},
             _change,
@@ -323,7 +322,7 @@ FIGURE_4A = Item(
             lambda rows: {"": _over(rows, "communication", "cagnet-1d", "hp")},
         ),
         Claim(
-            "HP and GP are faster than CAGNET at all p: CAGNET's epoch over theirs",
+            "all p: CAGNET's epoch over theirs",
             "Figure 4a",
             {"HP": least(1), "GP": least(1)},
             lambda rows: {
@@ -332,7 +331,7 @@ FIGURE_4A = Item(
             },
         ),
         Claim(
-            "RP is slower than CAGNET at p = 16: RP's epoch over CAGNET's",
+            "RP's epoch over CAGNET's, p = 16",
             "Figure 4a",
             {"": least(1)},
             lambda rows: {"": _over(rows, "epoch", "rp", "cagnet-1d", 0)},
@@ -359,13 +358,13 @@ FIGURE_4A = Item(
             },
         ),
         Claim(
-            "HP scales almost linearly: epoch at p = 16 over p = 512",
+            "HP's epoch, p = 16 over 512",
             "Figure 3",
             {"": number(32)},
             _strong,
         ),
         Claim(
-            "HP always outperforms RP, and matches GP or outperforms it: epoch over theirs, all p",
+            "HP's epoch over theirs, all p",
             "Figure 3",
             {"RP": most(1), "GP": most(1.05)},
             lambda rows: {
@@ -413,20 +412,19 @@ def _with_width(rows: Rows) -> Found:
 
 FIGURE_4B = Item(
     name="depth-and-width",
-    setting=f"Speed-up of `hp` over one rank of the same machine, predicted on `{CLUSTER}`, "
-    "p = 512; the paper's is over DGL on another machine. For 8 layers and d = 100 its text "
-    "has both 17x and 40x.",
+    setting=f"Speed-up of `hp` over one rank, predicted on `{CLUSTER}`, p = 512; the paper's is "
+    "over DGL on another machine, and its text has both 17x and 40x.",
     graphs=("USA-road.NY", "USA-road.NE"),
     measure=_depth,
     claims=(
         Claim(
-            "the speed-up of 8 layers over that of 3 (d = 100: 40x over 28x)",
+            "speed-up of 8 layers over 3's",
             "Figure 4b",
             {"d = 50": least(1), "d = 100": number(40 / 28)},
             _with_depth,
         ),
         Claim(
-            "the speed-up of d = 100 over that of d = 50, 8 layers (17x over 40x)",
+            "speed-up of d = 100 over 50's, 8 layers",
             "Figure 4b",
             {"": number(17 / 40)},
             _with_width,
@@ -474,12 +472,12 @@ def _same_accuracy(rows: Rows) -> Found:
 
 FIGURE_4C = Item(
     name="few-epochs",
-    setting="Test accuracy after 30 epochs, a GCN of 2 layers, hidden 16, Adam; ranks as threads.",
+    setting="Test accuracy after 30 epochs of a GCN, 2 layers, hidden 16; ranks as threads.",
     graphs=("Cora",),
     measure=_few_epochs,
     claims=(
         Claim(
-            "1 to 27 ranks do not change the accuracy on Cora, about 75% (72.5 to 77.5): points",
+            "accuracy on Cora on 1..27 ranks: points",
             "Figure 4c",
             {
                 "one number of ranks less another": points(0),
@@ -556,29 +554,26 @@ def _over_shp(rows: Rows) -> Found:
 
 FIGURE_5 = Item(
     name="stochastic-model",
-    setting=f"Rows of {BATCHES:,} uniform batches of 6% of the vertices that no model has seen; "
-    "the recipe of Algorithm 3 with Mt-KaHyPar, and the exact expectation that plancc minimises "
-    "by default.",
+    setting=f"Rows of {BATCHES:,} unseen uniform batches of 6%; Algorithm 3 with Mt-KaHyPar, and "
+    "plancc's exact expectation.",
     graphs=("dblp-2010", "soc-Slashdot0902", "CoauthorCS", "cit-HepTh"),
     measure=_stochastic,
     claims=(
         Claim(
-            "rows of batches that HP moves over SHP's, by Algorithm 3",
+            "HP's rows of batches over SHP's, Algorithm 3",
             "Figure 5",
             {"": number(1.10)},
             _over_shp,
         ),
         Claim(
-            "Eq. 14 gives a sufficient number of sampled nets: rows of a batch over those by exact "
-            "expectations",
-            "Section 4.3.3",
+            "Eq. 14's sample suffices: a batch's rows over exact expectations'",
+            "§4.3.3",
             {"": number(1)},
             lambda rows: {
                 "": _rows_over(rows, "recipe", "exact"),
                 "nets": {f"p = {row['p']}": row["nets by Eq. 14"] for row in rows},
             },
-            note="the bound is for one given partition and independent nets; a search chooses the "
-            "partition by the sample, and nets of one batch are not independent",
+            note="a search chooses by the sample, and a batch's nets depend on each other",
         ),
     ),
 )
@@ -613,9 +608,8 @@ def _over_dgl(rows: Rows) -> Found:
 
 TABLE_2_DGL = Item(
     name="speed-up-over-dgl",
-    setting="The least epoch of DGL 2.1.0 on a core of this machine over the epoch of 512 ranks "
-    f"predicted on `{CLUSTER}`: GCN {','.join(map(str, single_node.DIMS))}, symmetrised graphs. "
-    "The paper's DGL had 16 cores of 3.9 GHz.",
+    setting=f"DGL 2.1.0's least epoch on one core here (the paper's: 16 cores) over that of 512 "
+    f"ranks predicted on `{CLUSTER}`, GCN {','.join(map(str, single_node.DIMS))}.",
     graphs=("soc-Slashdot0902", "USA-road.NY"),
     measure=_against_dgl,
     claims=(
@@ -669,7 +663,7 @@ def _on_gpus(
 
 OTHERS = Item(
     name="other-machines",
-    setting="Predicted on `h100` from sizes, with HP's published share of RP's volume.",
+    setting="Predicted on `h100` from sizes and HP's published share of RP's volume.",
     measure=_elsewhere,
     claims=(
         Claim(
@@ -702,8 +696,8 @@ OTHERS = Item(
             "V100",
         ),
         Claim(
-            "512 CPUs are faster than 15 GPUs: seconds of GPUs over CPUs",
-            "Section 5",
+            "15 GPUs over 512 CPUs, seconds",
+            "§5",
             {"amazon0601": number(1.02 / 0.94), "roadNet-CA": number(1.28 / 0.67)},
             missing="no GPUs, and neither graph",
         ),

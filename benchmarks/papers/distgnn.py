@@ -90,15 +90,13 @@ def _copies(rows: Rows) -> Found:
 
 TABLE_4 = Item(
     name="replication-factors",
-    setting="Copies per vertex of `libra`, symmetrised graphs. Reddit has 492 neighbours per "
-    "vertex, OGBN-Products 51; "
-    "fb100-Cornell5 has 85.",
+    setting="Copies per vertex of `libra`; neighbours: Reddit 492, OGBN-Products 51, "
+    "fb100-Cornell5 85.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_factors,
     claims=(
         Claim(
-            f"replication grows with p and with density ({DENSE} stands for Reddit, {MIDDLE} for "
-            "OGBN-Products)",
+            f"replication ({DENSE} for Reddit, {MIDDLE} for Products)",
             "Table 4",
             {
                 **{f"Reddit, p = {p}": number(value) for p, value in REDDIT.items()},
@@ -108,8 +106,8 @@ TABLE_4 = Item(
             _copies,
         ),
         Claim(
-            "Libra balances edges highly without a constraint: imbalance",
-            "Section 6.3",
+            "Libra's imbalance of edges",
+            "§6.3",
             {"": most(0.05)},
             lambda rows: {"": max((row["imbalance"] for row in rows), default=nan)},
         ),
@@ -179,8 +177,7 @@ def _growth(rows: Rows) -> Found:
 
 FIGURE_5 = Item(
     name="delayed-sums",
-    setting=f"Late epochs of a GCN {','.join(map(str, DIMS))} on cuts by `libra`, without passes. "
-    f"Measured and predicted: ranks as threads with a card of {CARD} each.",
+    setting=f"GCN {','.join(map(str, DIMS))} on `libra` cuts; on threads with cards of {CARD}.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
@@ -195,8 +192,7 @@ FIGURE_5 = Item(
             _speed_ups,
         ),
         Claim(
-            "remote aggregation scales poorly, with the replication factor: words of cd-0, p = 8 "
-            "over 2 (1 were linear)",
+            "words of cd-0, p = 8 over 2 (1: linear)",
             "Figure 6",
             {"": least(NO_EFFECT)},
             _growth,
@@ -270,11 +266,10 @@ def _three(*figures: float) -> dict[str, Published]:
 
 SCALING = Item(
     name="many-sockets",
-    setting="Epochs of GraphSAGE predicted on sockets of 48 cores, two on a node with 200 Gbit/s, "
-    "over one socket without passes; memory counted as in Section 6.3, widths "
-    f"{','.join(map(str, OF_PAPERS))}, fullest part. {DENSE} stands for Reddit (widths "
-    "602,16,41; replication 6.93 on 16), soc-Slashdot0902 for Proteins (128,256,256,256; 2.37 on "
-    "64).",
+    setting="GraphSAGE predicted on sockets of 48 cores, two a node, 200 Gbit/s; memory of the "
+    "fullest part as in Section 6.3, widths "
+    f"{','.join(map(str, OF_PAPERS))}; {DENSE} stands for Reddit, soc-Slashdot0902 for Proteins "
+    "(replication 6.93 on 16, 2.37 on 64).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
     measure=_sockets,
     claims=(
@@ -358,14 +353,13 @@ def _within(rows: Rows) -> Found:
 
 TABLE_5 = Item(
     name="delayed-accuracy",
-    setting=f"GraphSAGE (gcn), 2 layers, hidden {HIDDEN} or 64, weight decay 5e-4, mean of 3 "
-    "seeds, one learning rate for all, which "
-    "the paper tunes for every cell.",
+    setting=f"GraphSAGE (gcn), 2 layers, hidden {HIDDEN} or 64, 3 seeds, one learning rate (the "
+    "paper tunes each).",
     graphs=("Cora", "Citeseer", "AmazonPhoto"),
     measure=_accuracy,
     claims=(
         Claim(
-            "accuracy is within 1% of one socket's: points below or above it",
+            "accuracy less one socket's: points",
             "Table 5",
             {"": least(-1)},
             _within,
@@ -407,19 +401,19 @@ def _less(rows: Rows, over: int, under: int) -> Found:
 
 DELAYS_6_3 = Item(
     name="delays",
-    setting=f"As `delayed-accuracy`, cd-r on {LATE_SOCKETS} parts by `libra`.",
+    setting=f"As `delayed-accuracy`, cd-r on {LATE_SOCKETS} `libra` parts.",
     graphs=("Cora", "AmazonPhoto"),
     measure=_delays,
     claims=(
         Claim(
-            "r = 10 degrades the accuracy: points over r = 5",
-            "Section 6.3",
+            "accuracy of r = 10 less r = 5: points",
+            "§6.3",
             {"": most(0)},
             partial(_less, over=10, under=DELAY),
         ),
         Claim(
-            f"r < 5 does not improve it by over {POINTS:g} points: points of r = 1 over r = 5",
-            "Section 6.3",
+            "accuracy of r = 1 less r = 5: points",
+            "§6.3",
             {"": most(POINTS)},
             partial(_less, over=1, under=DELAY),
         ),
@@ -496,20 +490,19 @@ def _more_work(rows: Rows) -> Found:
 
 TABLES_7_9 = Item(
     name="full-batch-work",
-    setting="Aggregation of three layers (100, 256, 256 columns), fan-outs 15, 10, 5, 99 batches "
-    "in an epoch; one rank, random features. Products trains on 8% of its vertices. Both are this "
-    "program's: its mini-batch step takes 1.4 times as long as DGL's.",
+    setting="Aggregation of three layers (100, 256, 256), fan-outs 15,10,5, 99 batches, 8% "
+    "trained on, one rank; both by plancc, whose step takes 1.4 times DGL's.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(
         Claim(
-            "full batch does more work in an epoch, one socket: over that of sampling",
+            "full batch's work over sampling's, one socket",
             "Tables 7, 8",
             {"": number(77.19 / 19.98)},
             _more_work,
         ),
         Claim(
-            "its epoch takes no longer, one socket: seconds of sampling over full batch",
+            "seconds of sampling over full batch, one socket",
             "Table 9",
             {"": number(20 / 11)},
             lambda rows: {"": _of_few(rows, "sampling over full, s")},
@@ -592,15 +585,13 @@ PER_ROW = 51
 
 BLOCKING = Item(
     name="blocking",
-    setting=f"A product with {COLUMNS} columns of float32 on one core, the best of "
-    f"{', '.join(map(str, BLOCKS))} column blocks "
-    "over one; random graphs of 131,072 vertices, and others.",
+    setting=f"Product with {COLUMNS} columns, one core, best of {','.join(map(str, BLOCKS))} "
+    "column blocks over one; random graphs of 131,072 vertices, and others.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_blocking,
     claims=(
         Claim(
-            f"blocking speeds up Reddit (492 per row) and has no effect on Products ({PER_ROW}): "
-            "dense is more, sparse is not",
+            f"blocking speeds up Reddit (dense), not Products (sparse, {PER_ROW} a row)",
             "Figure 4, Algorithm 2",
             {"dense": least(NO_EFFECT), "sparse": number(1)},
             _by_density,
@@ -641,15 +632,13 @@ def _best_reuse(rows: Rows) -> Found:
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Rows of H that are read over rows that are loaded, by a cache that holds the share of "
-    "them that a Xeon 8280 holds of Reddit's (dense) or OGBN-Products' (sparse) and evicts the one "
-    "unused longest; output rows are loaded once a block. Counted, not measured.",
+    setting="Rows read over rows loaded, counted, by an LRU cache that holds the share that a "
+    "Xeon 8280 holds of Reddit's (dense) or OGBN-Products' (sparse) rows.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(
         Claim(
-            "blocking multiplies the reuse of Reddit (27.0 with 16 blocks over 3.1), not that of "
-            "Products (2.3 with one)",
+            "blocking multiplies Reddit's reuse (dense), not Products' (sparse)",
             "Table 3",
             {
                 "dense": number(27.0 / 3.1),
@@ -664,14 +653,14 @@ REUSE = Item(
 
 FIGURE_2 = Item(
     name="over-dgl",
-    setting="The least epoch of a GCN "
-    f"{','.join(map(str, single_node.DIMS))} on one core, in turns; symmetrised "
-    "graphs. DGL 0.5.3 cannot be installed here; DGL 2.1.0 has the paper's kernels.",
+    setting="Least epoch of a GCN "
+    f"{','.join(map(str, single_node.DIMS))} on one core, in turns; DGL 2.1.0 has the paper's "
+    "kernels.",
     graphs=("fb100-Cornell5", "AmazonPhoto"),
     measure=single_node.measure,
     claims=(
         Claim(
-            "speed-up of one socket over DGL 0.5.3 (here: of plancc over DGL 2.1.0), greatest",
+            "greatest speed-up of one socket over DGL 0.5.3 (here 2.1.0)",
             "Figure 2",
             {"": number(3.66)},
             lambda rows: {

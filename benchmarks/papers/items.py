@@ -24,8 +24,8 @@ from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
 from plancc.version import __version__
 
-REPRODUCED, SHAPE, REFUTED = "reproduced", "shape only", "not reproduced"
-NOT_HERE = "cannot be had here"
+REPRODUCED, SHAPE, REFUTED = "reproduced", "shape", "not reproduced"
+NOT_HERE = "not here"
 VERDICTS = (REPRODUCED, SHAPE, REFUTED, NOT_HERE)
 
 TOLERANCE = 1.25
@@ -86,11 +86,11 @@ class Published:
 
     def __str__(self) -> str:
         if math.isinf(self.high):
-            return f"at least {self.said(self.low)}"
+            return f"≥{self.said(self.low)}"
         if math.isinf(self.low):
-            return f"at most {self.said(self.high)}"
+            return f"≤{self.said(self.high)}"
         ends = self.said(self.low), self.said(self.high)
-        return " to ".join(dict.fromkeys(ends))
+        return "..".join(dict.fromkeys(ends))
 
 
 def number(low: float, high: float | None = None) -> Published:
@@ -135,10 +135,11 @@ def verdict(published: Mapping[str, Published], found: Mapping[str, Sequence[flo
 
 @dataclass(frozen=True)
 class Finding:
-    """What rows say of a claim: figures in words, and one of `VERDICTS`."""
+    """What rows say of a claim: figures in words, one of `VERDICTS`, and figures beside."""
 
     here: str
     verdict: str
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,8 @@ class Claim:
     published : dict of str to Published
         All its figures by label; the label may be empty.
     find : callable, or None
-        These figures from the rows of the item; what has another label is shown beside them and
-        not judged.
+        These figures from the rows of the item; what has another label is printed beside them
+        and not judged.
     note : str
         What a reader should know of it.
     missing : str
@@ -181,7 +182,7 @@ class Claim:
         if not self.missing and not len(rows):
             return None
         said = [self.missing] * bool(self.missing)
-        judged = NOT_HERE
+        judged, beside = NOT_HERE, ""
         if self.find is not None and len(rows):
             found = {label: _cases(value) for label, value in self.find(rows).items()}
             cases = {label: [*of.values()] for label, of in found.items()}
@@ -192,24 +193,23 @@ class Claim:
             said += [
                 self._said(label, of) for label, of in found.items() if label in self.published
             ]
-            beside = [
+            beside = "; ".join(
                 self._said(label, of) for label, of in found.items() if label not in self.published
-            ]
-            said += [f"beside: {'; '.join(beside)}"] * bool(beside)
+            )
         if self.fitted and judged == REPRODUCED:
             judged = SHAPE
-        return Finding("; ".join([*said, *[self.note] * bool(self.note)]), judged)
+        return Finding("; ".join([*said, *[self.note] * bool(self.note)]), judged, beside)
 
     def _said(self, label: str, cases: Mapping[str, float]) -> str:
         judge = self.published.get(label)
         form = in_words if judge is None else judge.said
         if len(cases) > FEW:
-            text = f"{form(min(cases.values()))} to {form(max(cases.values()))}"
+            text = f"{form(min(cases.values()))}..{form(max(cases.values()))}"
         else:
             text = ", ".join(f"{case} {form(value)}".strip() for case, value in cases.items())
         if judge is not None and len(cases) > 1:
             near = sum(map(judge.is_near, cases.values()))
-            text += f" ({near} of {len(cases)})" if near < len(cases) else ""
+            text += f" ({near}/{len(cases)})" if near < len(cases) else ""
         return f"{label}{': ' if label and len(cases) > 1 else ' '}{text}".strip()
 
 

@@ -108,32 +108,31 @@ def _memory(rows: Rows) -> Found:
 
 FIGURES_9_11 = Item(
     name="constant-volume",
-    setting="Words of one epoch without passes, GCN of 3 layers, all widths 128. `gp` (METIS) "
-    "stands for DistDGL and PipeGCN, 1D for CAGNET and Sancus.",
+    setting="Words of an epoch, GCN, 3 layers, widths 128; `gp` stands for DistDGL and PipeGCN, "
+    "1D for CAGNET and Sancus.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_volume,
     claims=(
         Claim(
-            "volume of MoP is constant, (p - 1) / p of all rows, that of the others grows: p = 64 "
-            "over 8",
+            "MoP's volume is constant, others' grows: p = 64 over 8",
             "Figure 10, Prop. 3.4",
             {"MoP": number(1, 9 / 8), "METIS": least(9 / 8), "1D": least(9 / 8)},
             _words,
         ),
         Claim(
-            "MoP moves less than partitions at all p: words over METIS'",
+            "MoP's words over METIS', all p",
             "Figure 10",
             {"": most(1)},
             lambda rows: {"": _mop_over_gp(rows, "words")},
         ),
         Claim(
-            "work of MoP and of random parts is balanced, METIS' is not: busiest over mean, p = 64",
+            "work: busiest over mean, p = 64",
             "Figure 11",
             {"MoP": most(1.05), "1D": most(1.05), "METIS": least(1.05)},
             _balance,
         ),
         Claim(
-            "memory of MoP falls linearly and is the least: predicted, fullest rank",
+            "MoP's memory is least, and linear: fullest rank, predicted",
             "Figure 9",
             {"1 rank over 64": number(64), "MoP over METIS": most(1)},
             _memory,
@@ -182,13 +181,13 @@ def _with_workers(rows: Rows) -> Found:
 
 FIGURE_7 = Item(
     name="over-cagnet",
-    setting="Epochs predicted on `h100` (8 GPUs a node) from the sizes of Table 2, both with the "
-    "same computation; MixGCN-CPU aggregates on CPUs.",
+    setting="Predicted on `h100` from Table 2's sizes, both with the same computation; "
+    "MixGCN-CPU aggregates on CPUs.",
     measure=_over_cagnet,
     claims=(
         Claim("throughput over CAGNET", "Figure 7", {"greatest": number(10.4)}, _over_1d),
         Claim(
-            "communication and computation fall with more workers: epoch at 32 GPUs over 8",
+            "epoch at 32 GPUs over 8",
             "Figure 8",
             {"": most(1)},
             _with_workers,
@@ -229,17 +228,17 @@ def _others(rows: Rows) -> Found:
 
 FIGURE_7_PARTS = Item(
     name="over-partitions",
-    setting=f"Epochs predicted on `h100`, {max(GPUS)} GPUs, all widths 128.",
+    setting=f"Predicted on `h100`, {max(GPUS)} GPUs, widths 128.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010"),
     measure=_over_parts,
     claims=(
         Claim(
-            "throughput of MixGCN-CPU over systems of parts: greatest",
+            "greatest throughput of MixGCN-CPU over systems of parts",
             "Figure 7",
             {"DistDGL": number(4.2), "PipeGCN": number(1.9), "Sancus": number(5.5)},
             _others,
-            missing="none of the three is here: DistDGL gathers all rows of L hops before an "
-            "epoch, PipeGCN and Sancus compute with old rows",
+            missing="DistDGL gathers L hops before an epoch, PipeGCN and Sancus compute with old "
+            "rows",
         ),
     ),
 )
@@ -294,13 +293,12 @@ def _column(rows: Rows, column: str) -> Found:
 
 TABLE_5 = Item(
     name="rcm-against-metis",
-    setting="Seconds of METIS (64 parts) and of RCM on the same symmetrised graph in memory, "
-    "without reading or writing; the least of three.",
+    setting="METIS (64 parts) and RCM on one symmetrised graph in memory, least of three.",
     graphs=("soc-Slashdot0902", "fb100-Cornell5", "dblp-2010", "USA-road.NE"),
     measure=_order,
     claims=(
         Claim(
-            "RCM is faster than METIS: seconds of METIS over RCM's",
+            "METIS' seconds over RCM's",
             "Table 5",
             {"": number(68, 155)},
             partial(_column, column="METIS over RCM"),
@@ -363,9 +361,8 @@ def _reordering(rows: Rows) -> Found:
 
 TABLE_4 = Item(
     name="pipeline",
-    setting="Two processes, a core each; all-to-alls take the time of a card of 1 Gbit/s, which "
-    "needs "
-    f"no core. GCN of 3 layers, hidden {HIDDEN}; the paper has 32 GPUs.",
+    setting=f"Two processes (the paper: 32 GPUs), all-to-alls at 1 Gbit/s, GCN of 3 layers, "
+    f"hidden {HIDDEN}.",
     graphs=("soc-Slashdot0902", "dblp-2010"),
     measure=_pipeline,
     claims=(
@@ -373,8 +370,8 @@ TABLE_4 = Item(
             "reordering speeds up the pipeline", "Table 4", {"": number(1.01, 1.18)}, _reordering
         ),
         Claim(
-            "the pipeline hides communication: reordered rows, without over with",
-            "Section 3.2.2",
+            "no pipeline over pipeline, reordered rows",
+            "§3.2.2",
             {"": least(1)},
             _pays,
         ),
@@ -423,8 +420,8 @@ def _greatest(rows: Rows) -> Found:
 
 FIGURE_12 = Item(
     name="accelerators",
-    setting="The model of [accelerators](accelerators.md), seven fitted numbers for 35 figures. "
-    "Only ranges are published; figures by graph are inferred from Table 3.",
+    setting="The [model](accelerators.md): seven fitted numbers for 35 figures, by graph "
+    "inferred from Table 3.",
     measure=_accelerators,
     claims=(
         Claim(
@@ -436,7 +433,7 @@ FIGURE_12 = Item(
         ),
         Claim(
             "energy of the others over MixGCN-SPU's, greatest: modelled",
-            "Section 4.4.1, Table 3",
+            "§4.4.1, Table 3",
             {"HyGCN": number(3.5), "AWB-GCN": number(5.5)},
             _energies,
             note="Table 3 itself has 4.6 for HyGCN",
@@ -444,11 +441,10 @@ FIGURE_12 = Item(
         ),
         Claim(
             "speed-up of MixGCN-SPU over the other accelerators, greatest: modelled",
-            "Section 1",
+            "§1",
             {"": number(3.4)},
             _greatest,
-            note="the paper contradicts itself: its Figure 12 has 1.80 and 1.66, to which the "
-            "model is fitted",
+            note="its Figure 12 has 1.80 and 1.66",
             fitted=True,
         ),
     ),
@@ -481,17 +477,14 @@ def _skipped(rows: Rows) -> Found:
 
 S_SPMM = Item(
     name="masked-products",
-    setting=f"(A H) masked, {WIDTH} columns of float32, one core. Multiply then mask, against "
-    "skipping tiles "
-    "of 16 columns that are masked in a row, and against gathering single columns. The kernels are "
-    "of this benchmark, the runtime multiplies first.",
+    setting=f"(A H) masked, {WIDTH} columns, one core: multiply first, skip masked tiles of 16 "
+    "columns, or gather columns.",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_masked,
     claims=(
         Claim(
-            "fusing the mask into the product saves work in proportion to the density (on the "
-            "accelerator): speed-up of the better of two ways to skip",
-            "Section 3.2.1, Eq. 4",
+            "fusing the mask saves work by density: speed-up of the better way to skip",
+            "§3.2.1, Eq. 4",
             {f"density {density:g}": number(1 / density) for density in DENSITIES},
             _skipped,
         ),
@@ -500,11 +493,12 @@ S_SPMM = Item(
 
 NOT_BUILT = Item(
     name="not-built",
-    setting="*A in slices that ranks fetch in turn* (Section 5.2.1); `cagnet-2d --grid 1xP` moves A"
-    " so. At P = 64 the slices alone would be 19 to 59 times the words of `mop`; `--groups 16 "
-    "--blocks hp` moves 0.91 to 4.33 of them in 0.27 to 0.60 of its memory. *A pipeline across "
-    "layers* (Figure 5): were batches free, a forward pass would take 0.80 to 1.00 of its time, by "
-    "a greedy schedule of three layers with the dependencies of soc-Slashdot0902 and dblp-2010.",
+    setting="*A in slices that ranks fetch* (§5.2.1): at P = 64 19..59 times the words of "
+    "`mop`; "
+    "`cagnet-2d --groups 16 --blocks hp` moves 0.91..4.33 of them in 0.27..0.60 of its memory. "
+    "*A pipeline across "
+    "layers* (Figure 5): with free batches a greedy schedule takes 0.80..1.00 of a forward pass "
+    "(soc-Slashdot0902, dblp-2010).",
     claims=(),
 )
 

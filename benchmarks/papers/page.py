@@ -25,26 +25,24 @@ Claims of five papers, beside what plancc finds. Sources and pages cite them by 
 {papers}
 
 Rows are in [papers-rows.json](papers-rows.json), measured by {machines}. Measure an item
-again, or on graphs of your own:
+again, or on graphs of your own; figures beside those that are judged are printed only:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
 
-One rule judges every claim, by all of its figures:
+One rule judges all figures of a claim:
 
-- *{0}*: every figure is within the tolerance in every case, and has the published direction.
-- *{1}*: every figure has the published direction in at least half of its cases. A model that was
-  fitted to the figures gets no more.
-- *{2}*: some figure has not.
-- *{3}*: it needs data or machines that are not at hand.
+- *{0}*: in every case within the tolerance, and of the published direction.
+- *{1}*: of the published direction in at least half of the cases; so at most where a model was
+  fitted.
+- *{2}*: neither.
+- *{3}*: needs data or machines that are not at hand.
 
 The tolerance is a factor of {tolerance:g}, or {points:g} points of accuracy, at both ends of a
-range; a bound ("at least", "at most") has none. The direction of a ratio is above 1, below 1, or
-neither (within a factor of {no_effect:g}); that of points above 0, below 0, or neither (within
-{points:g}). Cases are graphs, numbers of ranks and the like: more than {few} are a range, and
-"(2 of 4)" counts those within the tolerance. What stands "beside" is not judged.
+range; a bound has none. A ratio points above 1, below 1, or neither (within a factor of
+{no_effect:g}); points above 0, below 0, or neither (within {points:g}). More than {few} cases are
+a range, and "(2/4)" counts those within the tolerance. Epochs of many ranks are predicted.
 
-Seconds, rows of one product, bytes. Epochs of many ranks are predicted (`plancc simulate`).
 {summary}
 """
 
@@ -77,15 +75,15 @@ def page(papers: Sequence[Paper], store: Store) -> str:
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "| claim | where | published | here | verdict |",
-        "| --- | --- | --- | --- | --- |",
+        "claim | where | published | here | verdict",
+        "--- | --- | --- | --- | ---",
     ]
     for _item, claim, finding in findings(paper, store):
         found = finding or Finding("not measured yet", "-")
         if finding is not None:
             counts[finding.verdict] += 1
         cells = (claim.text, claim.where, str(claim), found.here, found.verdict)
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(" | ".join(cells))
     return "\n".join(lines)
 
 

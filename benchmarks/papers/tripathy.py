@@ -134,66 +134,63 @@ def _per_second(rows: Rows) -> Found:
 
 FIGURES_1_2 = Item(
     name="replication",
-    setting="Three layers, hidden 16, no passes; epochs predicted on `summit` and `summit-1gpu` "
-    "from the sizes of Table III.",
+    setting="Three layers, hidden 16, predicted on `summit` and `summit-1gpu` from Table III's "
+    "sizes.",
     measure=_replication,
     claims=(
         Claim(
-            "with 6 GPUs on a node, broadcasts of Amazon and Protein hardly shorten from c = 1 "
-            "to 2 (by a tenth at most)",
+            "6 GPUs a node: broadcasts of Amazon and Protein, c = 2 over 1",
             "Figure 1",
             {"": number(0.9, 1)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=6),
         ),
         Claim(
-            "with 1 GPU on a node they do, nearly linearly",
+            "1 GPU a node: the same",
             "Figure 2",
             {"": number(0.5)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=1),
         ),
         Claim(
-            "broadcasts of c = 2 over c = 1 on Reddit fall as p grows, to less than linear",
-            "Figure 1, Section VI-A",
+            "Reddit's broadcasts of c = 2 over 1 fall as p grows",
+            "Figure 1, §VI-A",
             {"from one p to the next": most(1), "p = 100": most(0.5)},
             _reddit,
         ),
         Claim(
-            "they do not fit (1 if they do): Amazon with c = 4 on 16 GPUs, Protein with c = 4 on "
-            "36 and on 16",
-            "Figure 1, Section V-C",
+            "do not fit (1: do): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 and 16",
+            "Figure 1, §V-C",
             {"": most(0)},
             _memory,
         ),
         Claim(
-            "2D is never faster than 1D and 1.5D: epoch over that of the best of them",
-            "Figure 1, Section VI-B",
+            "2D's epoch over the best of 1D and 1.5D",
+            "Figure 1, §VI-B",
             {"": least(1)},
             _two_d,
             note="what is executed here moves half the dense words of the paper's analysis",
         ),
         Claim(
             "2D gains up to 36 GPUs: epoch at 36 over 16",
-            "Section VI-B",
+            "§VI-B",
             {"": most(1 / NO_EFFECT)},
             lambda rows: {"": _of_2d(rows, "epoch", 36, 16)},
             note="Protein does not fit on 16",
         ),
         Claim(
-            "beyond 36 GPUs 2D slows down on Reddit and stagnates on Amazon and Protein: epoch at "
-            "64 and 100 over 36",
-            "Section VI-B",
+            "2D stops gaining: epoch at 64 and 100 GPUs over 36",
+            "§VI-B",
             {"Reddit": least(1), "Amazon, Protein": number(1)},
             _beyond_36,
         ),
         Claim(
-            "dense broadcasts of 2D go on falling on Amazon and Protein: at 100 GPUs over 36",
-            "Section VI-B",
+            "2D's dense broadcasts: 100 GPUs over 36",
+            "§VI-B",
             {"": most(1)},
             _dense,
         ),
         Claim(
-            f"more than 20 epochs a second on Reddit, a single node of {ONE_NODE} GPUs",
-            "Section VI-A",
+            f"epochs a second on Reddit, one node, {ONE_NODE} GPUs",
+            "§VI-A",
             {"best": least(20)},
             _per_second,
         ),
@@ -253,30 +250,30 @@ def _communication(rows: Rows) -> Found:
 
 FIGURE_3 = Item(
     name="three-dimensions",
-    setting="Three layers, hidden 64, no passes; predicted on `summit` from sizes.",
+    setting="Three layers, hidden 64, predicted on `summit` from sizes.",
     measure=_three_d,
     claims=(
         Claim(
-            "on Amazon 3D is slower than 2D at few GPUs and as fast at 121/125: epoch over 2D's",
+            "Amazon: 3D's epoch over 2D's",
             "Figure 3",
             {"25/27": least(1), "121/125": number(1)},
             _amazon,
         ),
         Claim(
-            "on Protein 3D is faster than 2D: epoch over 2D's",
+            "Protein: 3D's epoch over 2D's",
             "Figure 3",
             {"": most(1)},
             _protein,
         ),
         Claim(
-            "3D gains up to 125 GPUs: epoch over that of fewer",
+            "3D gains up to 125 GPUs: epoch over fewer's",
             "Figure 3",
             {"64 over 27": most(1), "125 over 64": most(1)},
             _steps_of_3d,
         ),
         Claim(
-            "communication of 3D scales 5 to 10% better than 2D's, on Amazon",
-            "Section VI-C",
+            "Amazon: 3D's communication scales better than 2D's",
+            "§VI-C",
             {"": number(0.90, 0.95)},
             _communication,
         ),
@@ -323,15 +320,14 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="METIS' rows received at 64 parts, below those of random blocks; fb100-Cornell5 "
-    "(85 nonzeros per row) stands for Reddit (492).",
+    setting="METIS' received rows at 64 parts over random blocks'; fb100-Cornell5 (85 nonzeros a "
+    "row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,
     claims=(
         Claim(
-            "METIS lowers the total of Reddit by 72%, the busiest process's share by 29% only: "
-            "over random blocks'",
-            "Section IV-A.6",
+            "METIS lowers the total more than the busiest process's share: over random blocks'",
+            "§IV-A.6",
             {"total": number(0.28), "busiest": number(0.71), "busiest over total": least(1)},
             _shares,
         ),

@@ -90,7 +90,7 @@ def test_every_figure_of_a_claim_is_held():
     claim = Claim("epoch", "Table 2", both, lambda rows: {"HP": 0.54, "GP": 0.54, "rows": 0.69})
     assert str(claim) == "HP 0.47; GP 0.98"
     finding = claim.finding(Rows([{}]))
-    assert finding == Finding("HP 0.54; GP 0.54; beside: rows 0.69", REFUTED)
+    assert finding == Finding("HP 0.54; GP 0.54", REFUTED, "rows 0.69")
     with pytest.raises(KeyError):
         Claim("epoch", "Table 2", both, lambda rows: {"HP": 0.54}).finding(Rows([{}]))
 
