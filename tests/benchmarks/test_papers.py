@@ -121,7 +121,7 @@ def test_an_item_goes_on_where_it_ended(graph, tmp_path, capsys):
     assert papers(*words) == 0
     said = capsys.readouterr().out
     assert said.count("graph ring.of.40, p ") == 3
-    assert "Libra balances edges" in said
+    assert "Libra's imbalance" in said
     kept = json.loads(rows.read_text())["replication-factors"]["rows"]
     assert [row["p"] for row in kept] == [2, 4, 8]
     assert all(1 <= row["replication factor"] <= row["p"] for row in kept)

@@ -257,6 +257,13 @@ def test_options_in_the_documentation_exist() -> None:
     assert seen >= 8
 
 
+def test_the_documentation_stays_short() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    words = {page: len(page.read_text().split()) for page in pages}
+    assert [page.name for page in pages if page.parent.name == "use" and words[page] > 1200] == []
+    assert sum(words.values()) <= 45_000
+
+
 def test_links_between_the_pages_hold() -> None:
     for path in DOCS:
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", path.read_text()):
