@@ -110,7 +110,7 @@ def _compare(
     from plancc.report.batches import batch_reports
     from plancc.report.epochs import Basis
     from plancc.report.plans import other_graph, report
-    from plancc_cli.render import print_batch_comparison, print_comparison
+    from plancc_cli.render_comparison import print_batch_comparison, print_comparison
     from plancc_cli.tables import print_data
 
     drawn = options.of_batches(batches, given)

@@ -63,7 +63,8 @@ def command(
     from plancc.plan.topology import Topology
     from plancc.report.epochs import Basis
     from plancc.report.plans import report
-    from plancc_cli.render import print_on_batches, print_report
+    from plancc_cli.render import print_report
+    from plancc_cli.render_comparison import print_on_batches
     from plancc_cli.tables import print_data, rows_of
 
     topology, rates = given.pop("topology"), given.pop("boundary_sampling")

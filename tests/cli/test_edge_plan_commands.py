@@ -12,7 +12,7 @@ import worlds
 from cli_helpers import fails, ok
 from test_inspect import assert_shown, table
 
-from plancc_cli.render import FIGURES
+from plancc_cli.render_figures import FIGURES
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 

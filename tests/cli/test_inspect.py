@@ -13,7 +13,7 @@ import pytest
 from cases import long
 from cli_helpers import ok
 
-from plancc_cli.render import FIGURES, OF_EDGE_PLANS
+from plancc_cli.render_figures import FIGURES, OF_EDGE_PLANS
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 

@@ -23,8 +23,10 @@ from plancc.text import printable
 from plancc.version import __version__
 from plancc_cli.page import charts
 from plancc_cli.page.charts import MOST_CELLS, Chart
-from plancc_cli.render import comparison_table, facts_table, report_tables
+from plancc_cli.render import facts_table
+from plancc_cli.render_comparison import comparison_table
 from plancc_cli.render_epochs import basis_words, why_none
+from plancc_cli.render_figures import report_tables
 from plancc_cli.tables import duration, ratio
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
