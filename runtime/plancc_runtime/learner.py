@@ -20,6 +20,7 @@ from plancc_runtime.options import TrainOptions
 from plancc_runtime.repeated import Repeated
 from plancc_runtime.results import Scores, Spent
 from plancc_runtime.scores import add_areas, scores_of
+from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
@@ -145,7 +146,7 @@ class Learner:
         if not np.isfinite(counts).all():
             self._end_diverged(counts[0, 0], where, view, data)
         scores = scores_of(target, {name: data.split_sizes[name] for name in splits}, counts)
-        if self.options.metric in RANKED:
+        if isinstance(target, ClassTarget) and self.options.metric in RANKED:
             with self.clock("allreduce"):
                 add_areas(scores, target, splits, self.transport)
         return scores

@@ -8,7 +8,7 @@ from torch import Tensor
 from plancc_runtime.curves import areas
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.results import Scores
-from plancc_runtime.targets import Float64Array, Target
+from plancc_runtime.targets import ClassTarget, Float64Array, Target
 from plancc_runtime.transport.base import Transport
 
 
@@ -32,7 +32,10 @@ def scores_of(target: Target, sizes: dict[str, int], counts: Float64Array) -> Sc
 
 
 def add_areas(
-    scores: Scores, target: Target, splits: dict[str, tuple[Tensor, Tensor]], transport: Transport
+    scores: Scores,
+    target: ClassTarget,
+    splits: dict[str, tuple[Tensor, Tensor]],
+    transport: Transport,
 ) -> None:
     """Add the areas under curves of all classes, and their means. Collective.
 
@@ -41,8 +44,7 @@ def add_areas(
     Parameters
     ----------
     scores : Scores
-    target : Target
-        Of classes.
+    target : ClassTarget
     splits : dict of str to (outputs, labels)
         Those of every split on this rank.
     transport : Transport

@@ -119,21 +119,15 @@ class Target(ABC):
         return 0
 
     @staticmethod
-    def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Scores of the classes that are ranked, and who is of them, both [m, those classes].
-
-        Only of kinds whose `metrics` have `RANKED`.
-        """
-        raise NotImplementedError
-
-    @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
         """`compared` of the best constant answer, from the share of vertices of each class."""
 
 
-class _Classes(Target):
-    """Accuracy and F1 of classes."""
+class ClassTarget(Target):
+    """Accuracy and F1 of classes, and areas under their curves."""
+
+    metrics = ("accuracy", "f1", *RANKED)
 
     @staticmethod
     @abstractmethod
@@ -143,6 +137,11 @@ class _Classes(Target):
     @staticmethod
     @abstractmethod
     def class_counts(labels: Tensor, classes: int) -> Tensor: ...
+
+    @staticmethod
+    @abstractmethod
+    def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
+        """Scores of the classes that are ranked, and who is of them, both [m, those classes]."""
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
@@ -178,12 +177,11 @@ class _Classes(Target):
         }
 
 
-class OneClass(_Classes):
+class OneClass(ClassTarget):
     """The class of every vertex, int64[n], -1 where it is unknown: softmax."""
 
     name = "class"
     words = "the class of every vertex"
-    metrics = ("accuracy", "f1", *RANKED)
     printed = ("accuracy",)
     compared = "accuracy"
     compared_words = ("accuracy", "the share of the largest class")
@@ -230,12 +228,11 @@ class OneClass(_Classes):
         return max(class_shares)
 
 
-class ManyClasses(_Classes):
+class ManyClasses(ClassTarget):
     """The set of classes of every vertex, bool[n, classes]: a sigmoid each."""
 
     name = "classes"
     words = "any number of classes for every vertex"
-    metrics = ("accuracy", "f1", *RANKED)
     printed = ("f1",)
     compared = "f1_micro"
     compared_words = ("micro F1", "that of the same answer for every vertex")
