@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -32,9 +36,14 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    required=True,
     type=click.Path(),
-    help="The file to write: .csv, .npz, .npy or .parquet; out-{part}.npz: a file per rank.",
+    help="The file to write: .csv, .npz, .npy or .parquet; out-{part}.npz: a file per rank.  "
+    "[default: stdout, with --ids]",
+)
+@click.option(
+    "--ids",
+    metavar="ID,...|FILE",
+    help="Answer for these vertices alone, by the source's ids: a list, or a file with one a line.",
 )
 @with_options(
     [
@@ -50,7 +59,8 @@ if TYPE_CHECKING:
 def command(
     plan: str,
     weights: str,
-    output: str,
+    output: str | None,
+    ids: str | None,
     embeddings: int | None,
     ranks: int | None,
     threads: int | None,
@@ -62,13 +72,14 @@ def command(
     \b
         plancc-run plan.h5 --epochs 100 --save weights.npz
         plancc predict other.h5 --weights weights.npz -o classes.csv
+        plancc predict plan.h5 --weights weights.npz --ids 17,42 --ranks 4
 
     No option of the network is needed. Rows stand in the source's order, with its ids. Under
     mpirun or torchrun every process is a rank.
     """
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
-    target = RowTarget.parse(output)
+    target = None if output is None else RowTarget.parse(output)
     _, launched = launch.announced()
     if ranks is None and launched == 1:
         ranks = _ranks_of(plan)
@@ -77,13 +88,28 @@ def command(
         from plancc_runtime.predict import predict
 
         with transport.agreement():
-            for path in target.files(transport.size):
+            if output is None and ids is None:
+                raise InputError("-o: give the file to write, or --ids, whose answers are printed")
+            for path in [] if target is None else target.files(transport.size):
                 options.check_output(path, plan, weights)
-        header, counts = predict(
-            plan, weights, output, transport, embeddings, threads=threads, device=device
-        )
-        if transport.rank == 0:
-            say(predictions_line(output, header.num_vertices, counts))
+        with ExitStack() as stack:
+            path = output or ""
+            if not path:
+                folder = stack.enter_context(TemporaryDirectory())
+                path = transport.gather(os.path.join(folder, "answers.csv"))[0]
+            found = predict(
+                *(plan, weights, path, transport, embeddings, ids),
+                threads=threads,
+                device=device,
+            )
+            if transport.rank:
+                return
+            if output is None:
+                click.echo(Path(path).read_text(), nl=False)
+        line = predictions_line(output or "stdout", found.num_vertices, found.counts)
+        if ids is not None:
+            line += f"; {found.words:,} words sent, {found.words_of_all:,} for all vertices"
+        say(line, err=output is None)
 
     check_threads_of(plan, ranks)
     job = RankJob("plancc predict", command)

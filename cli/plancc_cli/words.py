@@ -85,9 +85,9 @@ def unexpected(error: BaseException) -> str:
     return f"{what} (PLANCC_TRACEBACK=1 shows where; please report it)"
 
 
-def say(sentence: str) -> None:
+def say(sentence: str, err: bool = False) -> None:
     """Print a line that names files or values, fit for a terminal whatever their names are."""
-    click.echo(printable(sentence))
+    click.echo(printable(sentence), err=err)
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:

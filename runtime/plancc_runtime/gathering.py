@@ -211,6 +211,13 @@ class RowsOfRank:
     num_vertices: int
     part: int | None
 
+    def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
+        """Some of the rows, whose vertices are numbered by their places in `wanted`, which has the
+        vertices of all ranks."""
+        order = np.argsort(wanted)
+        places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
+        return RowsOfRank(places, len(wanted), self.part)
+
     def source(self, arrays: Mapping[str, np.ndarray]) -> RowSource:
         """The rows of these arrays that this rank contributes."""
         if self.part is None:

@@ -5,25 +5,53 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import open_file
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc.text import shown
+from plancc_runtime.gathering import Ids
 from plancc_runtime.launch import need_torch
 from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
-from plancc_runtime.slices import open_plan, read_ids
+from plancc_runtime.slices import Opened, open_plan, read_ids
 from plancc_runtime.train import run_of
 from plancc_runtime.transport.base import Transport
 
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
+
+
+class Predicted(NamedTuple):
+    """What was written.
+
+    Attributes
+    ----------
+    header : Header
+        The plan's.
+    counts : list of int
+        How many vertices are predicted to be of every class; empty of numbers.
+    num_vertices : int
+        How many were written.
+    words, words_of_all : int
+        Words that all ranks sent for some vertices, and would send for all; 0 where all were asked.
+    """
+
+    header: Header
+    counts: list[int]
+    num_vertices: int
+    words: int = 0
+    words_of_all: int = 0
 
 
 def predict(
@@ -32,8 +60,9 @@ def predict(
     path: str | PathLike[str],
     transport: Transport,
     embeddings: int | None = None,
+    ids: str | Sequence[int] | None = None,
     **execution: Any,
-) -> tuple[Header, list[int]]:
+) -> Predicted:
     """Write what saved weights say of every vertex of a plan. Collective.
 
     Parameters
@@ -47,15 +76,16 @@ def predict(
     transport : Transport
     embeddings : int, optional
         As of `TrainOptions`.
+    ids : str or sequence of int, optional
+        The source's ids of the vertices to write, in this order; a text is a list such as "17,42",
+        or the name of a file with an id a line, or of an ``.npy``. By default all. Of a row plan,
+        only rows that their outputs depend on are computed and sent.
     execution
         Other fields of `TrainOptions` that change no result: threads, device, dtype, kernel.
 
     Returns
     -------
-    Header
-        The plan's.
-    list of int
-        How many vertices are predicted to be of every class; empty of numbers.
+    Predicted
 
     Raises
     ------
@@ -75,24 +105,100 @@ def predict(
                 f"{fspath(weights)}: these weights were trained on random labels, which predict "
                 f"nothing; {WITH_LABELS}, and train again"
             )
-        settings = {"init": weights, "predict": path, "embeddings": embeddings, **execution}
+        passes = ("order", "overlap") if ids is None else ("order", "dead-rows", "overlap")
+        own = {"init": weights, "predict": path, "embeddings": embeddings, "passes": passes}
+        settings = {**own, **execution}
         options = options_of(description, fspath(weights), settings)
         _check_widths(fspath(plan), opened.rows, description.dims)
     _check_targets(fspath(plan), opened.rows, description, transport)
-    data = opened.rows.vertex_data
-    known = np.zeros(opened.rows.num_rows, np.int32)  # nothing is learnt from labels here
-    rows = replace(opened.rows, vertex_data=type(data)(features=data.features, labels=known))
+    data, vertices = opened.rows.vertex_data, opened.rows.global_id
+    labels = np.zeros(len(vertices), np.int32)  # nothing is learnt from them here
+    wanted = None
+    if ids is not None:
+        with transport.agreement():
+            asked = _read_ids(ids) if isinstance(ids, str) else _checked(list(map(str, ids)))
+        wanted = _vertices_of(asked, opened, transport)
+        labels[~np.isin(vertices, wanted)] = -1
+    rows = replace(opened.rows, vertex_data=type(data)(features=data.features, labels=labels))
     run = run_of(replace(opened, rows=rows), options, transport)
-    with transport.agreement():
-        ids = read_ids(plan, opened.content, transport)
-        assert options.predict is not None
-    beside = _known(opened.rows, run.rows.vertices)
     kind = TARGETS[description.target]
-    return opened.header, run.predict(options.predict, embeddings, ids, kind, beside)
+    if wanted is None:
+        with transport.agreement():
+            of_source = read_ids(plan, opened.content, transport)
+        known = _known(opened.rows, run.rows.vertices)
+        counts = run.predict(path, embeddings, of_source, kind, known)
+        return Predicted(opened.header, counts, opened.header.num_vertices)
+    first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
+    mine = run.rows.vertices[np.isin(run.rows.vertices, wanted)]
+    known = _known(opened.rows, mine)
+    counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
+    return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
+
+
+def _read_ids(text: str) -> npt.NDArray[np.int64]:
+    """Ids from a list or a file: int64[m]; InputError as of `_checked`, or without the file."""
+    if not os.path.exists(text) and ("," in text or text.strip(" +-").isdecimal()):
+        return _checked(text.split(","))
+    with open_file(text) as file:
+        if not text.endswith(".npy"):
+            return _checked(file.read().decode(errors="replace").splitlines(), text)
+        try:
+            array = np.load(file)
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{text}: no list of ids: {shown(error)}") from error
+    return _checked(list(map(str, array.reshape(-1).tolist())), text)
+
+
+def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
+    """The ids in these lines, without empty lines.
+
+    Raises
+    ------
+    InputError
+        If there is none, one is no whole number, or is there twice.
+    """
+    found = dict[int, None]()
+    for line, word in enumerate(words, 1):
+        where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
+        if not word.strip() and file:
+            continue
+        if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word):
+            raise InputError(f"{where}: no id; ids are whole numbers")
+        if int(word) in found:
+            raise InputError(f"{where}: this id is there twice; give every id once")
+        found[int(word)] = None
+    if not found:
+        raise InputError(f"{file or '`ids`'}: there is no id; give one at least")
+    return np.fromiter(found, np.int64)
+
+
+def _vertices_of(
+    ids: npt.NDArray[np.int64], opened: Opened, transport: Transport
+) -> npt.NDArray[np.int64]:
+    """The vertices that have these ids: int64[m]; InputError if one has none. Collective."""
+    if not transport.all_equal(ids.tobytes()):
+        transport.agree(InputError("`ids`: other ranks were given other ids; give all the same"))
+    with transport.agreement():
+        share = read_ids(opened.plan, opened.content, transport)
+    n, vertices = opened.header.num_vertices, np.full(len(ids), -1, np.int64)
+    if share is None:
+        there = (ids >= 0) & (ids < n)
+        vertices[there] = ids[there]
+    elif len(share.original):
+        order = np.argsort(share.original)
+        at = np.searchsorted(share.original, ids, sorter=order).clip(max=len(order) - 1)
+        there = share.original[order[at]] == ids
+        vertices[there] = share.vertex[order[at[there]]]
+    transport.allreduce_max(vertices)
+    with transport.agreement():
+        for each in ids[vertices < 0][:1]:
+            known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
+            raise InputError(f"`ids` {each}: no vertex of {opened.name} has this id; {known}")
+    return vertices
 
 
 def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Labels and splits of these vertices, which are all of the part's, in another order."""
+    """Labels and splits of these vertices of the part, in this order."""
     import torch
 
     from plancc_runtime.data import SPLITS
@@ -141,7 +247,6 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
         normalize_features=description.normalize_features,
         standardize_features=network.standardize_features,
         classes=dims[-1],
-        passes=("order", "overlap"),
         model_options=network.conv,
         **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
         **settings,

@@ -10,6 +10,7 @@ from hashlib import sha256
 from os import PathLike, fspath
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from plancc.errors import InputError, PlanccError, Stopped
@@ -22,6 +23,7 @@ from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data
 from plancc_runtime.devices import own_device
 from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
+from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
@@ -56,6 +58,7 @@ from plancc_runtime.targets import Target
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
+from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -415,6 +418,7 @@ class Run:
         ids: Ids | None,
         kind: type[Target] | None = None,
         known: dict[str, np.ndarray] | None = None,
+        wanted: npt.NDArray[np.int64] | None = None,
     ) -> list[int]:
         """Write what the network says of all vertices, with its weights as they are.
 
@@ -428,6 +432,9 @@ class Run:
             What the network says of a vertex; by default what the run learns.
         known : dict of str to array, optional
             Columns of `predictions.known_of`; by default those of the run's own data.
+        wanted : int64[m], optional
+            Vertices to write, in this order, instead of all: those of the training split of all
+            ranks. `ids` and `known` are theirs.
 
         Returns
         -------
@@ -435,13 +442,21 @@ class Run:
             How many vertices are predicted to be of every class; empty of numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
-        outputs = self._learner.outputs(self._execution.whole(), self._data, kept)
-        embedding = None if embeddings is None else kept[embeddings]
+        view = self._execution.whole() if wanted is None else self._execution.view(0)
+        outputs = self._learner.outputs(view, self._data, kept)
+        embedding, rows = None if embeddings is None else kept[embeddings], self.rows
+        if wanted is not None:
+            mine, places = place_of(self._data.splits["train"], view.outputs)
+            rows, outputs = rows.among(mine.cpu().numpy(), wanted), outputs[places]
+            if embedding is not None and embeddings is not None:
+                for graph in view.graphs[embeddings:]:
+                    embedding = graph.targets(embedding)
+                embedding = embedding[places]
         if known is None:
             known = known_of(self._data.labels, self._data.splits)
         return save_predictions(
             path,
-            self.rows,
+            rows,
             outputs,
             embedding,
             kind or type(self._data.target),
@@ -449,6 +464,15 @@ class Run:
             self.transport,
             known,
         )
+
+    def words_of_outputs(self) -> tuple[int, int]:
+        """Words that all ranks send for outputs of training vertices, and of all. Collective."""
+        views = self._execution.view(0), self._execution.whole()
+        words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
+        counts = np.array(words, np.int64)
+        self.transport.allreduce_sum(counts)
+        few, all_rows = counts.tolist()
+        return few, all_rows
 
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import worlds
 from cases import turns
 from launcher import alone, run, sentences
 from reference import normalised
@@ -19,6 +22,7 @@ import plancc
 import plancc_runtime
 from plancc.errors import InputError, OutputError, PlanError
 from plancc_runtime import gathering, rowfiles, slices
+from plancc_runtime.learner import Learner
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.predict import predict
 from plancc_runtime.train import train
@@ -134,6 +138,163 @@ def test_all_layouts_against_dense_matrices(on, layer, case, tmp_path, small_blo
         np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1], atol=1e-12)
     assert counts == np.bincount(expected.argmax(axis=1), minlength=CLASSES).tolist()
     assert os.listdir(tmp_path) == ["out.npz"]
+
+
+ASKED = [29, 3, 11, 4]
+
+
+@turns(on=EVERY, layer=[1, 2])
+def test_some_vertices_of_all_layouts(on, layer, case, tmp_path):
+    path, (layout, ranks) = tmp_path / "out.npz", on
+    ids = case.ids[ASKED].tolist()
+    counts = case.predict(layout, ranks, path, embeddings=layer, ids=ids)
+    expected = case.probabilities()[ASKED]
+    with np.load(path) as found:
+        np.testing.assert_array_equal(found["id"], ids)
+        np.testing.assert_array_equal(found["label"], case.labels[ASKED])
+        split = np.where(case.labels < 0, "", np.where(case.val, "val", "train"))
+        np.testing.assert_array_equal(found["split"], split[ASKED])
+        np.testing.assert_allclose(found["probability"], expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found["embedding"], case.layers()[layer - 1][ASKED], atol=1e-12)
+    assert counts == np.bincount(expected.argmax(axis=1), minlength=CLASSES).tolist()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_words_for_some_vertices_are_those_of_their_neighbourhoods(ranks, tmp_path, monkeypatch):
+    plan, width = worlds.plan("grid"), 5
+    random = np.random.default_rng(3)
+    n = plan.header.num_vertices
+    x = random.standard_normal((n, width)).astype(np.float32)
+    path = with_data(plan, plancc.VertexData(features=x), tmp_path / "plan.h5")
+    shapes = [(width, width), (width, width), (width, 2)]
+    weights = {f"convs.{k}.weight": random.standard_normal(s) for k, s in enumerate(shapes)}
+    dims = [width, width, width, 2]
+    description = {
+        "format": 1,
+        "plancc": "0",
+        "dims": dims,
+        "model": "gcn",
+        "conv": {"bias": False},
+    }
+    save_weights(tmp_path / "w.npz", weights, description)
+    sent, outputs = [], Learner.outputs
+
+    def counted(self, view, *rest):
+        before = self.transport.traffic.words_sent
+        found = outputs(self, view, *rest)
+        sent.append(self.transport.traffic.words_sent - before)
+        return found
+
+    monkeypatch.setattr(Learner, "outputs", counted)
+    ids = random.choice(n, 10, replace=False)
+    names = path, tmp_path / "w.npz", tmp_path / "out.csv"
+    found = on_ranks(ranks, lambda transport: predict(*names, transport, ids=ids.tolist()))[0]
+
+    owner, matrix = plan.owner() * ranks // 4, worlds.array("grid")
+    live, words = ids, 0
+    for _, d_out in reversed(shapes):
+        row, column = matrix[live].nonzero()
+        pairs = np.unique(np.stack([owner[live[row]], column]), axis=1)
+        words += int((owner[pairs[1]] != pairs[0]).sum()) * d_out
+        live = np.union1d(live, column)
+    assert found.words == sum(sent) == words
+    assert bool(words) == (ranks > 1)
+    sent.clear()
+    everything = on_ranks(ranks, lambda transport: predict(*names, transport))[0]
+    assert everything.num_vertices == n
+    assert found.words_of_all == sum(sent)
+    assert words < sum(sent) / 2 or ranks == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "gcn", "norm": "batch", "residual": True},
+        {"model": "sage", "aggregator": "mean", "normalize_features": True},
+        {"model": "sage", "aggregator": "max", "standardize_features": True},
+        {"model": "gin", "norm": "layer"},
+        {"model": "gat", "heads": 2},
+    ],
+    ids=lambda options: f"{options['model']}-{options.get('aggregator')}",
+)
+def test_some_vertices_as_all_by_every_model(options, case, tmp_path):
+    plan, weights = case.folder / "row.h5", tmp_path / "w.npz"
+    shape = {"epochs": 3, "layers": 3, "hidden": 8, "dtype": "float64", "threads": 1}
+    result = train(plan, TrainOptions(**shape, **options), SingleTransport())
+    save_weights(weights, result.weights, result.network)
+    texts = {}
+    for name, ids in {"all": None, "some": ",".join(map(str, case.ids[ASKED]))}.items():
+        out = tmp_path / f"{name}.npz"
+
+        def work(transport, out=out, ids=ids):
+            return predict(plan, weights, out, transport, ids=ids, dtype="float64", threads=1)
+
+        found = on_ranks(3, work)[0]
+        with np.load(out) as arrays:
+            texts[name] = dict(arrays)
+    assert 0 < found.words < found.words_of_all
+    for name, each in texts["some"].items():
+        whole = texts["all"][name][ASKED]
+        if each.dtype.kind == "f":
+            np.testing.assert_allclose(each, whole, rtol=0, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(each, whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "asked.txt: no such file"),
+        (b"", "asked.txt: there is no id; give one at least"),
+        (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': no id; ids are whole numbers"),
+        (b"\xff\xfe7\n", "asked.txt, line 1: .*no id; ids are whole numbers"),
+        (b"1\n2\n1", "asked.txt, line 3: '1': this id is there twice; give every id once"),
+        (b"0", "`ids` 0: no vertex of .*row.h5 has this id; its ids are those of the source"),
+        ("1,2.5", "`ids` 2.5: no id"),
+        ("1,,2", "`ids` : no id"),
+        ("9" * 30, "`ids` 9+: no id"),
+    ],
+)
+def test_ids_that_are_refused(content, words, case, tmp_path):
+    asked, out = tmp_path / "asked.txt", tmp_path / "out"
+    out.mkdir()
+    if isinstance(content, bytes):
+        asked.write_bytes(content)
+    ids = content if isinstance(content, str) else str(asked)
+    with pytest.raises(InputError, match=words):
+        case.predict("row", 2, out / "out.csv", ids=ids)
+    assert no_file(out)
+
+
+def test_other_ids_on_other_ranks(case, tmp_path):
+    def work(transport):
+        names = case.folder / "row.h5", case.folder / "weights.npz", tmp_path / "out.csv"
+        return predict(*names, transport, ids=case.ids[: 1 + transport.rank].tolist())
+
+    with pytest.raises(InputError, match="other ranks were given other ids"):
+        on_ranks(2, work)
+    assert no_file(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["asked.txt", "asked.npy"])
+def test_command_prints_answers_for_ids_of_a_file(name, case, tmp_path, ranks):
+    asked = tmp_path / name
+    if asked.suffix == ".npy":
+        np.save(asked, case.ids[ASKED])
+    else:
+        asked.write_text("".join(f"{each}\n" for each in case.ids[ASKED]))
+    names = case.folder / "row.h5", "--weights", case.folder / "weights.npz"
+    done = ranks.run(3, "predict", *names, "--ids", asked, program="plancc")
+    assert done.returncode == 0, done.stderr
+    header, *rows = csv.reader(io.StringIO(done.stdout))
+    assert header[:4] == ["id", "class", "label", "split"]
+    assert [int(row[0]) for row in rows] == case.ids[ASKED].tolist()
+    found = np.array([row[4:] for row in rows], np.float64)
+    np.testing.assert_allclose(found, case.probabilities()[ASKED], atol=1e-5)
+    assert re.search(r"predictions for 4 vertices; .*; \d+ words sent, \d+ for all", done.stderr)
+    without = ranks.run(3, "predict", *names, program="plancc")
+    assert without.returncode == 2
+    assert without.stderr.count("--ids, whose answers are printed") == 1
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -378,7 +539,7 @@ def test_a_run_is_kept_where_its_predictions_are_not(ranks, case, tmp_path, monk
     assert found["predicted"] is None
     assert not names["out.csv"].exists()
     saved = names["weights.npz"], names["out.csv"]
-    header, counts = predict(plan, *saved, SingleTransport(), threads=1)
+    header, counts, *_ = predict(plan, *saved, SingleTransport(), threads=1)
     assert sum(counts) == header.num_vertices == N
 
 

@@ -86,6 +86,14 @@ def words_of_pass(
     return words
 
 
+def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
+    """Words that this rank sends in a forward pass; not collective. Parameters: `words_of_pass`."""
+    words = 0
+    for k, graph in enumerate(graphs):
+        words += int(_counts(graph, network.both_ways(k)[0]).words_sent[0]) // graph.cycle
+    return words
+
+
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
     """What this rank hands to the network for the steps of a layer."""
     found = Counts.zero(1)

@@ -186,7 +186,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
     sampled = options.sampling.active or options.mini_batches
     if options.first_dropout > 0 and not sampled:
         off["constant"] = DROPS_FEATURES
-    if options.norm == "batch":
+    if options.norm == "batch" and options.epochs:
         off["dead-rows"] = "norm batch takes statistics over all rows"
     if options.fold == "delayed":
         off["order"] = "partial sums of a layer's input arrive late, not of its projection"
