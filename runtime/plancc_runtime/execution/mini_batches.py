@@ -3,7 +3,8 @@
 With the pass `constant` the features of halo rows of the slice are fetched once, before the first
 step: of all of them, or of those that batches use most, as many as there is room for. The first
 layer of a batch takes the features that it uses; the others are fetched in the step, and nothing
-travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient.
+travels back. Where no dropout changes them, the layer begins with A X, which needs no gradient, and
+reads own rows where they stand.
 
 With `overlap` batches are made in two stages, one step after the other: while a step computes,
 features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
@@ -41,7 +42,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.halo import ALL, Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.live import without_idle_rows
+from plancc_runtime.layouts.live import with_inputs_in_place, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
@@ -121,8 +122,10 @@ class BatchShare:
     outputs : int64[m] or None
         Which of ``local.rows`` are outputs of the last block; None: all.
     x : Tensor or None
-        Features of the inputs, and behind them those of halo rows if there is a cache; None: they
-        are not fetched yet.
+        Features of the inputs, and behind them those of halo rows if there is a cache and `halo` is
+        None; None: they are not fetched yet.
+    halo : Tensor or None
+        Features of halo rows, if there is a cache and the inputs are all rows of the slice.
     words_drawn, words_fetched : int
         That this rank sent to draw it, and for its features.
     """
@@ -132,6 +135,7 @@ class BatchShare:
     inputs: Int64Array
     outputs: Int64Array | None
     x: Tensor | None = None
+    halo: Tensor | None = None
     words_drawn: int = 0
     words_fetched: int = 0
 
@@ -243,6 +247,7 @@ class MiniBatches(FullBatch):
             self._thread = ThreadPoolExecutor(1, "mini-batches")
         self._ahead = self._thread is not None or (resources.overlap and self._transport.size > 1)
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
+        self._in_place = False  # whether all rows of the slice are inputs of the first block
 
     def _has_spare_core(self) -> bool:
         """Whether drawing beside a step would not slow the step down. Collective."""
@@ -261,6 +266,11 @@ class MiniBatches(FullBatch):
                 self._cache = self._filled(kept, data.features)
             if not self._options.first_dropout:
                 self._fixed_of = network.fixed
+                self._in_place = (
+                    "dead-rows" in self._passes
+                    and network.convs[0].fixes_product
+                    and data.features.dtype == self._resources.dtype
+                )
         return data
 
     def _kept(self, data: LocalData) -> BoolArray | None:
@@ -316,23 +326,24 @@ class MiniBatches(FullBatch):
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
         """The share with its features, those of halo rows from the cache or fetched. Collective."""
-        device, cache = features.device, self._cache
-        own = rows_of(features, torch.from_numpy(share.inputs).to(device))
+        device, cache, own = features.device, self._cache, features
+        if not self._in_place:
+            own = rows_of(features, torch.from_numpy(share.inputs).to(device))
         if cache is None:
             return replace(share, x=own)
-        halo = share.local.halos[0]
+        halo, first = share.local.halos[0], 0 if self._in_place else len(own)
         kept = cache.kept[halo]
-        x = empty(len(own) + len(halo), own.shape[1], own)
-        x[: len(own)] = own
-        at = np.flatnonzero(kept) + len(own)
+        x = empty(first + len(halo), own.shape[1], own)
+        x[:first] = own[:first]
+        at = np.flatnonzero(kept) + first
         found = torch.from_numpy(cache.place[halo[kept]]).to(device)
         x[torch.from_numpy(at).to(device)] = cache.rows[found]
         if not cache.whole:
             sent = ~cache.of_others[share.local.sents[0]]
-            at = np.flatnonzero(~kept) + len(own)
+            at = np.flatnonzero(~kept) + first
             missing = yield from self._fetched(share.blocks[0].expand.keep(sent, ~kept), own)
             x[torch.from_numpy(at).to(device)] = missing
-        return replace(share, x=x)
+        return replace(share, x=own, halo=x) if self._in_place else replace(share, x=x)
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
         """This rank's share of a batch; those behind it are begun. Collective."""
@@ -394,7 +405,10 @@ class MiniBatches(FullBatch):
         if "dead-rows" not in self._passes:
             return BatchShare(local, blocks, local.rows, None)
         blocks, first, last = without_idle_rows(blocks, np.flatnonzero(local.targets))
-        return BatchShare(local, blocks, local.rows[first], last)
+        inputs = local.rows[first]
+        if self._in_place:
+            blocks[0] = with_inputs_in_place(blocks[0], inputs, self._part.global_id)
+        return BatchShare(local, blocks, inputs, last)
 
     def figures(self, network: Network) -> None:
         return None
@@ -443,7 +457,7 @@ class MiniBatches(FullBatch):
         with self._clock("allreduce"):
             batch = data.of_batch(local.rows, local.targets, self._transport)
         if self._cache is not None:
-            view = replace(view, graphs=[graphs[0].at_hand(), *view.graphs[1:]])
+            view = replace(view, graphs=[graphs[0].at_hand(share.halo), *view.graphs[1:]])
         with self._clock("dense"):
             fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
         return replace(view, x=x, fixed=fixed), batch, blocks

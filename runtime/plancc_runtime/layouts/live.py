@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int64Array, places
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, places
 from plancc.plan.part_routes import PartRoute
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import with_uses_sent
@@ -103,6 +103,27 @@ def without_idle_rows(
         )
         rows += [outputs, inputs]
     return left[::-1], rows[-1], rows[0]
+
+
+def with_inputs_in_place(block: Block, inputs: Int64Array, vertices: Int32Array) -> Block:
+    """The block with all rows of the slice as inputs, so that none need to be copied.
+
+    Parameters
+    ----------
+    block : Block
+    inputs : int64[num_inputs]
+        Rows of the slice that its inputs are, ascending.
+    vertices : int32[num_rows]
+        Vertex of every row of the slice.
+    """
+    number = np.append(inputs, len(vertices) + np.arange(block.num_halo)).astype(np.int32)
+    return replace(
+        block,
+        inputs=vertices,
+        outputs=inputs[block.output_places()],
+        column=number[block.column],
+        expand=block.expand.renumbered(number),
+    )
 
 
 @njit(cache=True, nogil=True)

@@ -93,9 +93,10 @@ class LocalGraph(LayerGraph):
         graph._column_vertices = None
         return graph
 
-    def at_hand(self) -> ColumnsAtHand:
-        """This graph for inputs that have its halo rows behind own ones."""
-        return ColumnsAtHand(self)
+    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
+        """This graph for inputs that have its halo rows behind own ones, or whose halo rows are
+        `halo`."""
+        return ColumnsAtHand(self, halo)
 
     @property
     def block(self) -> Block:
@@ -322,34 +323,36 @@ class ColumnsAtHand(LocalGraph):
     graph : LocalGraph
         Of a row plan; of a sample, its block has the vertices of halo rows
         (`boundary.ready_to_draw`). What is laid out for either serves both.
+    halo : Tensor[num_halo, ...], optional
+        Halo rows of a constant input, which then has own rows only.
     """
 
-    def __init__(self, graph: LocalGraph) -> None:
+    def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:
         vars(self).update(vars(graph))
         vars(self).pop("vertices", None)
-        self._own = self._block.num_inputs
+        self._own, self._constant = self._block.num_inputs, halo
 
     @property
     def num_inputs(self) -> int:
-        return self._own + self._halo.num_halo
+        return self._own + (self._halo.num_halo if self._constant is None else 0)
 
     @cached_property
     def vertices(self) -> Tensor:
-        return self.column_vertices()
+        return self.column_vertices()[: self.num_inputs]
 
     def targets(self, x: Tensor) -> Tensor:
         return super().targets(x[: self._own])
 
     def halo(self, x: Tensor) -> Tensor:
-        return x[self._own :]
+        return x[self._own :] if self._constant is None else self._constant
 
     def columns(self, x: Tensor) -> Tensor:
-        return x
+        return x if self._constant is None else torch.cat([x, self._constant])
 
     def _spaces(
         self, x: Tensor, y: Tensor, buffers: Mapping[str, Buffers] | None
     ) -> dict[str, Tensor]:
-        return {"x": x[: self._own], "halo": x[self._own :], "y": y}
+        return {"x": x[: self._own], "halo": self.halo(x), "y": y}
 
     def _buffers_for(self, width: int) -> None:
         return None

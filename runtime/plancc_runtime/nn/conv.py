@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import ConvOptions, ProductOptions
-from plancc.plan.layers import BothWays, GatherNeighbours, OwnLinear
+from plancc.plan.layers import Aggregate, BothWays, GatherNeighbours, OwnLinear
 from plancc_runtime.kernels.dense import weight_gradient
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
@@ -179,6 +179,12 @@ class Conv(nn.Module, ABC):
         if not at_hand:
             return "inputs"
         return "columns" if isinstance(at_hand[-1], GatherNeighbours) else "outputs"
+
+    @property
+    def fixes_product(self) -> bool:
+        """Whether `fixed` is a product with the matrix: it needs no copy of its input."""
+        steps = self.both_ways(True, fixed=True).forward
+        return any(each.at_hand and isinstance(each, Aggregate) for each in steps)
 
     @property
     def reads_input(self) -> bool:

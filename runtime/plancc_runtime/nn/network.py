@@ -155,7 +155,8 @@ class Network(nn.Module):
         last = len(self.convs) - 1
         for k, (conv, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             self.enter(f"layer {k + 1} forward")
-            x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
+            if self._rate(k):
+                x = self.dropped(x, k, step, graph.vertices, graph.first_column(self.dims[k]))
             rectified = {"rectified": True} if k < last and self._rectifies(conv) else {}
             z = conv(graph, x, fixed if k == 0 else None, **rectified, **self.key(k, step))
             if k < last:
@@ -188,10 +189,14 @@ class Network(nn.Module):
 
         Parameters and result: those of `nn.dropout.dropout`; x itself if there is no dropout.
         """
-        rate = self.options.dropout if k else self.options.input_dropout
-        if not self.training or not rate:
-            return x
-        return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column)
+        rate = self._rate(k)
+        return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
+
+    def _rate(self, k: int) -> float:
+        """Of dropout in the input of layer k, from 0, in this pass."""
+        if not self.training:
+            return 0.0
+        return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
         """The argument `key` of the convolution of layer k, from 0, if it draws in this pass."""
