@@ -230,7 +230,7 @@ def parse(program: str, words: list[str]) -> None:
     if program == "plancc-run":
         run_command.make_context(program, words)
         return
-    context = click.Context(command)
+    context = click.Context(command, **command.context_settings)
     name, each, rest = command.resolve_command(context, words)
     while isinstance(each, click.Group):
         context = each.make_context(name, rest, parent=context)
@@ -243,7 +243,7 @@ def test_options_in_the_documentation_exist() -> None:
     """Every option that a page gives to a command is one of that command's, in its help or not."""
     known = {}
     for name in ("compile", "refine", "inspect", "compare", "verify", "export"):
-        context = click.Context(command)
+        context = click.Context(command, **command.context_settings)
         found = command.get_command(context, name)
         assert found is not None
         known[name] = {option for each in found.get_params(context) for option in each.opts}
