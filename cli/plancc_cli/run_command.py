@@ -236,7 +236,7 @@ def _run(
     with transport.agreement():
         if first and result.predicted is not None:
             path, counts = str(result.options.predict), result.predicted
-            line = predictions_line(path, result.header.num_vertices, counts)
+            line = predictions_line(path, result.num_learnt, counts)
             _write_out(lambda out: say(line, out))
             if json_path:
                 _write_json(json_path, plan, result)

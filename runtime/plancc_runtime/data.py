@@ -124,6 +124,7 @@ def load_data(
     options: TrainOptions,
     device: torch.device = CPU,
     plan: str = "the plan",
+    learnt: slice | None = None,
 ) -> LocalData:
     """The vertex data of this rank's rows. Collective.
 
@@ -142,6 +143,8 @@ def load_data(
         Device of all tensors.
     plan : str
         Its name, for messages.
+    learnt : slice, optional
+        The vertices that may be learnt; by default all.
 
     Raises
     ------
@@ -175,6 +178,8 @@ def load_data(
         labels = labels.astype(np.int64)
     kind = kind_of(labels)
     known = kind.known(labels)
+    if learnt is not None:
+        known &= (part.global_id >= learnt.start) & (part.global_id < learnt.stop)
 
     masks = {"train": data.train_mask, "val": data.val_mask, "test": data.test_mask}
     given = [s for s, mask in masks.items() if mask is not None]

@@ -126,6 +126,12 @@ class TrainOptions:
         "give every column of features mean 0 and variance 1",
         more="Over all vertices, after `normalize_features`. The network keeps mean and scale.",
     )
+    target: str | None = of_data(
+        None,
+        "type of the vertices to learn, of a plan with types",
+        otherwise="the type that has labels",
+        metavar="TYPE",
+    )
     split: tuple[float, ...] | None = of_data(
         None,
         "random training, validation and test shares: 0.6,0.2,0.2",

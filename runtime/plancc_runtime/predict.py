@@ -109,28 +109,33 @@ def predict(
         own = {"init": weights, "predict": path, "embeddings": embeddings, "passes": passes}
         settings = {**own, **execution}
         options = options_of(description, fspath(weights), settings)
-        _check_widths(fspath(plan), opened.rows, description.dims)
-    _check_targets(fspath(plan), opened.rows, description, transport)
-    data, vertices = opened.rows.vertex_data, opened.rows.global_id
-    labels = np.zeros(len(vertices), np.int32)  # nothing is learnt from them here
-    wanted = None
+        types, union = opened.header.types, opened.rows
+        if types is not None or description.options.types:
+            union = _of_types(opened, description, options)
+        _check_widths(fspath(plan), union, description.dims)
+    _check_targets(fspath(plan), union, description, transport)
+    of_target = slice(0, opened.header.num_vertices)
+    if types is not None and options.target is not None:
+        of_target = types.vertices(options.target)
+    vertices, wanted = opened.rows.global_id, None
+    learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
     if ids is not None:
         with transport.agreement():
             asked = _read_ids(ids) if isinstance(ids, str) else _checked(list(map(str, ids)))
-        wanted = _vertices_of(asked, opened, transport)
-        labels[~np.isin(vertices, wanted)] = -1
-    rows = replace(opened.rows, vertex_data=type(data)(features=data.features, labels=labels))
+        wanted = _vertices_of(asked, opened, of_target, transport)
+        learnt = np.isin(vertices, wanted)
+    rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
+    vertices = run.rows.vertices
     kind = TARGETS[description.target]
     if wanted is None:
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
-        known = _known(opened.rows, run.rows.vertices)
-        counts = run.predict(path, embeddings, of_source, kind, known)
-        return Predicted(opened.header, counts, opened.header.num_vertices)
+        mine = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
+        counts = run.predict(path, embeddings, of_source, kind, _known(union, mine))
+        return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
-    mine = run.rows.vertices[np.isin(run.rows.vertices, wanted)]
-    known = _known(opened.rows, mine)
+    known = _known(union, vertices[np.isin(vertices, wanted)])
     counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
 
@@ -173,17 +178,20 @@ def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
 
 
 def _vertices_of(
-    ids: npt.NDArray[np.int64], opened: Opened, transport: Transport
+    ids: npt.NDArray[np.int64], opened: Opened, of: slice, transport: Transport
 ) -> npt.NDArray[np.int64]:
-    """The vertices that have these ids: int64[m]; InputError if one has none. Collective."""
+    """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
+
+    Without ids of the source they count from 0.
+    """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("`ids`: other ranks were given other ids; give all the same"))
     with transport.agreement():
         share = read_ids(opened.plan, opened.content, transport)
-    n, vertices = opened.header.num_vertices, np.full(len(ids), -1, np.int64)
+    n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
-        vertices[there] = ids[there]
+        vertices[there] = of.start + ids[there]
     elif len(share.original):
         order = np.argsort(share.original)
         at = np.searchsorted(share.original, ids, sorter=order).clip(max=len(order) - 1)
@@ -195,6 +203,38 @@ def _vertices_of(
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
             raise InputError(f"`ids` {each}: no vertex of {opened.name} has this id; {known}")
     return vertices
+
+
+def _of_types(opened: Opened, description: Description, options: TrainOptions) -> Part:
+    """The slice with vertex data of the union; InputError if its types are not the network's."""
+    from plancc_runtime.nn.relations import TypesOfNetwork
+    from plancc_runtime.union import joined
+
+    of_network, types = description.options.types, opened.header.types
+    if types is None or not of_network:
+        has = "types of vertices" if types is not None else "one type of vertices"
+        other = "one" if types is not None else "several"
+        raise InputError(f"{opened.name}: the plan has {has}, and the network is for {other}")
+    part, found = joined(opened.rows, types, options, opened.name)
+    if found != TypesOfNetwork.parse(of_network):
+        raise InputError(
+            f"{opened.name}: the plan has other types, relations or widths of features than the "
+            "network"
+        )
+    return part
+
+
+def _unlabelled(part: Part, learnt: npt.NDArray[np.bool_], target: str | None) -> Part:
+    """The slice with features alone, and labels of some rows from which nothing is learnt."""
+    data, labels = part.vertex_data, np.where(learnt, 0, -1).astype(np.int32)
+    plain = type(data)
+    if target is None or data.by_type is None:
+        return replace(part, vertex_data=plain(features=data.features, labels=labels))
+    by_type = data.by_type
+    of_type = {name: plain(features=each.features) for name, each in by_type.of_type.items()}
+    labels = labels[by_type.row_type == by_type.number(target)]
+    of_type[target] = replace(of_type[target], labels=labels)
+    return replace(part, vertex_data=plain(by_type=replace(by_type, of_type=of_type)))
 
 
 def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
@@ -247,6 +287,7 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
         normalize_features=description.normalize_features,
         standardize_features=network.standardize_features,
         classes=dims[-1],
+        target=network.types.get("target"),
         model_options=network.conv,
         **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
         **settings,

@@ -347,6 +347,12 @@ class RunOutline:
     first_epoch: int
     ended: bool
 
+    @property
+    def num_learnt(self) -> int:
+        """Vertices that are predicted: all, or those of the target type."""
+        types, target = self.header.types, self.options.target
+        return self.header.num_vertices if types is None or target is None else types.counts[target]
+
 
 @dataclass(frozen=True)
 class TrainResult(RunOutline):

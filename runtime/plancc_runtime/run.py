@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +29,16 @@ from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorde
 from plancc_runtime.gathering import Ids
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
-from plancc_runtime.layouts.order import in_order
+from plancc_runtime.layouts.order import in_order, reordered
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.learner import Learner
 from plancc_runtime.logs import LogWriter
 from plancc_runtime.metrics import METRICS, RANKED
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, RELATIONAL
 from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
@@ -59,6 +62,7 @@ from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.views import place_of
+from plancc_runtime.union import joined
 from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -123,13 +127,15 @@ class Run:
         self.header, self.options, self.transport = header, options, transport
         self._name = opened.name or "the plan"
         self._opened: Opened | None = opened
+        self._types: TypesOfNetwork | None = None
+        self._learnt: slice | None = None
         with transport.agreement():
-            if header.types is not None:
-                raise InputError(
-                    f"{self._name} has types and relations, which no model trains on; multiply "
-                    "with its relations by `plancc_runtime.open_typed`"
-                )
             self._drawn = agree(opened.plan, header, options, transport.size)
+            if header.types is not None:
+                rows, self._types = joined(rows, header.types, options, self._name)
+                self._opened = replace(opened, rows=rows)
+                self._learnt = header.types.vertices(self._types.target)
+                self.options = options = replace(options, target=self._types.target)
         self._remarks = remarks_on_plan(opened.plan, options, transport)
         self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
@@ -158,7 +164,8 @@ class Run:
                     f"ones predict nothing; {WITH_LABELS}; weights that are trained already need "
                     "no labels: plancc predict takes them"
                 )
-        network = make_network(options, self._data, transport, self._resources.dtype)
+        known = None if self._types is None else asdict(self._types)
+        network = make_network(options, self._data, transport, self._resources.dtype, known)
         self._trace = Trace(clock, transport) if options.trace is not None else None
         self._learner = Learner(network, options, transport, clock)
         with transport.agreement():
@@ -185,7 +192,8 @@ class Run:
         """The vertex data of rows of this rank. Collective."""
         resources = self._resources
         return load_data(
-            rows, self.transport, resources.dtype, self.options, resources.device, self._name
+            *(rows, self.transport, resources.dtype, self.options, resources.device),
+            *(self._name, self._learnt),
         )
 
     def _resume(self, checkpoints: Checkpoints) -> None:
@@ -204,6 +212,8 @@ class Run:
         assert opened is not None
         part = with_exchange(self.header, opened.read(transport), options.exchange, transport)
         part = in_order(part, options.row_order, options.pipeline, transport)
+        if self.header.types is not None:
+            part = reordered(part, by_type(self.header.types.type_of(part.global_id)))
         moved = np.array([not np.array_equal(part.global_id, opened.rows.global_id)], np.int8)
         transport.allreduce_max(moved)
         plan, self._opened = opened.plan, None
@@ -452,8 +462,16 @@ class Run:
                 for graph in view.graphs[embeddings:]:
                     embedding = graph.targets(embedding)
                 embedding = embedding[places]
+        learnt = self._learnt
         if known is None:
             known = known_of(self._data.labels, self._data.splits)
+            if learnt is not None:
+                known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
+        if wanted is None and learnt is not None:
+            mine = self._rows_of(learnt)
+            rows = rows.among(mine, np.arange(learnt.start, learnt.stop))
+            outputs = outputs[mine]
+            embedding = None if embedding is None else embedding[mine]
         return save_predictions(
             path,
             rows,
@@ -474,6 +492,11 @@ class Run:
         few, all_rows = counts.tolist()
         return few, all_rows
 
+    def _rows_of(self, vertices: slice) -> npt.NDArray[np.int64]:
+        """This rank's rows of these vertices."""
+        own = self.rows.vertices
+        return np.flatnonzero((own >= vertices.start) & (own < vertices.stop))
+
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.
 
@@ -485,7 +508,8 @@ class Run:
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self.transport.agreement():
             check_finite(outputs)
-        found = self._data.target.predictions(outputs.detach())
+        rows = slice(None) if self._learnt is None else self._rows_of(self._learnt)
+        found = self._data.target.predictions(outputs.detach()[rows])
         return {
             name: (each.float() if each.is_floating_point() else each).cpu().numpy()
             for name, each in found.items()
@@ -571,7 +595,11 @@ def _is_validated(options: TrainOptions, data: LocalData) -> bool:
 
 
 def make_network(
-    options: TrainOptions, data: LocalData, transport: Transport, dtype: torch.dtype
+    options: TrainOptions,
+    data: LocalData,
+    transport: Transport,
+    dtype: torch.dtype,
+    types: Mapping[str, Any] | None = None,
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
@@ -581,18 +609,20 @@ def make_network(
         If the model cannot be made so, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
+    kind = (RELATIONAL if types else MODELS)[options.model]
     with transport.agreement():
         network = Network(
             [data.num_features, *hidden, data.num_classes],
             NetworkOptions(
                 model=options.model,
-                conv=options.conv_options(MODELS[options.model].option_names()),
+                conv=options.conv_options(kind.option_names()),
                 activation=options.activation,
                 norm=options.norm,
                 residual=options.residual,
                 dropout=options.dropout,
                 input_dropout=options.first_dropout,
                 standardize_features=options.standardize_features,
+                types=types or {},
             ),
             options.seed,
             dtype,

@@ -71,6 +71,8 @@ class Description:
         options = own.pop("options")
         if not self.random_labels:
             del own["random_labels"]  # older versions do not know it
+        if not self.options.types:
+            del options["types"]
         if self.target != Numbers.name:
             own["multi_label"] = own.pop("target") == ManyClasses.name
         return {"format": FORMAT, "plancc": __version__, **own, **options}

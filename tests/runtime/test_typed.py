@@ -15,7 +15,7 @@ import plancc_runtime
 from plancc.errors import InputError, PlanError
 from plancc.graph.types import Types
 from plancc.plan.layers import Aggregate
-from plancc.plan.relations import relation_traffic
+from plancc.plan.relations import relation_traffic, type_traffic
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.testing.layouts import COUNTED
 from plancc_runtime.train import train
@@ -85,6 +85,47 @@ def whole(pieces, count: int) -> np.ndarray:
     for vertices, rows in pieces:
         found[vertices] = rows
     return found
+
+
+@pairs(model=("hp", "gp", "medium-grain"), ranks=(1, 3, 8))
+def test_products_of_all_relations_move_a_row_once(tmp_path, model, ranks):
+    plan = plan_of(model)
+    plan.save(tmp_path / "plan.h5")
+    random, widths = np.random.default_rng(0), {"author": 2, "paper": 4, "venue": 3}
+    x = {n: torch.from_numpy(random.random((c, widths[n]))) for n, c in COUNTS.items()}
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        graph = plancc_runtime.open_typed(
+            tmp_path / "plan.h5", transport=transport, dtype=torch.float64, threads=1
+        )
+        own = {name: x[name][graph.vertices(name)].requires_grad_() for name in COUNTS}
+        graph.products(own)  # sets up the exchanges
+        before = traffic(transport)[1]
+        found = graph.products(own)
+        moved = traffic(transport)[1] - before
+        with torch.autograd.set_multithreading_enabled(False):
+            sum((y * y.detach()).sum() for y in found.values()).backward()
+        rows = {name: (graph.vertices(name), own[name].grad) for name in COUNTS}
+        of = {each: (graph.vertices(each[2]), y.detach()) for each, y in found.items()}
+        return of, rows, moved
+
+    answers, expected = run_ranks(ranks, on_rank, 180), dense()
+    gradient = {name: np.zeros((count, widths[name])) for name, count in COUNTS.items()}
+    for relation, a in expected.items():
+        y = a @ x[relation[0]].numpy()
+        gradient[relation[0]] += a.T @ y
+        for products, *_ in answers:
+            rows, found = products[relation]
+            np.testing.assert_allclose(found, y[rows.numpy()], rtol=0, atol=1e-10)
+    for name in COUNTS:
+        for _, gradients, _ in answers:
+            rows, found = gradients[name]
+            found = np.zeros((len(rows), widths[name])) if found is None else found
+            np.testing.assert_allclose(found, gradient[name][rows.numpy()], rtol=0, atol=1e-10)
+    if ranks == PARTS and plan.header.layout == "row":
+        volume = sum(each.volume * widths[each.name] for each in type_traffic(plan))
+        assert sum(moved for *_, moved in answers) == volume
 
 
 @pairs(
@@ -169,7 +210,7 @@ def test_wrong_use_is_one_sentence(tmp_path):
             graph.product(name, x)
     with pytest.raises(InputError, match="type 'editor' is unknown"):
         graph.vertices("editor")
-    with pytest.raises(InputError, match="no model trains on"):
+    with pytest.raises(InputError, match="a plan with types takes rgcn"):
         train(tmp_path / "plan.h5", TrainOptions(), SingleTransport())
     types = plan.header.types
     fewer = replace(plan.header, types=Types(types.counts, types.relations[1:]))

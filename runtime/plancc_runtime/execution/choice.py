@@ -13,8 +13,8 @@ from plancc_runtime.execution.grids import Grids
 from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import MODELS
-from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
+from plancc_runtime.nn import MODELS, RELATIONAL
+from plancc_runtime.options import BATCH_OPTIONS, FULL, RATES_KEPT, TrainOptions
 
 
 def execution_of(
@@ -53,6 +53,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     InputError
         If an option needs another layout.
     """
+    if header.types is not None:
+        _check_types(header, options)
+    elif options.target is not None or options.model not in _plain_models():
+        name = "model" if options.target is None else "target"
+        raise InputError(f"{_setting(options, name)}: needs a plan with types")
     if header.layout != "edge" and options.fold != "sync":
         raise InputError(
             f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
@@ -100,6 +105,31 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
             "spread over ranks"
         )
+
+
+def _plain_models() -> list[str]:
+    """Models of graphs of one type."""
+    return [name for name in MODELS if name != "rgcn"]
+
+
+def _check_types(header: Header, options: TrainOptions) -> None:
+    """InputError for what a plan with types does not offer."""
+    if options.model not in RELATIONAL:
+        raise InputError(
+            f"{_setting(options, 'model')}: a plan with types takes {', '.join(RELATIONAL)}"
+        )
+    if header.layout != "row":
+        raise InputError(
+            f"a plan with types trains in layout row, not {header.layout}: compile it with model "
+            "hp, gp or rp"
+        )
+    none_of = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
+    wanted = [name for name in none_of if getattr(options, name) not in (None, FULL)]
+    usual = ("norm", "residual", "standardize_features", "recompute", "parametrization")
+    wanted += [each for each in usual if getattr(options, each) != getattr(TrainOptions, each)]
+    wanted += ["dtype"] * (options.dtype == "bfloat16")
+    if wanted:
+        raise InputError(f"{_setting(options, wanted[0])}: is for plans of one type of vertices")
 
 
 def _check_feature(grid: Grid, options: TrainOptions) -> None:

@@ -40,7 +40,9 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import isolated, live_blocks, live_halo
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.layouts.matrices import matrix_of
+from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.layouts.whole_counts import with_whole_rows
 from plancc_runtime.nn.conv import Conv
 from plancc_runtime.nn.network import Network
@@ -68,16 +70,25 @@ class FullBatch(Execution):
         super().__init__(data, options, resources, _misfits(options, header))
         part = replace(part, vertex_data=type(part.vertex_data)())  # `data` has what is needed
         self._block = with_whole_rows(Block.of_part(part, header.self_loops), self._transport)
+        self._types = header.types
+        if self._types is not None:
+            self._block = replace(self._block, halo=halo_vertices(self._block, self._transport))
+            TypedBlock.of(self._block, self._types, self._transport).check(self._transport)
         if options.kernel == "auto":
             kernel = quickest_kernel(self._block, options.hidden, resources)
             self._resources = replace(resources, kernel=kernel)
         self.kernel = self._resources.kernel
         if options.sampling.active:
             self._block = ready_to_draw(self._block, options.sampling, self._transport)
-        self._set_graph(LocalGraph(self._block, self._resources))
+        self._set_graph(self._graph_of(self._block))
         self._columns: Columns | None = None
         self.evaluates &= not options.sampling.active
         self.alike = not options.sampling.active
+
+    def _graph_of(self, block: Block) -> LocalGraph:
+        if self._types is None:
+            return LocalGraph(block, self._resources)
+        return StackGraph(block, self._types, self._resources)
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
@@ -87,7 +98,7 @@ class FullBatch(Execution):
         if self._block.halo is None and any(conv.draws for conv in network.convs):
             halo = halo_vertices(self._block, self._transport)
             self._block = replace(self._block, halo=halo)
-            self._set_graph(LocalGraph(self._block, self._resources))
+            self._set_graph(self._graph_of(self._block))
         fixed = constant and not sampled
         if fixed:
             data = self._fix_input(self._whole, network, data)
@@ -162,6 +173,8 @@ class FullBatch(Execution):
                 taken = np.concatenate([rows[0], live_halo(block, rows[1])])
             else:
                 taken = rows[0]
+            if fixed_by.fixed_rows == "outputs":
+                taken = _local(whole.graphs)[0].rows_of_product(taken)
             if len(taken) < len(fixed):
                 fixed = fixed[torch.from_numpy(taken).to(fixed.device)]
         device = data.labels.device
@@ -171,7 +184,7 @@ class FullBatch(Execution):
 
         graph = whole.graphs[0]
         view = View(
-            [graph if live is block else LocalGraph(live, self._resources) for live in blocks],
+            [graph if live is block else self._graph_of(live) for live in blocks],
             inputs=None if len(rows[0]) == block.num_inputs else of_rows(rows[0]),
             outputs=of_rows(rows[-1]),
             fixed=fixed,

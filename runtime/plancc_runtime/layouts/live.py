@@ -174,6 +174,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         column=block.column[:0],
         value=block.value[:0],
         expand=Exchange.nothing(),
+        halo=None if block.halo is None else block.halo[:0],
         route=None,
     )
 

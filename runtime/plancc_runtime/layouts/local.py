@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
+from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
@@ -136,6 +137,10 @@ class LocalGraph(LayerGraph):
     def places(self) -> Tensor | None:
         """Place of every output among the inputs, int64[num_outputs]; None: the same number."""
         return None if self._block.outputs is None else self._places
+
+    def rows_of_product(self, outputs: Int64Array) -> Int64Array:
+        """Rows that a product has for these own rows of the output: int64[...]."""
+        return outputs
 
     def targets(self, x: Tensor) -> Tensor:
         return x if self._block.outputs is None else x.index_select(0, self._places)

@@ -26,8 +26,19 @@ MODELS = Registry(
         "sage": "plancc_runtime.nn.sage:SAGEConv",
         "gin": "plancc_runtime.nn.gin:GINConv",
         "gat": "plancc_runtime.nn.gat:GATConv",
+        "rgcn": "plancc_runtime.nn.relations:RGCNConv",
     },
     subclass_of="plancc_runtime.nn.conv:Conv",
+)
+RELATIONAL = Registry(
+    "model for a plan with types",
+    "plancc.typed_networks",
+    {
+        "rgcn": "plancc_runtime.nn.relations:RGCNConv",
+        "sage": "plancc_runtime.nn.relations:RelationSAGEConv",
+        "gat": "plancc_runtime.nn.relations:RelationGATConv",
+    },
+    subclass_of="plancc_runtime.nn.relations:RelationConv",
 )
 _MODULES = {
     "GCNConv": "gcn",
@@ -40,6 +51,7 @@ _MODULES = {
 }
 __all__ = [
     "MODELS",
+    "RELATIONAL",
     "BatchNorm",
     "GATConv",
     "GCNConv",

@@ -19,7 +19,7 @@ from plancc.plan.layers import BothWays, LayerStep, OwnLinear, WholeRows
 from plancc.sampling.counter import key_of
 from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import MODELS, RELATIONAL
 from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.standardization import Standardization
@@ -56,6 +56,8 @@ class NetworkOptions:
         Rates in [0, 1) for the inputs of all layers but the first, and for that of the first.
     standardize_features : bool
         Whether features are standardised before they enter the network (`Standardization`).
+    types : mapping
+        Fields of `nn.relations.TypesOfNetwork`, of a network for a plan with types.
     """
 
     model: str = "gcn"
@@ -66,6 +68,7 @@ class NetworkOptions:
     dropout: float = 0.0
     input_dropout: float = 0.0
     standardize_features: bool = False
+    types: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Network(nn.Module):
@@ -95,11 +98,17 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         random = np.random.default_rng(seed)
-        kind = MODELS[options.model]
-        last = len(dims) - 2
+        kind, last = MODELS[options.model], len(dims) - 2
+        of_layers: list[dict[str, Any]] = [{}] * (last + 1)
+        if options.types:
+            from plancc_runtime.nn.relations import TypesOfNetwork
+
+            kind = RELATIONAL[options.model]
+            types = TypesOfNetwork.parse(options.types)
+            of_layers = [{"types": each} for each in types.of_layers(list(dims))]
         self.options, self.dims, self._seed = options, list(dims), seed
         self.convs: Sequence[Conv] = nn.ModuleList(  # type: ignore[assignment]
-            kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv)
+            kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv, **of_layers[k])
             for k, (a, b) in enumerate(pairwise(dims))
         )
         self.norms = nn.ModuleList(_norm(options.norm, d) for d in dims[1:-1])

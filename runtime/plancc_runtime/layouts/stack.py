@@ -1,0 +1,128 @@
+"""The graph of a plan with types as layers see it: all relations below each other.
+
+One product with the stack is the product of every relation, and one exchange: a row that several
+relations need at a rank travels once, and its gradients are added before they travel back.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plancc.graph.types import Relation, Types
+from plancc.plan.exchange import Int64Array
+from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.relation import TypedBlock
+from plancc_runtime.layouts.resources import Resources
+
+
+class StackGraph(LocalGraph):
+    """Products have the rows of every relation's destination, relation after relation.
+
+    Parameters
+    ----------
+    block : Block
+        Of the union of all types, of a row plan; its inputs stand type after type. It has the
+        vertices of halo rows.
+    types : Types
+    resources : Resources
+
+    Attributes
+    ----------
+    inputs_of, outputs_of : dict of str to slice
+        Own rows of every type, in a layer's input and output.
+    stack_of : dict of relation to slice
+        Rows of every relation in a product.
+    """
+
+    def __init__(self, block: Block, types: Types, resources: Resources) -> None:
+        typed = TypedBlock.of(block, types, resources.transport)
+        super().__init__(typed.stack(types.relations, resources.transport), resources)
+        self.types, self._union = types, block
+        self._halo_type = typed.column_type[block.num_inputs :]
+        names, sizes = types.names, range(len(types.names) + 1)
+        for rows in (typed.column_type[: block.num_inputs], typed.row_type):
+            assert (np.diff(rows) >= 0).all(), "rows stand type after type"
+        of_inputs, of_outputs = (
+            dict(zip(names, map(slice, *zip(*pairwise(ends), strict=True)), strict=True))
+            for ends in (
+                np.searchsorted(typed.column_type[: block.num_inputs], sizes).tolist(),
+                np.searchsorted(typed.row_type, sizes).tolist(),
+            )
+        )
+        self.inputs_of: dict[str, slice] = of_inputs
+        self.outputs_of: dict[str, slice] = of_outputs
+        self.stack_of: dict[Relation, slice] = {}
+        first = 0
+        for relation in types.relations:
+            size = self.num_outputs_of(relation[2])
+            self.stack_of[relation] = slice(first, first + size)
+            first += size
+        self._of_relations: dict[Relation, Pattern] = {}
+
+    def num_outputs_of(self, name: str) -> int:
+        """Own rows of a type in a layer's output."""
+        rows = self.outputs_of[name]
+        return int(rows.stop - rows.start)
+
+    def targets(self, x: Tensor) -> Tensor:
+        return x if self._union.outputs is None else x.index_select(0, self._rows)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.from_numpy(self._union.output_places()).to(self.resources.device)
+
+    def rows_of_product(self, outputs: Int64Array) -> Int64Array:
+        found = [np.zeros(0, np.int64)]
+        for relation, rows in self.stack_of.items():
+            of_type = self.outputs_of[relation[2]]
+            inside = outputs[(outputs >= of_type.start) & (outputs < of_type.stop)]
+            found.append(inside - of_type.start + rows.start)
+        return np.concatenate(found)
+
+    def columns_by_type(self, columns: Tensor) -> dict[str, Tensor]:
+        """What `columns` returned, by type, own rows first: Tensor[columns of the type, ...]."""
+        sizes = [rows.stop - rows.start for rows in self.inputs_of.values()]
+        *own, halo = columns.split([*sizes, len(columns) - sum(sizes)])
+        found = dict(zip(self.inputs_of, own, strict=True))
+        for k, name in enumerate(self.inputs_of):
+            rows = self._halo_rows[k]
+            if len(rows):
+                found[name] = torch.cat([found[name], halo.index_select(0, rows)])
+        return found
+
+    @cached_property
+    def _halo_rows(self) -> list[Tensor]:
+        """Halo rows of every type, by their places."""
+        kinds = range(len(self.inputs_of))
+        rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
+        return [each.to(self.resources.device) for each in rows]
+
+    def pattern_of(self, relation: Relation) -> Pattern:
+        """The nonzeros of a relation; its columns are those of `columns_by_type`."""
+        if relation not in self._of_relations:
+            block, own = self._block, self.inputs_of[relation[0]]
+            number = np.full(block.num_columns, -1, np.int32)
+            number[own] = np.arange(own.stop - own.start)
+            halo = self._halo_type == self.types.names.index(relation[0])
+            number[block.num_inputs :][halo] = own.stop - own.start + np.arange(halo.sum())
+            rows = self.stack_of[relation]
+            row_ptr = block.row_ptr[rows.start : rows.stop + 1]
+            self._of_relations[relation] = Pattern.from_csr(
+                row_ptr - row_ptr[0],
+                number[block.column[row_ptr[0] : row_ptr[-1]]],
+                int(own.stop - own.start + halo.sum()),
+                self.resources.device,
+            )
+        return self._of_relations[relation]
+
+
+def by_type(numbers: Int64Array) -> Int64Array:
+    """Rows of these types, type after type, otherwise in their order: int64[rows]."""
+    return np.argsort(numbers, kind="stable")

@@ -1,0 +1,92 @@
+"""Vertex data of all types as those of the union, of which a run learns one type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.graph.types import Types
+from plancc.plan.parts import Part
+from plancc.text import shown
+from plancc_runtime.data import DEFAULT_FEATURES, SPLITS
+from plancc_runtime.nn.relations import TypesOfNetwork
+from plancc_runtime.options import TrainOptions
+
+LABELS = ("targets", "labels")
+
+
+def joined(part: Part, types: Types, options: TrainOptions, plan: str) -> tuple[Part, TypesOfNetwork]:
+    """The slice with vertex data of the union, and what a network knows of it; not collective.
+
+    Features are as wide as the widest; those of other types are filled up with zeros. Labels and
+    masks are those of the target.
+
+    Parameters
+    ----------
+    part : Part
+    types : Types
+    options : TrainOptions
+    plan : str
+        Its name, for messages.
+
+    Raises
+    ------
+    InputError
+        If no type, or none of several, is the target, or a type that a layer reads has no features.
+    """
+    data: Any = part.vertex_data
+    of_type: Mapping[str, Any] = data.of_type
+    target = _target(of_type, types, options, plan)
+    number = types.type_of(part.global_id)
+    rows = {name: np.flatnonzero(number == k) for k, name in enumerate(types.names)}
+    features = {name: each.features for name, each in of_type.items() if each.features is not None}
+    widths = {name: each.shape[1] for name, each in features.items()}
+    if not widths:  # random ones
+        widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
+    network = TypesOfNetwork({n: widths.get(n, 1) for n in types.names}, types.relations, target)
+    first = network.of_layers([1] * (options.layers + 1))[0]
+    read = {*first.wanted, *(source for source, *_ in first.relations)}
+    for name in (each for each in types.names if each in read and each not in widths):
+        raise InputError(
+            f"{plan}: type '{shown(name)}' has no features, and '{shown(target)}' depends on it: "
+            "compile the graph with features of every type, a column of ones if there are none"
+        )
+    found: dict[str, Any] = {}
+    size = len(part.global_id)
+    if features:
+        whole = found["features"] = np.zeros((size, max(network.widths.values())), np.float32)
+        for name, each in features.items():
+            whole[rows[name], : each.shape[1]] = each[:]
+    own = of_type.get(target)
+    for key in (*LABELS, *(f"{split}_mask" for split in SPLITS)):
+        values = None if own is None else getattr(own, key)
+        if values is not None:
+            unknown = {"b": False, "f": np.nan}.get(values.dtype.kind, -1)
+            found[key] = np.full((size, *values.shape[1:]), unknown, values.dtype)
+            found[key][rows[target]] = values
+    return replace(part, vertex_data=type(data)(**found)), network
+
+
+def _target(of_type: Mapping[str, Any], types: Types, options: TrainOptions, plan: str) -> str:
+    """The type to learn."""
+    labelled = [
+        name
+        for name, each in of_type.items()
+        if any(getattr(each, key) is not None for key in LABELS)
+    ]
+    if options.target is not None:
+        types.vertices(options.target)
+        if labelled and options.target not in labelled:
+            raise InputError(
+                f"`target` {shown(options.target)}: {plan} has labels of "
+                f"{shown(', '.join(labelled))} alone"
+            )
+        return options.target
+    if len(labelled) == 1:
+        return labelled[0]
+    said = f"has labels of {shown(', '.join(labelled))}" if labelled else "has no labels"
+    raise InputError(f"{plan}: {said}: give `target`, the type to learn")

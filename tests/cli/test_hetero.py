@@ -1,0 +1,66 @@
+"""From HeteroData to predictions in a table, in two commands."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cli_helpers import fails, ok, plancc, plancc_run
+from torch_geometric.data import HeteroData
+
+COUNTS = {"author": 40, "paper": 60, "venue": 9}
+RELATIONS = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "in", "venue"))
+
+
+def hetero_data() -> HeteroData:
+    random, data = np.random.default_rng(0), HeteroData()
+    for width, (name, count) in enumerate(COUNTS.items(), 3):
+        data[name].x = torch.from_numpy(random.standard_normal((count, width), np.float32))
+    data["paper"].y = torch.from_numpy(random.integers(0, 3, COUNTS["paper"]))
+    for relation in RELATIONS:
+        ends = [random.integers(0, COUNTS[relation[k]], 150) for k in (0, 2)]
+        data[relation].edge_index = torch.from_numpy(np.unique(ends, axis=1))
+    return data
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path):
+    data = hetero_data()
+    torch.save(data, tmp_path / "hetero.pt")
+    plan, out, again = (tmp_path / name for name in ("plan.h5", "p.csv", "again.csv"))
+    weights = tmp_path / "weights.npz"
+    assert plancc("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan).code == 0
+    options = ("--model", "rgcn", "--epochs", 5, "--predict", out, "--save", weights)
+    done = plancc_run(plan, *options)
+    assert done.code == 0, done.err
+    assert "predictions for 60 vertices" in done.out
+    rows = table(out)
+    assert [int(row["id"]) for row in rows] == list(range(60))
+    assert [int(row["label"]) for row in rows] == data["paper"].y.tolist()
+    assert "predictions for 60 vertices" in ok(
+        *("predict", plan, "--weights", weights, "-o", again, "--ranks", 1), warned=True
+    )
+    assert again.read_text() == out.read_text()
+    ok("predict", plan, "--weights", weights, "-o", again, "--ids", "7,3", "--ranks", 1, warned=True)
+    asked = table(again)
+    assert [row["id"] for row in asked] == ["7", "3"]
+    for row, number in zip(asked, (7, 3), strict=True):
+        assert float(row.pop("probability_0")) == pytest.approx(
+            float(rows[number]["probability_0"]), abs=1e-6
+        )
+    other = tmp_path / "other.h5"
+    data["author"].x = data["author"].x[:, :2]
+    torch.save(data, tmp_path / "other.pt")
+    assert plancc("compile", tmp_path / "other.pt", "-p", 1, "-o", other).code == 0
+    error = fails(tmp_path, "predict", other, "--weights", weights, "-o", again, "--ranks", 1)
+    assert "other types, relations or widths of features than the network" in error
+    assert "no vertex of" in fails(
+        tmp_path, "predict", plan, "--weights", weights, "-o", again, "--ids", "60", "--ranks", 1
+    )

@@ -1,0 +1,109 @@
+"""Training by relation: losses on ranks, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import pairs
+from test_typed import COUNTS, relations
+
+import plancc
+from plancc.errors import InputError
+from plancc_runtime.options import PASSES, TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
+
+WIDTHS = {"author": 4, "paper": 6, "venue": 3}
+MODELS = {
+    "rgcn": {"model": "rgcn"},
+    "bases": {"model": "rgcn", "model_options": {"bases": 2}},
+    "sum": {"model": "rgcn", "aggregator": "sum"},
+    "sage": {"model": "sage"},
+    "gat": {"model": "gat", "heads": 2},
+}
+
+
+def data(labels: str = "classes", target: str = "paper") -> dict:
+    random = np.random.default_rng(0)
+    found = {
+        name: {"features": random.standard_normal((count, WIDTHS[name])).astype(np.float32)}
+        for name, count in COUNTS.items()
+    }
+    count = COUNTS[target]
+    found[target]["labels"] = {
+        "classes": random.integers(0, 3, count),
+        "several": random.random((count, 3)) < 0.4,
+        "numbers": random.standard_normal((count, 2)).astype(np.float32),
+    }[labels]
+    return found
+
+
+@pairs(
+    model=tuple(MODELS),
+    labels=("classes", "several", "numbers"),
+    target=("paper", "venue", "author"),
+    passes=(PASSES, ()),
+    split=(None, (0.5, 0.3, 0.2)),
+)
+def test_ranks_train_alike_and_send_the_words_that_are_planned(
+    tmp_path, model, labels, target, passes, split
+):
+    path = tmp_path / "plan.h5"
+    plan = plancc.compile(relations(), "hp", 8, data=data(labels, target), seed=1)
+    plan.save(path)
+    options = TrainOptions(
+        **MODELS[model],
+        hidden=8,
+        epochs=4,
+        lr=0.1,
+        dtype="float64",
+        passes=passes,
+        split=split,
+        eval_every=2,
+    )
+    alone = train(path, options, SingleTransport())
+    assert alone.epochs[-1].loss < alone.epochs[0].loss
+    for ranks in (3, 8):
+        results = run_ranks(ranks, lambda transport: train(path, options, transport), 180)
+        for mine, other in zip(results[0].epochs, alone.epochs, strict=True):
+            assert mine.loss == pytest.approx(other.loss, abs=1e-10)
+        assert results[0].figures.planned == results[0].epochs[-1].words_sent > 0
+        assert results[0].split_sizes == alone.split_sizes
+
+
+def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
+    path, edge, square = (tmp_path / name for name in ("plan.h5", "edge.h5", "square.h5"))
+    held = data()
+    plancc.compile(relations(), "block", 2, data=held).save(path)
+    plancc.compile(relations(), "medium-grain", 2, data=held, seed=1).save(edge)
+    plancc.compile(np.eye(4), "block", 1).save(square)
+    bare, twice, none = (tmp_path / name for name in ("bare.h5", "twice.h5", "none.h5"))
+    missing = {name: each for name, each in held.items() if name != "venue"}
+    plancc.compile({k: m for k, m in relations().items()}, "block", 1, data=missing).save(bare)
+    both = held | {"venue": held["venue"] | {"labels": np.zeros(9, np.int32)}}
+    plancc.compile(relations(), "block", 1, data=both).save(twice)
+    plancc.compile(relations(), "block", 1).save(none)
+    for plan, options, words in (
+        (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
+        (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
+        (path, {"model": "rgcn", "batch_size": 8}, "`batch_size` 8: is for plans of one type"),
+        (path, {"model": "rgcn", "target": "editor"}, "type 'editor' is unknown"),
+        (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),
+        (edge, {"model": "rgcn"}, "trains in layout row, not edge"),
+        (square, {"model": "rgcn"}, "`model` rgcn: needs a plan with types"),
+        (square, {"target": "paper"}, "`target` paper: needs a plan with types"),
+        (twice, {"model": "rgcn"}, "has labels of paper, venue: give `target`"),
+        (none, {"model": "rgcn"}, "has no labels: give `target`"),
+    ):
+        with pytest.raises(InputError, match=words):
+            train(plan, TrainOptions(**options), SingleTransport())
+    # no relation leads from venues to papers, so that they need no features
+    assert train(bare, TrainOptions(model="rgcn", epochs=1), SingleTransport()).epochs
+    with pytest.raises(InputError, match="type 'author' has no features, and 'paper' depends"):
+        held["author"].pop("features")
+        plancc.compile(relations(), "block", 1, data=held).save(bare)
+        train(bare, TrainOptions(model="sage"), SingleTransport())
+    random = train(none, TrainOptions(model="gat", target="venue", epochs=2), SingleTransport())
+    assert random.random_labels
+    assert random.split_sizes["train"] == COUNTS["venue"]

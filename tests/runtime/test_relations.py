@@ -1,0 +1,138 @@
+"""Layers by relation beside PyTorch Geometric's, and their training on ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from cases import pairs
+from test_typed import COUNTS, PARTS, plan_of, relations, traffic
+from torch_geometric.nn import GATConv, HeteroConv, RGCNConv, SAGEConv
+
+import plancc_runtime
+from plancc.plan.relations import type_traffic
+from plancc_runtime.nn import RELATIONAL
+from plancc_runtime.nn.relations import TypesOfLayer
+from plancc_runtime.transport.local import run_ranks
+
+WIDTHS = {"author": 4, "paper": 6, "venue": 3}
+DEEP = dict.fromkeys(WIDTHS, 6)
+RELATIONS = tuple(relations())
+D_OUT = 4
+
+
+def edges(relation) -> torch.Tensor:
+    matrix = relations()[relation].tocoo()
+    return torch.from_numpy(np.stack([matrix.col, matrix.row]).astype(np.int64))
+
+
+def sage(conv) -> HeteroConv:
+    """PyG's layer with the weights of ours."""
+    of = {}
+    for k, (source, name, destination) in enumerate(RELATIONS):
+        of[source, name, destination] = each = SAGEConv(
+            (conv.types.widths[source], conv.types.widths[destination]), D_OUT
+        )
+        each.lin_l.weight.data, each.lin_l.bias.data = conv.weights[k].data.T, conv.biases[k].data
+        each.lin_r.weight.data = conv.weights_self[k].data.T
+    return HeteroConv(of, aggr="sum")
+
+
+def gat(conv) -> HeteroConv:
+    of = {}
+    heads = conv.options.heads
+    for k, (source, name, destination) in enumerate(RELATIONS):
+        of[source, name, destination] = each = GATConv(
+            (conv.types.widths[source], conv.types.widths[destination]),
+            conv.width,
+            heads,
+            concat=not conv.last,
+            add_self_loops=False,
+        )
+        each.lin_src.weight.data = conv.weights[k].data.T
+        each.lin_dst.weight.data = conv.weights_target[k].data.T
+        each.att_src.data, each.att_dst.data = conv.scores_source[k][None], conv.scores_target[k][None]
+        each.bias.data = conv.biases[k].data
+    return HeteroConv(of, aggr="sum")
+
+
+def by_relation(layer: HeteroConv) -> Callable:
+    return lambda x: layer.double()(x, {each: edges(each) for each in RELATIONS})
+
+
+def rgcn(conv) -> Callable:
+    """PyG's layer on the union, whose narrower features are filled up with zeros."""
+    layer = RGCNConv(6, D_OUT, len(RELATIONS), conv.options.bases or None).double()
+    pad = torch.nn.functional.pad
+    if conv.coefficient is None:
+        layer.weight.data = torch.stack([pad(w.data, (0, 0, 0, 6 - len(w))) for w in conv.weights])
+    else:
+        layer.weight.data, layer.comp.data = torch.stack([*conv.weights]).data, conv.coefficient.data
+    layer.root.data, layer.bias.data = conv.weight_self.data, conv.bias.data
+    first = dict(zip(COUNTS, np.cumsum([0, *COUNTS.values()]).tolist(), strict=False))
+    of = [edges(r) + torch.tensor([[first[r[0]]], [first[r[2]]]]) for r in RELATIONS]
+    kinds = torch.repeat_interleave(torch.arange(len(of)), torch.tensor([e.shape[1] for e in of]))
+
+    def run(x: dict) -> dict:
+        rows = torch.cat([pad(each, (0, 6 - each.shape[1])) for each in x.values()])
+        out = layer(rows, torch.cat(of, dim=1), kinds)
+        return dict(zip(x, out.split([*COUNTS.values()]), strict=True))
+
+    return run
+
+
+LAYERS = {
+    "rgcn": ("rgcn", rgcn, {}),
+    "bases": ("rgcn", rgcn, {"bases": 2}),
+    "sage": ("sage", lambda conv: by_relation(sage(conv)), {}),
+    "gat": ("gat", lambda conv: by_relation(gat(conv)), {"heads": 2}),
+    "gat-last": ("gat", lambda conv: by_relation(gat(conv)), {"heads": 3, "last": True}),
+}
+
+
+@pairs(layer=tuple(LAYERS), ranks=(1, 3, 8), widths=("own", "equal"))
+def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
+    name, reference, options = LAYERS[layer]
+    width = WIDTHS if widths == "own" else DEEP
+    plan = plan_of("hp")
+    plan.save(tmp_path / "plan.h5")
+    types = TypesOfLayer(width, RELATIONS, tuple(COUNTS))
+    random = np.random.default_rng(3)
+    x = {n: torch.from_numpy(random.standard_normal((c, width[n]))) for n, c in COUNTS.items()}
+    g = {n: torch.from_numpy(random.standard_normal((c, D_OUT))) for n, c in COUNTS.items()}
+    make = {"types": types, "random": 5, "dtype": torch.float64, **options}
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        graph = plancc_runtime.open_typed(
+            tmp_path / "plan.h5", transport=transport, dtype=torch.float64, threads=1
+        )
+        conv, rows = RELATIONAL[name](6, D_OUT, **make), {n: graph.vertices(n) for n in COUNTS}
+        own = {n: x[n][rows[n]].requires_grad_() for n in COUNTS}
+        stack, before = graph.stack, traffic(transport)
+        y = conv(stack, graph.joined(own))
+        moved = traffic(transport)[1] - before[1]
+        with torch.autograd.set_multithreading_enabled(False):
+            (y * torch.cat([g[n][rows[n]] for n in COUNTS])).sum().backward()
+        graph.union.sync_gradients(conv)
+        of_types = {n: (rows[n], each.detach(), own[n].grad) for n, each in graph.by_type(y).items()}
+        return of_types, [w.grad for w in conv.parameters()], moved
+
+    answers = run_ranks(ranks, on_rank, 180)
+    conv = RELATIONAL[name](6, D_OUT, **make)
+    theirs = {n: each.clone().requires_grad_() for n, each in x.items()}
+    out = reference(conv)(theirs)
+    sum((out[n] * g[n]).sum() for n in COUNTS).backward()
+    for n, count in COUNTS.items():
+        found = torch.full((count, D_OUT), torch.nan, dtype=torch.float64)
+        gradient = torch.full((count, width[n]), torch.nan, dtype=torch.float64)
+        for of_types, *_ in answers:
+            rows, y, own = of_types[n]
+            found[rows], gradient[rows] = y, own
+        torch.testing.assert_close(found, out[n].detach(), rtol=0, atol=1e-10)
+        torch.testing.assert_close(gradient, theirs[n].grad, rtol=0, atol=1e-10)
+    if ranks == PARTS:  # one exchange for all relations
+        rows = sum(each.volume for each in type_traffic(plan))
+        assert sum(moved for *_, moved in answers) == 6 * rows
