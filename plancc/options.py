@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.fields import check_options, described, instance, like, option
+from plancc.graph.edge_features import REDUCTIONS
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.models.capacities import Capacities, check_capacities
@@ -250,6 +251,13 @@ class PlanOptions:
         None, "the split to take where there are several", section="Vertex data", metavar="NAME"
     )
     keys: Mapping[str, str] | None = like(ReadOptions, "keys")
+    features_from_edges: str | None = option(
+        None,
+        "features of a vertex are the mean or sum of those of its edges, or of their weights",
+        more="See `plancc.graph.edge_features.with_edge_features`.",
+        section="Vertex data",
+        choices=REDUCTIONS,
+    )
     clusters: int | None = option(
         None, "store this many clusters, for sampler cluster", section=BATCHES
     )

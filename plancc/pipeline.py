@@ -116,7 +116,9 @@ def compile(
     if isinstance(graph, str | os.PathLike):
         check_reading(graph, taken)
     with observer("load"):
-        graph, vertex_data = as_source(graph, wishes.data, split=wishes.split, keys=wishes.keys)
+        reading: Any = {"split": wishes.split, "keys": wishes.keys}
+        reading["features_from_edges"] = wishes.features_from_edges
+        graph, vertex_data = as_source(graph, wishes.data, **reading)
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
         assigner.check_graph(graph.num_vertices, vertex_data)

@@ -62,7 +62,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": (*found["Search"], "keep_best"),
         "Balance": found["Balance"],
-        "Vertex data": ("data", "no_data", "split_name"),
+        "Vertex data": ("data", "no_data", "split_name", "features_from_edges"),
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
     }
@@ -160,6 +160,7 @@ def command(
         return
     import plancc
     from plancc.graph.convert import own_data
+    from plancc.graph.edge_features import edge_features_of, with_edge_features
     from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
@@ -183,7 +184,7 @@ def command(
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
-    data = settings.pop("data")
+    data, from_edges = settings.pop("data"), settings.pop("features_from_edges")
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     if data and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
@@ -214,16 +215,21 @@ def command(
             choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
-            vertex_data: VertexData | bool = False
+            vertex_data: VertexData | None = None
             if data:
                 vertex_data = read_vertex_data(data, source, **choice)
             elif not no_data:
                 vertex_data = own_data(graph, source, format=reading["format"], **choice)
+            if from_edges is not None:
+                edges = edge_features_of(graph, reading["keys"], reading["format"])
+                flags = {name: reading[name] for name in ("symmetrize", "transpose")}
+                known = vertex_data or VertexData()
+                vertex_data = with_edge_features(known, source, from_edges, edges, **flags)
         plan = plancc.compile(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
-            data=vertex_data,
+            data=vertex_data or False,
             command=command_line(),
             observer=shown.stage,
             report=report if keep is None else keep.report,

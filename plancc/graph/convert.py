@@ -11,6 +11,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
+from plancc.graph.edge_features import edge_features_of, with_edge_features
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.types import Relation, check_relation, in_words
@@ -90,6 +91,7 @@ def as_source(
     *,
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
+    features_from_edges: str | None = None,
 ) -> tuple[Graph, VertexData]:
     """Graph and vertex data of what a user has; weights of vertices are in the graph.
 
@@ -102,6 +104,8 @@ def as_source(
     split, keys
         As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
         `plancc.graph.formats.read_graph`.
+    features_from_edges : str, optional
+        As in `plancc.graph.edge_features.with_edge_features`.
 
     Raises
     ------
@@ -132,6 +136,9 @@ def as_source(
             f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
             "as {'features': ..., 'labels': ..., 'train_mask': ...}"
         )
+    if features_from_edges is not None:
+        edges = edge_features_of(obj, keys)
+        found = with_edge_features(found, graph, features_from_edges, edges)
     return with_own_weights(graph, found)
 
 

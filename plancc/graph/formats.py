@@ -116,11 +116,14 @@ class Held(NamedTuple):
         ``graph() -> Graph``.
     data : mapping
         Its vertex data by name, beside what is of edges; empty where it can hold none.
+    edges : callable, or None
+        ``edges() -> plancc.graph.edge_features.EdgeFeatures or None``, as `Format.read_edges`.
     """
 
     name: str
     graph: Callable[[], Graph]
     data: Mapping[str, Any]
+    edges: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,9 @@ class Format:
         holds, by its own names, all vertices in the order of the graph; empty where there are none.
         `split` is the name of a split or None, `keys` a mapping of names as `read_vertex_data` has
         it. None: files of this format hold no vertex data.
+    read_edges : callable, or None
+        ``read_edges(path, *, keys) -> plancc.graph.edge_features.EdgeFeatures or None``: edges with
+        features of any width. None: the weights of the graph are all that there is.
     files : callable, or None
         ``files(folder) -> list of str``: the files that the graph of a folder is read from,
         relative to it; empty for folders of other formats. None: the format has no folders.
@@ -171,6 +177,7 @@ class Format:
     gzip: bool = True
     options: tuple[str, ...] = ()
     read_data: Callable[..., Mapping[str, Any]] | None = None
+    read_edges: Callable[..., Any] | None = None
     files: Callable[[str], list[str]] | None = None
     entries: Callable[..., Any] | None = None
     hold: Callable[[Any], Held | None] | None = None

@@ -5,7 +5,6 @@ is ``A[v, u]``: the target needs the source.
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.formats import Held
-from plancc.graph.graph import Source
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.types import in_words
@@ -21,11 +19,12 @@ from plancc.graph.vertexdata import as_array
 from plancc.interop.record import (
     Record,
     format_of_records,
-    graph_of_record,
+    held_record,
 )
 from plancc.text import shown
 
 _WEIGHTS = ("weight", "edge_weight", "w")
+_FEATURES = ("feat", "edge_attr", "edge_feat")
 
 
 def is_dgl(obj: Any) -> bool:
@@ -61,8 +60,11 @@ def _vertices(data: Any, count: int) -> Record:
 
 
 def _edges(ends: Any, data: Any, where: str) -> Record:
-    """Edges, with the weights among their data."""
+    """Edges, with the weights and features among their data."""
     found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
+    features = next((data[name] for name in _FEATURES if name in data), None)
+    if features is not None:
+        found["edge_feat"] = features
     weights = next((data[name] for name in _WEIGHTS if name in data), None)
     return found if weights is None else found | {"edge_weight": weights}
 
@@ -72,8 +74,7 @@ def hold(obj: Any) -> Held | None:
     if not is_dgl(obj):
         return None
     name = "DGL graph"
-    record, source = record_of_dgl(obj, name), Source(name, format="dgl")
-    return Held(name, partial(graph_of_record, record, name, source), record)
+    return held_record(record_of_dgl(obj, name), name, "dgl")
 
 
 def read_record(path: StrPath) -> Record:

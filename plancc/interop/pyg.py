@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from plancc.errors import InputError
 from plancc.graph.formats import Held
-from plancc.graph.graph import Source
 from plancc.graph.textfile import StrPath
 from plancc.interop.record import (
     Record,
     format_of_records,
-    graph_of_record,
+    held_record,
     is_typed,
 )
 from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
@@ -84,8 +82,7 @@ def hold(obj: Any) -> Held | None:
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"
-    record, source = record_of(obj, name), Source(name, format="pyg")
-    return Held(name, partial(graph_of_record, record, name, source), record)
+    return held_record(record_of(obj, name), name, "pyg")
 
 
 def read_record(path: StrPath) -> Record:

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
-from plancc.graph.formats import Format
+from plancc.graph.edge_features import EdgeFeatures
+from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
@@ -196,7 +198,7 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
         if name != "edge_weight" and values.ndim == 2:
             warnings.warn(
                 f"{where}: '{name}' has {values.shape[1]} columns and is left out; a graph has "
-                "one value per edge ('edge_weight')",
+                "one value per edge ('edge_weight'), and `features_from_edges` takes them all",
                 PlanccWarning,
                 stacklevel=2,
             )
@@ -208,6 +210,25 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
             )
         return f"'{name}'", as_values(values, f"{where}: '{name}'")
     return "", None
+
+
+def edges_of_record(
+    record: Record, where: str, graph_key: str = "edge_index"
+) -> EdgeFeatures | None:
+    """The edges of a record with features, or with weights; None without these or in ``adj_t``."""
+    found = (record.get(name) for name in ("edge_attr", "edge-feat", "edge_feat", "edge_weight"))
+    features = next((each for each in found if each is not None), None)
+    if features is None or record.get(graph_key) is None:
+        return None
+    column, row = edge_index_of(record[graph_key], where)
+    features = as_array(features, f"{where}: features of edges")
+    features = features[:, None] if features.ndim == 1 else features
+    if features.ndim != 2 or len(features) != len(row) or features.dtype.kind not in "biuf":
+        raise InputError(
+            f"{where}: features of edges are of shape {features.shape} and type {features.dtype}; "
+            f"give a row of numbers for each of the {len(row)} edges"
+        )
+    return EdgeFeatures(row, column, features)
 
 
 def _of_sparse(
@@ -229,6 +250,16 @@ def _of_sparse(
 def is_typed(record: Mapping[Any, Any]) -> bool:
     """Whether a record is of a graph of types."""
     return any(isinstance(name, tuple) for name in record)
+
+
+def held_record(record: Record, name: str, format: str) -> Held:
+    """The graph in memory that a record is of."""
+    return Held(
+        name,
+        partial(graph_of_record, record, name, Source(name, format=format)),
+        record,
+        partial(edges_of_record, record, name),
+    )
 
 
 def format_of_records(
@@ -253,4 +284,9 @@ def format_of_records(
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
         return read_record(path)
 
-    return Format(extensions, read, gzip=False, **{"read_data": read_data} | others)
+    def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> EdgeFeatures | None:
+        key = keys.get("graph", "edge_index")
+        return edges_of_record(read_record(path), os.fspath(path), key)
+
+    readers = {"read_data": read_data, "read_edges": read_edges}
+    return Format(extensions, read, gzip=False, **readers | others)
