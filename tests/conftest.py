@@ -88,6 +88,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
+    gc.collect()  # what is frozen is never given back
     gc.freeze()
     gc.enable()
 

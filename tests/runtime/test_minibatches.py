@@ -587,6 +587,7 @@ def test_what_is_printed(bare, tmp_path):
     assert "a step takes " in done.stdout
 
 
+@pytest.mark.usefixtures("small_measurements")
 @pytest.mark.parametrize(("p", "draw"), [(1, "everywhere"), (3, "everywhere"), (3, "owners")])
 def test_the_parts_of_a_step_add_up_to_it(p, draw, plans, tmp_path, monkeypatch):
     monkeypatch.setattr(MiniBatches, "_has_spare_core", lambda self: p == 1)  # then a thread draws

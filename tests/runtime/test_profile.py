@@ -15,24 +15,16 @@ from worlds import N
 from plancc_cli.render_profile import print_profile
 from plancc_cli.tables import console
 from plancc_runtime import operations as operations_module
-from plancc_runtime import profile as profile_module
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.single import SingleTransport
 
+pytestmark = pytest.mark.usefixtures("small_measurements")
 WIDTH, HIDDEN, CLASSES = 12, 6, 4
 OPTIONS = TrainOptions(
     **{"hidden": HIDDEN, "epochs": 2, "threads": 1, "optimizer": "sgd", "lr": 0.1},
     **{"profile": True, "passes": ("order",)},
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _small_measurements():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profile_module, "COPIED_BYTES", 1 << 20)
-        patch.setattr(profile_module, "PRODUCT_SIZE", {"cpu": 128})
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +37,7 @@ def plans():
 
 
 @pytest.fixture(scope="module")
-def profiled(plans):
+def profiled(plans, small_measurements):
     [result] = trained(plans[1], OPTIONS)
     return result
 
