@@ -57,7 +57,8 @@ def pytest_collection_modifyitems(config, items):
     rows = [line.split("\t") for line in TABLE.read_text().splitlines()[1:]]
     seconds = {file: float(cells[1]) for file, *cells in rows}
     root = config.rootpath
-    items.sort(key=lambda item: -seconds.get(str(item.path.relative_to(root)), 0.0))
+    if not any("::" in each for each in config.args):  # else in the order that they are named in
+        items.sort(key=lambda item: -seconds.get(str(item.path.relative_to(root)), 0.0))
     if config.option.one_of_each:
         left = {item for item in items if item.get_closest_marker("long")}
         files = {item.path: item for item in reversed(items) if item not in left}
