@@ -19,6 +19,7 @@ from plancc.graph.convert import as_source
 from plancc.graph.folders import check_reading
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
+from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
@@ -122,6 +123,12 @@ def compile(
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
         assigner.check_graph(graph.num_vertices, vertex_data)
+        given, graph = graph, without_relations(graph)
+        if given is not graph and assigner.grid is not None:
+            raise InputError(
+                f"{given.source.name}: several relations from one type to one type; a process "
+                "grid multiplies with their sum: choose another `model`"
+            )
         wanted = replace(wanted, train_mask=vertex_data.train_mask)
         if task.model.layout == "row":  # others share nonzeros alone, and say so
             wanted.check_given(graph)
@@ -134,7 +141,8 @@ def compile(
     large_arrays = partial(on_disk, task.options.on_disk)
     task.model.check(graph, num_parts)
     with observer("normalize"), large_arrays():
-        matrix = normalized(graph, **how, dtype=wishes.value_dtype)
+        whole = normalized(given, **how, dtype=wishes.value_dtype)
+        matrix = without_relations(whole)
     if wishes.clusters is not None:
         with observer("clusters"):
             vertex_data = with_clusters(
@@ -164,7 +172,7 @@ def compile(
         owners, limits = found.owners, found.limits
         assert limits is not None
         reached = limits.imbalance(limits.load(owners.sharers)).tolist()
-        plan = lower(matrix, owners, num_parts, **how)
+        plan = lower(whole, owners, num_parts, **how)
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)
         plan, about_hops = _with_hops(plan, task, wishes.exchange)

@@ -21,6 +21,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.graph.union import without_relations
 from plancc.models.file import FileModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.weights import BATCH, Balance
@@ -34,7 +35,7 @@ from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower
-from plancc.plan.matrix import graph_of
+from plancc.plan.matrix import typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routing import with_routes
@@ -123,7 +124,8 @@ def refine(
         predictor = search.predictor
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
-        matrix, owner = _matrix(plan), plan.owner()
+        whole, owner = _matrix(plan), plan.owner()
+        matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
         problem = replace(problem, vertex_weights=limits.vertex_weights)
@@ -154,7 +156,7 @@ def refine(
                 record.add(STEP, wall_seconds() - start, judge.of(Owners(better)))
                 result, same = record.result([]), False
     with observer("lower"):
-        refined = plan if same else _with_owners(plan, matrix, better, plan.num_parts)
+        refined = plan if same else _with_owners(plan, whole, better, plan.num_parts)
 
     notes = empty_parts(better, plan.num_parts)
     notes += balance_notes(better, limits, REFINED)
@@ -303,7 +305,7 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
 
 
 def _matrix(plan: Plan) -> Graph:
-    return replace(graph_of(plan), directed=plan.header.directed)
+    return replace(typed_graph_of(plan), directed=plan.header.directed)
 
 
 def _balance(plan: Plan, balance: str | None, dims: Sequence[int]) -> Balance:

@@ -88,6 +88,9 @@ class Graph:
     source : Source
     types : Types or None
         The types of the vertices, and the relations that the nonzeros are of.
+    relation : uint16[num_nonzeros], or None
+        Number of the relation of every nonzero, where relations are parallel (`Types`). A column
+        then may occur several times in a row, once for a relation; they ascend together.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -98,6 +101,7 @@ class Graph:
     original_ids: npt.NDArray[np.int64] | None = None
     source: Source = field(default_factory=Source)
     types: Types | None = None
+    relation: npt.NDArray[np.uint16] | None = None
 
     @property
     def num_vertices(self) -> int:

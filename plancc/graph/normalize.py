@@ -80,9 +80,13 @@ def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTyp
     given = np.ones(graph.num_nonzeros) if graph.values is None else graph.values
     values = given.astype(np.float64)
     ends = {"none": (), "row": (row,), "sym": (row, graph.indices)}[normalization]
-    of = types.relation_of(row, graph.indices)
-    for k, relation in enumerate(types.relations if ends else ()):
-        at = np.flatnonzero(of == k)
+    of = graph.relation
+    if of is None:
+        of = types.relation_of(row, graph.indices).astype(np.uint16)
+    order = np.argsort(of, kind="stable")
+    counts = np.bincount(of, minlength=len(types.relations))
+    by_relation = np.split(order, np.cumsum(counts)[:-1])
+    for relation, at in zip(types.relations if ends else (), by_relation, strict=False):
         for vertices in ends:
             total = np.bincount(vertices[at], given[at], graph.num_vertices)[vertices[at]]
             bad = np.flatnonzero(~((total > 0) & np.isfinite(total)))
@@ -100,7 +104,9 @@ def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTyp
         raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
     kept = made != 0  # others underflow
     indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
-    return replace(graph, indptr=indptr, indices=graph.indices[kept], values=made[kept])
+    number = None if graph.relation is None else graph.relation[kept]
+    indices, values = graph.indices[kept], made[kept]
+    return replace(graph, indptr=indptr, indices=indices, values=values, relation=number)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from plancc.text import shown
 Relation = tuple[str, str, str]
 """Source type, name, destination type."""
 IntArray = npt.NDArray[np.integer]
+MOST_RELATIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,12 @@ class Types:
     counts : dict of str to int
         Vertices of every type, in the order of their numbers.
     relations : tuple of (source, name, destination)
-        None twice; no two from one source to one destination.
+        None twice; at most `MOST_RELATIONS`.
 
     Raises
     ------
     InputError
-        For a count below 1, an empty name, a relation of unknown types, two relations between the
-        same types.
+        For a count below 1, an empty name, a relation of unknown types or that is there twice.
     """
 
     counts: Mapping[str, int]
@@ -63,7 +63,8 @@ class Types:
                 )
         if not self.counts or not self.relations:
             raise InputError("a graph of types needs a type and a relation at least")
-        ends: dict[tuple[str, str], Relation] = {}
+        if len(self.relations) > MOST_RELATIONS:
+            raise InputError(f"{len(self.relations):,} relations: at most {MOST_RELATIONS:,} fit")
         for relation in self.relations:
             check_relation(relation, "types")
             source, name, destination = relation
@@ -74,17 +75,17 @@ class Types:
                         f"{in_words(relation)}: type '{shown(each)}' is unknown; there are "
                         f"{_listed(self.counts)}"
                     )
-            other = ends.setdefault((source, destination), relation)
-            if other is not relation:
-                raise InputError(
-                    f"{in_words(other)} and {in_words(relation)} have the same source and "
-                    "destination: a plan holds one relation from a type to a type; compile the "
-                    "others as plans of their own, or add up the matrices"
-                )
+        if len({*self.relations}) < len(self.relations):
+            raise InputError("a relation is there twice: give each a name of its own")
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.counts)
+
+    @cached_property
+    def are_parallel(self) -> bool:
+        """Whether two relations have the same source and destination."""
+        return len({(source, end) for source, _, end in self.relations}) < len(self.relations)
 
     @property
     def num_vertices(self) -> int:
@@ -154,6 +155,8 @@ class Types:
     def relation_of(self, rows: IntArray, columns: IntArray) -> npt.NDArray[np.int64]:
         """Number of the relation of every nonzero, by its ends; -1 where there is none: int64[m].
 
+        Of parallel relations it is any one.
+
         Parameters
         ----------
         rows, columns : int[m]
@@ -163,6 +166,15 @@ class Types:
         for k, (source, _, destination) in enumerate(self.relations):
             number[self.names.index(destination), self.names.index(source)] = k
         return number[self.type_of(rows), self.type_of(columns)]
+
+    def fits(self, rows: IntArray, columns: IntArray, relation: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether every nonzero has the ends of its relation, bool[m]."""
+        numbers = {name: k for k, name in enumerate(self.counts)}
+        ends = np.array([(numbers[end], numbers[source]) for source, _, end in self.relations])
+        wanted = ends[np.clip(relation, 0, len(ends) - 1)]
+        found = np.stack([self.type_of(rows), self.type_of(columns)], axis=1)
+        right: npt.NDArray[np.bool_] = (wanted == found).all(axis=1)
+        return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
         """Types and relations as attributes of a plan file (docs/reference/plan-format.md)."""
@@ -184,6 +196,18 @@ class Types:
                 f"'{shown(types, 40)}' and '{shown(relations, 40)}' are no types and relations"
             )
         return found
+
+
+def first_of_columns(row_ptr: npt.NDArray[np.int64], column: IntArray) -> npt.NDArray[np.bool_]:
+    """Which nonzeros have another column than the one before in their row, bool[nonzeros].
+
+    Those of parallel relations stand together.
+    """
+    first = np.ones(len(column), np.bool_)
+    first[1:] = np.diff(column) != 0
+    starts = row_ptr[:-1]
+    first[starts[starts < len(column)]] = True
+    return first
 
 
 def check_relation(relation: Any, where: str) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.canonical import as_values, build_graph, check_finite, detect_direction
 from plancc.graph.graph import Graph, Source
-from plancc.graph.types import Relation, Types, in_words
+from plancc.graph.types import Relation, Types, first_of_columns, in_words
 from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
@@ -75,8 +75,48 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         if alone:
             what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
             warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
+    if types.are_parallel:
+        number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
+        graph = _parallel(types, ends, number, values, source)
+        return replace(graph, directed=detect_direction(without_relations(graph)).directed)
     graph = build_graph(types.num_vertices, *ends, values, source=source)
     return replace(detect_direction(graph), types=types)
+
+
+def _parallel(
+    types: Types,
+    ends: tuple[IntArray, IntArray],
+    relation: npt.NDArray[np.uint16],
+    values: npt.NDArray[Any] | None,
+    source: Source,
+) -> Graph:
+    """The graph of parallel relations: sorted, unique, without zeros, as of `build_graph`."""
+    n, (row, column) = types.num_vertices, ends
+    of_all = build_graph(n, row, column, values, source=source)  # checks, and what is to be said
+    order = np.lexsort((relation, column, row))
+    row, column, relation = row[order], column[order], relation[order]
+    first = np.ones(len(row), np.bool_)
+    first[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (np.diff(relation) != 0)
+    kept = np.flatnonzero(first)
+    if values is not None:
+        values = np.add.reduceat(values[order], kept) if len(kept) else values
+        check_finite(values, source.name)
+        kept, values = kept[values != 0], values[values != 0]
+    indptr = np.searchsorted(row[kept], np.arange(n + 1)).astype(np.int64)
+    columns, relation = column[kept].astype(np.int32), relation[kept]
+    return Graph(indptr, columns, values, source=of_all.source, types=types, relation=relation)
+
+
+def without_relations(graph: Graph) -> Graph:
+    """The sum of parallel relations: a graph with distinct columns in every row, for searches."""
+    if graph.relation is None:
+        return graph
+    first, values = first_of_columns(graph.indptr, graph.indices), graph.values
+    if values is not None and len(values):
+        values = np.add.reduceat(values, np.flatnonzero(first))
+    indptr = np.concatenate([[0], np.cumsum(first)])[graph.indptr]
+    indices = graph.indices[first]
+    return replace(graph, indptr=indptr, indices=indices, values=values, relation=None)
 
 
 def rectangular(
@@ -113,7 +153,12 @@ def block_of(graph: Graph, relation: Relation) -> Any:
     assert graph.types is not None
     source, _, destination = relation
     values = np.ones(graph.num_nonzeros) if graph.values is None else graph.values
-    whole = csr_array((values, graph.indices, graph.indptr), shape=(graph.num_vertices,) * 2)
+    if graph.relation is not None:
+        values = values * (graph.relation == graph.types.relations.index(relation))
+    shape = (graph.num_vertices,) * 2
+    whole = csr_array((values, graph.indices, graph.indptr), shape=shape, copy=True)
+    whole.sum_duplicates()
+    whole.eliminate_zeros()
     return whole[graph.types.vertices(destination), graph.types.vertices(source)]
 
 

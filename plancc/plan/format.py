@@ -133,7 +133,12 @@ NODES: dict[str, FileNode] = {
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
 TYPE_PTR = "rows/type_ptr"
 """Rows of every type before each part, in plans with vertex data by type."""
-_TYPE_PTR = FileNode(("<i8",), ("types", "p+1"), optional=True)
+RELATION = "matrix/relation"
+"""Number of the relation of every nonzero, in plans with parallel relations."""
+_OF_TYPES = {
+    TYPE_PTR: FileNode(("<i8",), ("types", "p+1"), optional=True),
+    RELATION: FileNode(("<u2",), ("nnz",), cut="nonzeros"),
+}
 
 
 def node_of(name: str) -> FileNode:
@@ -141,8 +146,8 @@ def node_of(name: str) -> FileNode:
 
     Vertex data of type k are called as those of all vertices with "_of_k" after it.
     """
-    if name == TYPE_PTR:
-        return _TYPE_PTR
+    if name in _OF_TYPES:
+        return _OF_TYPES[name]
     name, _, number = name.partition("_of_")
     node = NODES[name]
     if not number:
@@ -157,7 +162,8 @@ def names_of(types: Types | None) -> list[str]:
         return [*NODES]
     data = (f"vertex_data/{key}" for key in KEYS)
     numbers = range(len(types.counts))
-    return [*NODES, TYPE_PTR, *(f"{name}_of_{k}" for name in data for k in numbers)]
+    relation = [RELATION] if types.are_parallel else []
+    return [*NODES, TYPE_PTR, *relation, *(f"{name}_of_{k}" for name in data for k in numbers)]
 
 
 DIGESTS = "digests"

@@ -24,6 +24,7 @@ kernels of their own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,7 @@ import numpy.typing as npt
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.plan import Plan
@@ -60,7 +62,7 @@ def lower(
     matrix : Graph
         The normalised matrix, with values.
     owners : Owners
-        Parts in ``0..num_parts-1``.
+        Parts in ``0..num_parts-1``; of nonzeros those of `plancc.graph.union.without_relations`.
     num_parts : int
     normalization, self_loops
         What made `matrix`, for the header.
@@ -71,6 +73,15 @@ def lower(
         Without provenance, vertex data and metrics baseline.
     """
     assert matrix.values is not None
+    if matrix.relation is not None:
+        places = np.arange(matrix.num_nonzeros, dtype=np.float64)
+        if owners.nonzeros is not None:
+            number = np.cumsum(first_of_columns(matrix.indptr, matrix.indices)) - 1
+            owners = Owners(owners.rows, owners.nonzeros[number])
+        how: dict[str, Any] = {"normalization": normalization, "self_loops": self_loops}
+        made = lower(replace(matrix, values=places, relation=None), owners, num_parts, **how)
+        at = made.value.astype(np.int64)
+        return replace(made, value=matrix.values[at], relation=matrix.relation[at])
     indptr, indices, owner = matrix.indptr, matrix.indices, owners.rows
     # of every row twice the part, and 1 more on the boundary
     if owners.nonzeros is None:

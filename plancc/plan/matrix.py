@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,24 +18,51 @@ from plancc.plan.plan import Plan
 def matrix_of(plan: Plan) -> sp.csr_array:
     """The whole matrix in the vertices' own numbering, from the parts and their receive sets.
 
-    Shape (n, n), columns ascending; duplicate entries, if a damaged plan has any, are added up.
+    Shape (n, n), columns ascending; duplicate entries, as parallel relations have them, are added.
     """
     return _in_csr_order(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
-    """The same matrix as a Graph, for the metrics of owner vectors."""
+    """The same matrix as a Graph, for the metrics of owner vectors: the sum of relations."""
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
+
+
+def typed_graph_of(plan: Plan) -> Graph:
+    """The graph whose plan it is, where relations are parallel; else `graph_of`."""
+    relation = plan.relation
+    if relation is None:
+        return graph_of(plan)
+    rows, columns = ends_of(plan)
+    order = np.lexsort((relation, columns, rows))
+    indptr = np.searchsorted(rows[order], np.arange(plan.num_vertices + 1)).astype(np.int64)
+    matrix = Graph(indptr, columns[order], plan.value[order], types=plan.header.types)
+    return replace(matrix, relation=relation[order])
+
+
+def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
+    """Relation of every nonzero in the order of the plan, int[nnz]; -1 where it is of none."""
+    if plan.relation is not None:
+        return plan.relation
+    assert plan.header.types is not None
+    return plan.header.types.relation_of(*ends_of(plan))
 
 
 def owners_of(plan: Plan) -> Owners:
     """Owners of the rows and, in an edge plan, of the nonzeros of `graph_of`."""
     if plan.fold is None:
         return Owners(plan.owner())
-    part = plan.all_parts.part_of_nonzero().astype(np.int32)
-    return Owners(plan.owner(), _in_csr_order(plan, part).data)
+    distinct = replace(plan, **_distinct(plan))
+    part = distinct.all_parts.part_of_nonzero().astype(np.int32)
+    return Owners(plan.owner(), _in_csr_order(distinct, part).data)
+
+
+def _distinct(plan: Plan) -> dict[str, Any]:
+    """The fields of a plan with distinct columns in a row."""
+    parts = plan.all_parts.with_distinct_columns()
+    return {"row_ptr": parts.row_ptr, "column": parts.column, "relation": None}
 
 
 def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:

@@ -90,6 +90,7 @@ def merge(block: PartRange, held: RankParts) -> Part:
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
+        relation=None if block.relation is None else block.relation[nonzeros],
         expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
         vertex_data=block.vertex_data.take(order),
         fold=fold,

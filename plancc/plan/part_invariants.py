@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
+from plancc.graph.types import first_of_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
@@ -130,9 +131,12 @@ def _matrix(
     place_of_row = place_of_halo = np.zeros(0, np.int64)
     if parts.exchanges.fold is not None:
         place_of_row, place_of_halo = parts.place_of_rows(), parts.place_of_halo()
+    distinct = parts.with_distinct_columns()
+    if parts.relation is not None:
+        yield "relations of one row and column ascend", _falling(parts, parts.relation)
     fault, part, row, column = _matrix_fault(
         (own, parts.local_ptr, num_interior),
-        (parts.row_ptr, parts.column),
+        (distinct.row_ptr, distinct.column),
         parts.halo_ptr(),
         place_of_row,
         place_of_halo,
@@ -148,6 +152,13 @@ def _matrix(
     for kind, (invariant, problem) in MATRIX_FAULTS.items():
         if kind < OF_FOLDS or parts.exchanges.fold is not None:
             yield invariant, problem.format(**said) if kind == fault else ""
+
+
+def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
+    """The first nonzero that does not ascend after one of the same row and column; "" if none."""
+    again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
+    wrong = again[relation[again] <= relation[again - 1]]
+    return f"nonzero {wrong[0]} does not" if len(wrong) else ""
 
 
 def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tuple[str, str]]:

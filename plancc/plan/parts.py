@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.types import first_of_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
@@ -86,6 +87,8 @@ class Part:
     row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
         Local CSR; rows numbered [own rows | folded rows], columns [own rows | received rows],
         distinct, own ones first in a row.
+    relation : uint16[nonzeros] or None
+        As of `plancc.plan.plan.Plan`.
     expand : Exchange
         Own rows go to the peers; halo row k is the local column ``rows + k``.
     vertex_data : VertexData
@@ -119,6 +122,7 @@ class Part:
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
     claims: Claims | None = None
+    relation: npt.NDArray[np.uint16] | None = None
 
     @classmethod
     def of_rows(
@@ -176,7 +180,7 @@ class PartRange:
         Where the local rows of every part start in `row_ptr`.
     exchanges : Exchanges
         Messages of these parts; part `first` has number 0 there.
-    global_id, row_ptr, column, value, vertex_data
+    global_id, row_ptr, column, value, vertex_data, relation
         As in `plancc.plan.plan.Plan`, for these parts.
     topology : Topology or None
         Of all parts; None: there are no hops.
@@ -193,6 +197,7 @@ class PartRange:
     exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
     topology: Topology | None = None
+    relation: npt.NDArray[np.uint16] | None = None
 
     @property
     def first_row(self) -> int:
@@ -222,6 +227,7 @@ class PartRange:
             row_ptr=self.row_ptr,
             column=self.column,
             value=self.value,
+            relation=self.relation,
             expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
             vertex_data=self.vertex_data,
             fold=fold,
@@ -243,9 +249,18 @@ class PartRange:
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
             value=self.value[begin:end],
+            relation=None if self.relation is None else self.relation[begin:end],
             exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
         )
+
+    def with_distinct_columns(self) -> PartRange:
+        """The first nonzero of each column of a row, where several stand together; no values."""
+        if self.relation is None:
+            return self
+        first = first_of_columns(self.row_ptr, self.column)
+        row_ptr = np.concatenate([[0], np.cumsum(first)])[self.row_ptr]
+        return replace(self, row_ptr=row_ptr, column=self.column[first], relation=None)
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""

@@ -30,6 +30,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
+    RELATION,
     TYPE_PTR,
     exchange_arrays,
     exchange_of,
@@ -71,8 +72,11 @@ class Plan:
         Nonzeros of every local row, part by part: its own rows, then its folded ones. In a row
         plan they are the rows in plan order.
     column : int32[num_nonzeros]
-        Local column numbers of the part that holds the nonzero; distinct, own ones first in a row.
+        Local column numbers of the part that holds the nonzero; own ones first in a row, distinct
+        but for parallel relations.
     value : float32 or float64[num_nonzeros]
+    relation : uint16[num_nonzeros], or None
+        As of `Graph`; nonzeros of one row and column stand together, their relations ascending.
     exchanges : Exchanges
         The messages of every step; without hops unless the header has a topology.
     vertex_data : VertexData
@@ -96,6 +100,7 @@ class Plan:
     original_id: Int64Array | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
+    relation: npt.NDArray[np.uint16] | None = None
 
     @property
     def send(self) -> Side:
@@ -150,6 +155,7 @@ class Plan:
             row_ptr=self.row_ptr,
             column=self.column,
             value=self.value,
+            relation=self.relation,
             exchanges=self.exchanges,
             topology=self.header.topology,
         )
@@ -186,6 +192,8 @@ class Plan:
             found |= exchange_arrays(step, exchange)
         if self.original_id is not None:
             found["rows/original_id"] = self.original_id[self.global_id]
+        if self.relation is not None:
+            found[RELATION] = self.relation
         types = self.header.types
         if types is not None and self.vertex_data.of_type:
             found[TYPE_PTR] = types.rows_before(self.global_id, self.part_ptr)
@@ -207,6 +215,7 @@ class Plan:
             row_ptr=arrays["matrix/row_ptr"],
             column=arrays["matrix/column"],
             value=arrays["matrix/value"],
+            relation=arrays.get(RELATION),
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,

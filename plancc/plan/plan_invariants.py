@@ -13,7 +13,7 @@ import numpy as np
 from plancc.graph.types import Types
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array
-from plancc.plan.matrix import ends_of
+from plancc.plan.matrix import ends_of, relations_of
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
@@ -51,7 +51,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _of_relations(plan: Plan, types: Types) -> str:
     rows, columns = ends_of(plan)
-    wrong = np.flatnonzero(types.relation_of(rows, columns) < 0)
+    wrong = np.flatnonzero(~types.fits(rows, columns, relations_of(plan)))
     return f"nonzero ({rows[wrong[0]]}, {columns[wrong[0]]}) is of none" if len(wrong) else ""
 
 
@@ -144,9 +144,10 @@ def _unlike(send, receive):  # type: ignore[no-untyped-def]
 
 
 def _once(plan: Plan, parts: PartRange) -> str:
+    distinct = parts.with_distinct_columns()
     row, column = _repeated_nonzero(
         (np.diff(parts.part_ptr), parts.local_ptr, parts.halo_ptr()),
-        (parts.row_ptr, parts.column),
+        (distinct.row_ptr, distinct.column),
         parts.part_ptr,
         parts.place_of_rows(),
         parts.place_of_halo(),

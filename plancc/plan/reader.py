@@ -617,7 +617,8 @@ class PlanFile:
         if header.normalization not in NORMALIZATIONS:
             raise self._error(f"unknown normalization '{shown(header.normalization)}'")
         n, p, nnz = header.num_vertices, header.num_parts, header.num_nonzeros
-        if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= n * n):
+        kinds = 1 if header.types is None else len(header.types.relations)
+        if not (1 <= p <= n <= MAX_VERTICES and 0 <= nnz <= kinds * n * n):
             raise self._error(f"impossible header: {n} vertices, {nnz} nonzeros, {p} parts")
         if problem := header.problem():
             raise self._error(problem)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plancc.graph.types import Relation
 from plancc.plan.exchange import Side
-from plancc.plan.matrix import ends_of
+from plancc.plan.matrix import relations_of
 from plancc.plan.metrics import StepTraffic
 from plancc.plan.plan import Plan
 
@@ -72,7 +72,7 @@ def relation_traffic(plan: Plan) -> list[RelationTraffic]:
     """What every relation of a plan with types holds and moves."""
     types, parts = plan.header.types, plan.all_parts
     assert types is not None
-    of = types.relation_of(*ends_of(plan))
+    of = relations_of(plan)
     part = parts.part_of_nonzero()
     rows = np.diff(plan.part_ptr)[part]
     received = plan.column >= rows

@@ -15,6 +15,7 @@ import numpy as np
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
+from plancc.plan.format import RELATION
 from plancc.plan.grid_slices import keeps_part, share_of_rank
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
@@ -128,6 +129,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
+        relation=file.read(RELATION, first, last) if file.has(RELATION) else None,
         exchanges=exchanges,
         topology=header.topology,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
-from plancc.plan.matrix import matrix_of
+from plancc.plan.matrix import typed_graph_of
 from plancc.plan.part_invariants import check
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
@@ -67,14 +67,18 @@ def _difference(plan: Plan, graph: Graph) -> str:
     name, loops = graph.source.name, header.self_loops
     matrix = normalize(graph, header.normalization, self_loops=loops, dtype=plan.value.dtype)
     assert matrix.values is not None
-    found = matrix_of(plan)
-    counts, expected = np.diff(found.indptr), matrix.row_nonzeros()
+    found = typed_graph_of(plan)
+    assert found.values is not None
+    counts, expected = found.row_nonzeros(), matrix.row_nonzeros()
     for i in np.flatnonzero(counts != expected):
         return f"vertex {i} has {counts[i]} nonzeros, in {name} it has {expected[i]}"
-    for k in np.flatnonzero((found.indices != matrix.indices) | (found.data != matrix.values)):
+    wrong = (found.indices != matrix.indices) | (found.values != matrix.values)
+    if found.relation is not None:
+        wrong |= found.relation != matrix.relation
+    for k in np.flatnonzero(wrong):
         i = np.searchsorted(matrix.indptr, k, side="right") - 1
         return (
-            f"nonzero ({i}, {found.indices[k]}) is {found.data[k]:g}; in {name} the row has "
+            f"nonzero ({i}, {found.indices[k]}) is {found.values[k]:g}; in {name} the row has "
             f"({i}, {matrix.indices[k]}) = {matrix.values[k]:g} there"
         )
     return ""

@@ -3,8 +3,9 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. data-1.9.h5 is typed-1.8.h5 with vertex data by type. typed-1.8.h5 has types and
-relations, made by ``plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)`` under
+replaced. data-1.9.h5 is typed-1.8.h5 with vertex data by type. parallel-1.9.h5 has a second
+relation from authors to papers. typed-1.8.h5 has types and relations, made, as that one, by
+``plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)`` under
 SOURCE_DATE_EPOCH=1700000000. The others have the same owners of rows.
 targets-1.8.h5 is plan-1.7.h5 with real targets.
 plan-1.7.h5 is plan-1.6.h5 with hops for two nodes, of two ranks and of one. plan-1.6.h5 is
@@ -87,7 +88,9 @@ def main() -> int:
     data = DataByType.of({"author": author, "paper": paper}, typed.header.types, np.arange(7))
     by_type = plancc.VertexData(by_type=data).take(typed.global_id)
     with_data = replace(typed, vertex_data=by_type)
-    made = {"targets-1.8.h5": targets, "data-1.9.h5": with_data}
+    likes = {("author", "likes", "paper"): np.array([[0, 0, 2], [1, 2, 3]])}
+    parallel = plancc.compile(relations() | likes, "file", 3, normalize="row", part=OWNER)
+    made = {"targets-1.8.h5": targets, "data-1.9.h5": with_data, "parallel-1.9.h5": parallel}
     for name, each in made.items():
         if (HERE / name).exists():
             print(f"{HERE / name} exists and stays as it is", file=sys.stderr)

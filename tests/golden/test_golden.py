@@ -12,7 +12,7 @@ import pytest
 
 import plancc
 from plancc.plan.grid import Grid
-from plancc.plan.matrix import matrix_of
+from plancc.plan.matrix import ends_of, matrix_of
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
 
@@ -24,6 +24,7 @@ FILES = {  # the content hash that the file holds
     "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
     "data-1.9": "dbbf40c14bdbce98e0a2980ce140cd6f4d673ae98583f3ce6e31abdd5795266f",
+    "parallel-1.9": "4c90ccec95e07a9f68b308a9126d07ebfb66406d4705a37e740f0a1233b91258",
     "typed-1.8": "f8a9fc70445de4f5fe5c27056ee2489c9d28af78a06e25c08e71882dd256adec",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
 }
@@ -303,6 +304,24 @@ def test_format_1_9_has_vertex_data_by_type(tmp_path):
     _, part = read_rank_slice(file("data-1.9"), 1, 2)
     at = part.global_id[part.global_id >= 3] - 3
     assert part.vertex_data.of_type["paper"].train_mask.tolist() == (at % 2 == 0).tolist()
+
+
+def test_format_1_9_has_parallel_relations():
+    """Author 0 writes papers 0 and 1, and likes 1 and 2; author 1 writes 3; author 2 likes 3."""
+    plan = loaded("parallel-1.9")
+    rows, columns = ends_of(plan)
+    number = plan.header.types.relations.index(("author", "likes", "paper"))
+    of_two = (rows > 2) & (columns < 3)
+    found = zip(rows, columns, plan.relation, plan.value, strict=True)
+    of_authors = sorted(
+        (int(i) - 3, int(j), int(r) == number, float(v))
+        for (i, j, r, v), of in zip(found, of_two, strict=True)
+        if of
+    )
+    assert of_authors == [
+        *((0, 0, False, 1), (1, 0, False, 1), (1, 0, True, 1)),
+        *((2, 0, True, 1), (3, 1, False, 1), (3, 2, True, 1)),
+    ]
 
 
 def test_format_1_8_has_real_targets():

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from graph_helpers import refused
 from scipy.io import mmwrite
 
+import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph, as_source
 from plancc.graph.folders import to_folder
@@ -75,7 +76,6 @@ def test_what_is_in_no_relation_is_said():
         ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
         ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),
         ({("a", "b"): sp.eye_array(3)}, "is no relation: give three texts"),
-        ({("a", "x", "b"): sp.eye_array(3), ("a", "y", "b"): sp.eye_array(3)}, "the same source"),
         ({("a", "x\n", "b"): sp.eye_array(3)}, "give a printable text"),
         ({("a", "x", "b"): sp.csr_array((3, 2)) * np.nan, "b": 4}, "the matrix has 3"),
     ],
@@ -159,6 +159,29 @@ def test_wrong_folders(tmp_path, old, new, words):
     with pytest.raises(InputError) as caught:
         read_graph(tmp_path)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_relations_may_share_their_types(weighted):
+    """Entry (1, 0) is twice in x, with sum 0 where there are values, and in y."""
+    x, y = np.array([[0, 0, 2], [1, 1, 0]]), np.array([[0, 1], [1, 1]])
+    given = {"a": 3, ("a", "x", "a"): x, ("a", "y", "a"): y}
+    if weighted:
+        x = sp.coo_array(([1.0, -1, 5], x[::-1]), shape=(3, 3))
+        y = sp.coo_array(([2.0, 4], y[::-1]), shape=(3, 3))
+        given |= {("a", "x", "a"): x, ("a", "y", "a"): y}
+    graph = as_graph(given)
+    assert graph.types.are_parallel
+    rows = np.repeat(np.arange(3), graph.row_nonzeros()).tolist()
+    found = list(zip(rows, graph.indices.tolist(), graph.relation.tolist(), strict=True))
+    assert found == [(0, 2, 0)] + [(1, 0, 0)] * (not weighted) + [(1, 0, 1), (1, 1, 1)]
+    if weighted:
+        assert graph.values.tolist() == [5, 2, 4]
+        assert block_of(graph, ("a", "y", "a")).toarray()[1].tolist() == [2, 4, 0]
+    scaled = normalize(graph, "row", dtype=np.float64).values.tolist()
+    assert scaled == ([1, 1 / 3, 2 / 3] if weighted else [1, 1, 0.5, 0.5])
+    with pytest.raises(InputError, match="a process grid multiplies with their sum"):
+        plancc.compile(given, "cagnet-1d", 2)
 
 
 def test_types_have_vertex_data_of_their_own(tmp_path):

@@ -12,11 +12,13 @@ import sealing
 from plan_pieces import save_in_pieces
 
 import plancc
+from plancc.graph.convert import as_graph
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import DataByType
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.relations import relation_traffic, type_traffic
 from plancc.plan.slices import read_rank_slice
+from plancc.plan.verify import verify
 from plancc.report.plans import report
 
 PARTS = 3
@@ -121,6 +123,42 @@ def test_wrong_data_of_types_are_refused(with_data, tmp_path, name, change, word
     for read in (plancc.load, lambda at: read_rank_slice(at, 0, PARTS)):
         with pytest.raises(plancc.PlanError, match=words):
             read(path)
+
+
+@pytest.fixture(params=["hp", "fine-grain"])
+def parallel(request, tmp_path) -> tuple[plancc.Plan, dict]:
+    """Items like and dislike items; `cites` has users in place of the sources."""
+    given = {
+        ("item", name, "item"): sp.random(20, 20, 0.3, "csr", rng=seed)
+        for seed, name in enumerate(("like", "dislike"))
+    }
+    given["user", "buys", "item"] = sp.random(20, 30, 0.1, "csr", rng=5)
+    return plancc.compile(given, request.param, PARTS), given
+
+
+def test_a_plan_says_the_relation_of_every_nonzero(parallel, tmp_path):
+    plan, given = parallel
+    path = tmp_path / "plan.h5"
+    content = plan.save(path)
+    assert plancc.load(path).content_sha256() == content
+    assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 1, PARTS]) == content
+    plancc.verify_file(tmp_path / "pieces.h5")
+    assert verify(plancc.load(path), as_graph(given))
+    other = given | {("item", "like", "item"): given["item", "dislike", "item"]}
+    with pytest.raises(plancc.PlanError, match=r"vertex|nonzero"):
+        verify(plancc.load(path), as_graph(other))
+    assert [each.nonzeros for each in relation_traffic(plan)] == [m.nnz for m in given.values()]
+    if plan.fold is None:
+        refined = plancc.refine(path, "volume", budget=1)
+        assert verify(refined, as_graph(given))
+    swapped = replace(plan, relation=np.where(plan.relation < 2, 1 - plan.relation % 2, 2))
+    for wrong, words in (
+        (swapped.relation, "relations of one row and column ascend"),
+        (plan.relation + 1, "every nonzero is of a relation"),
+    ):
+        replace(plan, relation=wrong.astype(np.uint16)).save(path)
+        with pytest.raises(plancc.PlanError, match=words):
+            plancc.verify_file(path)
 
 
 def test_nonzeros_of_no_relation_are_found(plan, tmp_path):

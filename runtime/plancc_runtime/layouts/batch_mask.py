@@ -82,6 +82,7 @@ class KeptBlock:
             row_ptr=row_ptr,
             column=column,
             value=value if self.factors is None else value * self.factors,
+            relation=None if part.relation is None else part.relation[nonzeros],
             expand=part.expand.keep(self.sent, self.received).renumbered(number, slot),
         )
 

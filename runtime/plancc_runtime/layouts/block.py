@@ -101,6 +101,9 @@ class Block:
         What it multiplied edges in own and in halo columns by.
     factor : float64[nonzeros] or None
         What a mini-batch multiplied the values by; None: 1.
+    relation : uint16[nonzeros] or None
+        Number of the relation, where relations are parallel (`plancc.graph.types`); columns of a
+        row then are not distinct.
     fold : Exchange or None
         Folded rows go to the peers, whose partial rows come for own outputs; None: there are none
         on any rank.
@@ -125,6 +128,7 @@ class Block:
     closed_edges: Int64Array | None = None
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
+    relation: npt.NDArray[np.uint16] | None = None
 
     @classmethod
     def of_part(
@@ -143,6 +147,7 @@ class Block:
             fold=part.fold,
             route=part.route,
             fold_route=part.fold_route,
+            relation=part.relation,
         )
 
     @property

@@ -173,6 +173,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
         row_ptr=np.zeros(len(rows) + 1, np.int64),
         column=block.column[:0],
         value=block.value[:0],
+        relation=None,
         expand=Exchange.nothing(),
         halo=None if block.halo is None else block.halo[:0],
         route=None,
@@ -199,6 +200,9 @@ def _live_block(
 
     number = places(live)
     row_ptr, column, value = _taken(block.row_ptr, block.column, block.value, outputs, number)
+    relation = block.relation
+    if relation is not None:
+        *_, relation = _taken(block.row_ptr, block.column, relation, outputs, number)
     if numbering is not None:
         numbering = Numbering(
             numbering.received[live[n:]],
@@ -214,6 +218,7 @@ def _live_block(
                 row_ptr=row_ptr,
                 column=column,
                 value=value,
+                relation=relation,
                 expand=block.expand.keep(sent, live[n:]).renumbered(number, places(live[n:])),
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,

@@ -162,6 +162,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
         row_ptr=row_ptr,
         column=new[part.column[taken]],
         value=part.value[taken],
+        relation=None if part.relation is None else part.relation[taken],
         expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,

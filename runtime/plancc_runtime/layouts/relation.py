@@ -63,6 +63,14 @@ class TypedBlock:
             rows = np.concatenate([rows, folded])
         of_rows = np.repeat(rows, np.diff(block.row_ptr))
         relation = types.relation_of(of_rows, columns[block.column])
+        if block.relation is not None:
+            if len(block.relation) != len(block.column):
+                raise InputError(
+                    "several relations lead from one type to one type: such a plan trains without "
+                    "samples of the boundary"
+                )
+            fits = types.fits(of_rows, columns[block.column], block.relation)
+            relation = np.where(fits, block.relation, -1)
         return cls(block, types, types.type_of(rows), types.type_of(columns), relation)
 
     def check(self, transport: Transport) -> None:
@@ -99,6 +107,7 @@ class TypedBlock:
             expand=block.expand.keep(sent, received).renumbered(column, places(received)),
             halo=None if block.halo is None else block.halo[received],
             route=None,
+            relation=None,
         )
         relation, column_type = self.relation[kept], self.column_type[used]
         return TypedBlock(made, self.types, self.row_type, column_type, relation)
@@ -142,6 +151,7 @@ class TypedBlock:
             fold_route=None,
             edges=None,
             closed_edges=None,
+            relation=None,
         )
 
     def block_of(self, relation: Relation, transport: Transport) -> Block:
