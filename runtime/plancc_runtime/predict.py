@@ -117,7 +117,8 @@ def predict(
     of_target = slice(0, opened.header.num_vertices)
     if types is not None and options.target is not None:
         of_target = types.vertices(options.target)
-    vertices, wanted = opened.rows.global_id, None
+    vertices: npt.NDArray[np.integer] = opened.rows.global_id
+    wanted = None
     learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
     if ids is not None:
         with transport.agreement():
@@ -131,8 +132,8 @@ def predict(
     if wanted is None:
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
-        mine = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
-        counts = run.predict(path, embeddings, of_source, kind, _known(union, mine))
+        of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
+        counts = run.predict(path, embeddings, of_source, kind, _known(union, of_all))
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
     known = _known(union, vertices[np.isin(vertices, wanted)])

@@ -61,8 +61,8 @@ from plancc_runtime.targets import Target
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
-from plancc_runtime.views import place_of
 from plancc_runtime.union import joined
+from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -468,10 +468,10 @@ class Run:
             if learnt is not None:
                 known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
         if wanted is None and learnt is not None:
-            mine = self._rows_of(learnt)
-            rows = rows.among(mine, np.arange(learnt.start, learnt.stop))
-            outputs = outputs[mine]
-            embedding = None if embedding is None else embedding[mine]
+            of_target = self._rows_of(learnt)
+            rows = rows.among(of_target, np.arange(learnt.start, learnt.stop))
+            outputs = outputs[of_target]
+            embedding = None if embedding is None else embedding[of_target]
         return save_predictions(
             path,
             rows,

@@ -138,7 +138,9 @@ class TypedGraph:
         type.
         """
         widest = max(rows.shape[1] for rows in x.values())
-        return torch.cat([pad(x[name], (0, widest - x[name].shape[1])) for name in self.types.counts])
+        return torch.cat(
+            [pad(x[name], (0, widest - x[name].shape[1])) for name in self.types.counts]
+        )
 
     def by_type(self, x: Tensor) -> dict[str, Tensor]:
         """Rows of all types, as layers by relation return them, by type."""

@@ -19,7 +19,9 @@ from plancc_runtime.options import TrainOptions
 LABELS = ("targets", "labels")
 
 
-def joined(part: Part, types: Types, options: TrainOptions, plan: str) -> tuple[Part, TypesOfNetwork]:
+def joined(
+    part: Part, types: Types, options: TrainOptions, plan: str
+) -> tuple[Part, TypesOfNetwork]:
     """The slice with vertex data of the union, and what a network knows of it; not collective.
 
     Features are as wide as the widest; those of other types are filled up with zeros. Labels and

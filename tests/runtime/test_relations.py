@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 import torch
 from cases import pairs
 from test_typed import COUNTS, PARTS, plan_of, relations, traffic
@@ -53,7 +52,10 @@ def gat(conv) -> HeteroConv:
         )
         each.lin_src.weight.data = conv.weights[k].data.T
         each.lin_dst.weight.data = conv.weights_target[k].data.T
-        each.att_src.data, each.att_dst.data = conv.scores_source[k][None], conv.scores_target[k][None]
+        each.att_src.data, each.att_dst.data = (
+            conv.scores_source[k][None],
+            conv.scores_target[k][None],
+        )
         each.bias.data = conv.biases[k].data
     return HeteroConv(of, aggr="sum")
 
@@ -69,7 +71,10 @@ def rgcn(conv) -> Callable:
     if conv.coefficient is None:
         layer.weight.data = torch.stack([pad(w.data, (0, 0, 0, 6 - len(w))) for w in conv.weights])
     else:
-        layer.weight.data, layer.comp.data = torch.stack([*conv.weights]).data, conv.coefficient.data
+        layer.weight.data, layer.comp.data = (
+            torch.stack([*conv.weights]).data,
+            conv.coefficient.data,
+        )
     layer.root.data, layer.bias.data = conv.weight_self.data, conv.bias.data
     first = dict(zip(COUNTS, np.cumsum([0, *COUNTS.values()]).tolist(), strict=False))
     of = [edges(r) + torch.tensor([[first[r[0]]], [first[r[2]]]]) for r in RELATIONS]
@@ -117,7 +122,9 @@ def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
         with torch.autograd.set_multithreading_enabled(False):
             (y * torch.cat([g[n][rows[n]] for n in COUNTS])).sum().backward()
         graph.union.sync_gradients(conv)
-        of_types = {n: (rows[n], each.detach(), own[n].grad) for n, each in graph.by_type(y).items()}
+        of_types = {
+            n: (rows[n], each.detach(), own[n].grad) for n, each in graph.by_type(y).items()
+        }
         return of_types, [w.grad for w in conv.parameters()], moved
 
     answers = run_ranks(ranks, on_rank, 180)

@@ -55,7 +55,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     """
     if header.types is not None:
         _check_types(header, options)
-    elif options.target is not None or options.model not in _plain_models():
+    elif options.target is not None or MODELS[options.model].by_relation:
         name = "model" if options.target is None else "target"
         raise InputError(f"{_setting(options, name)}: needs a plan with types")
     if header.layout != "edge" and options.fold != "sync":
@@ -105,11 +105,6 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{wanted[0]}: needs a plan of layout row, and this is an edge plan, whose rows are "
             "spread over ranks"
         )
-
-
-def _plain_models() -> list[str]:
-    """Models of graphs of one type."""
-    return [name for name in MODELS if name != "rgcn"]
 
 
 def _check_types(header: Header, options: TrainOptions) -> None:

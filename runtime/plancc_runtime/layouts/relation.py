@@ -20,7 +20,7 @@ import numpy as np
 
 from plancc.errors import InputError, PlanError
 from plancc.graph.types import Relation, Types
-from plancc.plan.exchange import Int64Array, offsets, places
+from plancc.plan.exchange import BoolArray, Int64Array, offsets, places
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.whole_counts import with_whole_rows
@@ -133,10 +133,10 @@ class TypedBlock:
         if fold is not None:
             if len(relations) > 1:
                 raise InputError("an edge plan spreads the rows of relations over ranks")
-            folded = np.diff(offsets(of >= 0)[block.row_ptr])[m:] > 0
-            arriving, own = send_numbers(fold, folded, transport), np.zeros(m, np.bool_)
-            own[rows[0]] = True
-            fold = fold.keep(folded, arriving).renumbered(places(folded), places(own))
+            folded: BoolArray = np.diff(offsets(of >= 0)[block.row_ptr])[m:] > 0
+            arriving, met = send_numbers(fold, folded, transport), np.zeros(m, np.bool_)
+            met[rows[0]] = True
+            fold = fold.keep(folded, arriving).renumbered(places(folded), places(met))
             partial = row >= m
             key[partial] = size + places(folded)[row[partial] - m]
             size += int(folded.sum())

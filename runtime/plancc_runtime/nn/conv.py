@@ -81,6 +81,8 @@ class Conv(nn.Module, ABC):
         The model's options, which say the steps of a layer: a dataclass derived from `ConvOptions`.
     whole_rows : bool
         Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
+    by_relation : bool
+        Whether it needs a graph with types (`nn.relations`).
     rectifies : bool
         Whether the layer can apply the activation relu itself, which saves passes over its output.
     draws : bool
@@ -92,6 +94,7 @@ class Conv(nn.Module, ABC):
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
     whole_rows: ClassVar[bool] = False
+    by_relation: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
     draws: bool = False
     takes_bfloat16: ClassVar[bool] = False

@@ -8,7 +8,7 @@ types that are narrower than the layer's input are filled up, and not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -155,6 +155,7 @@ class RelationConv(Conv):
         As of `Conv`.
     """
 
+    by_relation = True
     rectifies = True
     types: TypesOfLayer
 
@@ -229,8 +230,8 @@ class RelationProduct(RelationConv):
 class RGCNConv(RelationProduct):
     """The relational graph convolution of Schlichtkrull et al. (ESWC 2018), Equations 2 and 3.
 
-    It is PyTorch Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or has none in
-    common; all types have one matrix of own rows and one bias.
+    It is PyTorch Geometric's RGCNConv on the union: W_r is a sum of `bases` matrices, or one of
+    its own; all types have one matrix of own rows and one bias.
     """
 
     Options = RGCNOptions
@@ -362,6 +363,6 @@ def _narrow(x: Tensor, width: int) -> Tensor:
     return x if x.shape[1] == width else x[:, :width].contiguous()
 
 
-def _total(parameters: list[nn.Parameter]) -> Tensor:
+def _total(parameters: Sequence[Tensor]) -> Tensor:
     """The sum of parameters of one shape."""
-    return parameters[0] if len(parameters) == 1 else torch.stack(parameters).sum(0)
+    return parameters[0] if len(parameters) == 1 else torch.stack([*parameters]).sum(0)
