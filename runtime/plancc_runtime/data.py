@@ -101,7 +101,7 @@ class LocalData:
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
-        labels = self.labels[torch.from_numpy(rows).to(device)]
+        labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)
         size = np.array([len(chosen)], np.int64)
         transport.allreduce_sum(size)

@@ -236,7 +236,7 @@ class BatchMask:
                 kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
-        received = distinct(halo_rows(nonzeros, part.column, part.num_rows))
+        received = distinct(columns_of(nonzeros, part.column, part.num_rows)[1])
         sent = distinct(self._sent[pins]).astype(np.int64)
         if factors is not None:
             factors = factors[:local]
@@ -331,14 +331,15 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def halo_rows(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """The halo row of every nonzero that has one."""
-    found = np.empty(len(nonzeros), dtype=np.int64)
+def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
+    """The own columns of nonzeros, and the halo rows of the others."""
+    own, halo = np.empty_like(nonzeros), np.empty_like(nonzeros)
     size = 0
-    for a in nonzeros:
-        found[size] = column[a] - num_rows  # kept, or else overwritten
-        size += column[a] >= num_rows
-    return found[:size]
+    for k in range(len(nonzeros)):
+        j = column[nonzeros[k]]
+        own[size], halo[k - size] = j, j - num_rows  # one is kept, the other overwritten
+        size += j < num_rows
+    return own[:size], halo[: len(nonzeros) - size]
 
 
 @njit(cache=True, nogil=True)

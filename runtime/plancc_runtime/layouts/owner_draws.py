@@ -38,7 +38,7 @@ from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
-from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, halo_rows
+from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, columns_of
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
 
@@ -108,11 +108,10 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         for hop in range(sampler.num_blocks):
             with self._clock("draw"):
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
-            received = distinct(halo_rows(block.nonzeros, part.column, part.num_rows))
+            own, halo = columns_of(block.nonzeros, part.column, part.num_rows)
+            received = distinct(halo)
             sent = yield from self._used.tell(received)
-            columns = part.column[block.nonzeros]
-            own = columns[columns < part.num_rows]
-            rows = distinct(np.concatenate([own, part.expand.send.row[sent]])).astype(np.int64)
+            rows = distinct(np.append(own, part.expand.send.row[sent]))
             drawn.append((block, received, sent))
             rows_of_hop.append(rows)
         found: Int64Array = distinct(np.concatenate(rows_of_hop))
@@ -156,7 +155,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         members = np.concatenate([own, part.num_rows + halo])
         numbers[members] = np.arange(len(members), dtype=np.int32)
         nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
-        received = distinct(halo_rows(nonzeros, part.column, part.num_rows))
+        received = distinct(columns_of(nonzeros, part.column, part.num_rows)[1])
         sent = yield from self._used.tell(received)
         block = KeptBlock(nonzeros, rows, None, received, sent)
         batch = LocalBatch.of(
