@@ -69,7 +69,8 @@ class Learner:
         outputs : Tensor[outputs of the view, classes]
             Outputs of this rank, without gradient.
         """
-        self.network.train()
+        if not self.network.training:
+            self.network.train()
         with self.clock("dense"):
             if self._is_repeated(view, data):
                 if self._last is None or self._last[0] is not view or self._last[1] is not data:

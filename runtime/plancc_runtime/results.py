@@ -98,8 +98,9 @@ class Epoch:
     words_sent_max, messages_sent_max : int
         Counts of the rank that sends most.
     words_reduced : int
-        Words that every rank hands to all-reduces (weight gradients, loss, scores, of every
-        mini-batch the number of targets, and of 1.5D grids the sums over copies), counted apart.
+        Words that every rank hands to all-reduces, counted apart: weight gradients, loss, scores,
+        sums of batch norms, of every mini-batch its targets and the counts that its line has, and
+        of 1.5D grids the sums over copies.
     evaluation_seconds, evaluation_words : float, int
         Seconds of the slowest rank, and words of all ranks, in an evaluation that needed a pass of
         its own; apart from all figures above.

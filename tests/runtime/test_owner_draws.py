@@ -170,6 +170,18 @@ def test_auto_is_everywhere_where_messages_take_longer_than_drawing(plan_file):
     assert words(2, batch_size=90, fanouts=(40, 40)) > 0
 
 
+def test_auto_is_owners_where_patterns_of_all_ranks_are_too_large(plan_file, monkeypatch):
+    def drawn_by(left):
+        monkeypatch.setattr("plancc_runtime.layouts.draws.available_memory", lambda: left)
+        found = trained(plan_file, 3, batch_size=1, fanouts=(1, 1), steps=1)
+        return found[0].drawn_by
+
+    header = load(plan_file).header
+    patterns = 3 * (8 * (header.num_vertices + 1) + 4 * header.num_nonzeros)
+    assert drawn_by(patterns).startswith("everywhere: predicted ")
+    assert drawn_by(patterns - 1).startswith("owners: the pattern takes 0 MiB on every rank")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,8 +17,8 @@ BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
 def equal_blocks(row_ptr: np.ndarray) -> np.ndarray:
     """First rows of blocks with about `BLOCK_WORK` nonzeros and rows each, and the end."""
     work = row_ptr + np.arange(len(row_ptr))
-    cuts = np.searchsorted(work, np.arange(0, work[-1], BLOCK_WORK))
-    return np.unique(np.append(cuts, len(row_ptr) - 1)).astype(np.int64)
+    cuts = np.append(np.searchsorted(work, np.arange(0, work[-1], BLOCK_WORK)), len(row_ptr) - 1)
+    return cuts[np.diff(cuts, prepend=-1) > 0].astype(np.int64)
 
 
 @intrinsic

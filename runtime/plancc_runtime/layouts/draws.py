@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.memory import available_memory
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
@@ -124,7 +125,8 @@ def owners_draw(
     """Whether owners draw: as `choice` has it, or if it is quicker by prediction. Collective.
 
     Owners save the share of the batch that others draw, and need a message to every peer and from
-    every peer in every round.
+    every peer in every round. They draw too where patterns of all ranks of a machine would take
+    more memory than is free.
 
     Returns
     -------
@@ -135,9 +137,16 @@ def owners_draw(
         return choice == "owners", "as `draw` says" if choice != "auto" else ""
     most = np.array([part.expand.receive.num_messages, part.num_halo])
     transport.allreduce_max(most)
-    return owners_are_quicker(
-        sampler, header.num_vertices, header.num_nonzeros, transport.size, most
-    )
+    n, nnz = header.num_vertices, header.num_nonzeros
+    quicker, why = owners_are_quicker(sampler, n, nnz, transport.size, most)
+    pattern, left = 8 * (n + 1) + 4 * nnz, available_memory()
+    wanted = pattern * transport.ranks_here()
+    short = np.array([left is not None and wanted > left], np.int8)
+    transport.allreduce_max(short)
+    if short[0] and not quicker:
+        mib = f"{pattern / 2**20:,.0f} MiB"
+        return True, f"the pattern takes {mib} on every rank, more than is free; {why}"
+    return quicker, why
 
 
 def owners_are_quicker(

@@ -93,6 +93,15 @@ def checked(program: Program) -> Program:
     return program
 
 
+@cache
+def _actions(
+    program: Program, back: bool, at_hand: bool, overlap: bool, idle: frozenset[str]
+) -> list[Action]:
+    """`actions_of` a program or its adjoint, whose messages are left out if rows are at hand."""
+    steps = without_messages(program) if at_hand else program
+    return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
+
+
 def _is_by_pieces(step: Step) -> bool:
     return isinstance(step, Multiply | Gather | ScatterAdd | Broadcast | Reduce)
 
@@ -188,12 +197,11 @@ class Executor:
         self._program, self._blocks = checked(program), blocks
         self._movers, self._shared = movers, shared or {}
         self._clock, self._overlap = resources.clock, resources.overlap
-        self._actions: dict[tuple[bool, bool], list[Action]] = {}
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
         """The same with other movers, and some other blocks."""
         other = copy(self)
-        other._blocks, other._movers, other._actions = self._blocks | blocks, movers, {}
+        other._blocks, other._movers = self._blocks | blocks, movers
         return other
 
     def run(
@@ -238,13 +246,9 @@ class Executor:
                     mover.received(ALL, buffer)
 
     def _actions_of(self, back: bool, at_hand: bool) -> list[Action]:
-        if (back, at_hand) not in self._actions:
-            steps = without_messages(self._program) if at_hand else self._program
-            idle = {name for name, mover in self._movers.items() if mover.idle}
-            idle |= {name for name, rows in self._shared.items() if rows.idle}
-            steps = checked(adjoint(steps)) if back else steps
-            self._actions[back, at_hand] = list(actions_of(steps, self._overlap, idle))
-        return self._actions[back, at_hand]
+        movers = {**self._movers, **self._shared}
+        idle = frozenset(name for name, each in movers.items() if each.idle)
+        return _actions(self._program, back, at_hand, self._overlap, idle)
 
     def _multiply(
         self,
