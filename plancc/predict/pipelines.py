@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.rcm import bandwidth, rcm_order
-from plancc.plan.batches import MOST_STAGES, Batches, wanted_stages
+from plancc.plan.stages import MOST_STAGES, Batches, wanted_stages
 
 Float64Array = npt.NDArray[np.float64]
 

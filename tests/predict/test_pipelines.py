@@ -8,8 +8,8 @@ from predict_helpers import rmat, trained
 
 import plancc
 from plancc.errors import InputError
-from plancc.plan.batches import MOST_STAGES
 from plancc.plan.matrix import graph_of
+from plancc.plan.stages import MOST_STAGES
 from plancc.predict.machine import Machine
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.predictor import Predictor

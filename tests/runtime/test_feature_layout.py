@@ -26,12 +26,12 @@ import plancc
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.batches import Batches, wanted_stages
 from plancc.plan.grid import Grid
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.layers import Aggregate
 from plancc.plan.lowering import lower
 from plancc.plan.slices import read_rank_slice
+from plancc.plan.stages import Batches, wanted_stages
 from plancc.plan.values import Header
 from plancc_runtime.execution.choice import check_layout
 from plancc_runtime.layouts.feature import FeatureGraph

@@ -42,10 +42,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from plancc.plan.batches import Batches
 from plancc.plan.layers import Aggregate, LayerStep
 from plancc.plan.parts import Part
 from plancc.plan.products import FEATURE, Program, adjoint
+from plancc.plan.stages import Batches
 from plancc.plan.values import Header
 from plancc.plan.words import AllToAllWords, Transfer
 from plancc_runtime.kernels.base import SparseMatrix

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plancc.plan.batches import Batches
 from plancc.plan.grid import Grid
+from plancc.plan.stages import Batches
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.resources import CPU, Resources
 from plancc_runtime.transport.base import Group, Pending

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from plancc.plan.batches import Batches
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import Part
+from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
 

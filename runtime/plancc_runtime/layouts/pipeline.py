@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.plan.batches import wanted_stages
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import GridShare
+from plancc.plan.stages import wanted_stages
 
 
 @dataclass(frozen=True)
