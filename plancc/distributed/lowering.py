@@ -15,10 +15,10 @@ from plancc.distributed.kernels import packed_rows, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Int32Array, Int64Array, Share
 from plancc.plan.exchange import Exchange, Side
-from plancc.plan.lowering import by_sender, lower_parts_of_rows, mark_boundary, offsets_of
+from plancc.plan.lowering import by_sender, lower_parts_of_rows, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
-from plancc.plan.receive_sets import grouped
+from plancc.plan.receive_sets import grouped, offsets_of
 from plancc.plan.values import Exchanges, Header
 
 

@@ -37,7 +37,7 @@ from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.plan import Plan
-from plancc.plan.receive_sets import by_part, grouped, list_marked, mark
+from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
 from plancc.plan.values import Exchanges, Header
 from plancc.scratch import large
 
@@ -360,17 +360,6 @@ def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     ptr = offsets_of(receiver, num_parts)
     send = by_sender(receiver, sender, row_ptr, halo_row, num_parts)
     return Exchange(Side(*send), Side(ptr, sender, row_ptr, halo_row))
-
-
-@njit(cache=True, nogil=True)
-def offsets_of(number, count):  # type: ignore[no-untyped-def]
-    """Where the entries of every number in 0..count-1 begin, once sorted: int64[count + 1]."""
-    ptr = np.zeros(count + 1, dtype=np.int64)
-    for k in range(len(number)):
-        ptr[number[k] + 1] += 1
-    for m in range(count):
-        ptr[m + 1] += ptr[m]
-    return ptr
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @njit(cache=True, nogil=True)
-def _starts(key, num_groups):  # type: ignore[no-untyped-def]
+def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
     """Where every group starts in a list sorted by group: int64[num_groups + 1]."""
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
@@ -35,7 +35,7 @@ def grouped(key, num_groups):  # type: ignore[no-untyped-def]
 
     Returns (rows int32[n], where each row is among them int32[n], int64[num_groups + 1] offsets).
     """
-    ptr = _starts(key, num_groups)
+    ptr = offsets_of(key, num_groups)
     free = ptr[:-1].copy()
     rows = np.empty(len(key), dtype=np.int32)
     position = np.empty(len(key), dtype=np.int32)
@@ -87,7 +87,7 @@ def by_part(
 
 @njit(cache=True, nogil=True)
 def _by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  # type: ignore[no-untyped-def]
-    ptr = _starts(nonzero_owner, num_parts)
+    ptr = offsets_of(nonzero_owner, num_parts)
     free = ptr[:-1].copy()
     row = np.empty(len(indices), dtype=np.int32)
     column = np.empty(len(indices), dtype=np.int32)
