@@ -127,16 +127,35 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _by_weight(q: int, c: int, chain: Any, nets: Any) -> Any:
-    """Vertices of part q, those that weigh least by constraint c first."""
-    members = np.empty(chain.size[q], dtype=np.int32)
-    weight = np.empty(chain.size[q], dtype=np.int64)
-    v, num = chain.first[q], 0
-    while v >= 0:
-        members[num], weight[num] = v, nets.weight[v, c]
-        num += 1
-        v = chain.after[v]
-    return members[np.argsort(weight, kind="mergesort")]
+def _by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
+    """Vertices of part q, those that weigh least by constraint c first; kept in `sorted_by`."""
+    at = c * len(chain.size) + q
+    if len(sorted_by[at]) == 0:
+        members = np.empty(chain.size[q], dtype=np.int32)
+        weight = np.empty(chain.size[q], dtype=np.int64)
+        v, num = chain.first[q], 0
+        while v >= 0:
+            members[num], weight[num] = v, nets.weight[v, c]
+            num += 1
+            v = chain.after[v]
+        sorted_by[at] = members[np.argsort(weight, kind="mergesort")]
+    return sorted_by[at]
+
+
+@njit(cache=True, nogil=True)
+def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any) -> None:
+    """Move v to part `there`; members that are kept by weight stay so, the last come first."""
+    here = state.owner[v]
+    give(v, there, chain, nets, state)
+    for c in range(nets.weight.shape[1]):
+        one, two = c * len(chain.size) + here, c * len(chain.size) + there
+        sorted_by[one] = sorted_by[one][sorted_by[one] != v]
+        members = sorted_by[two]
+        if len(members) > 0:
+            weights = nets.weight[:, c]
+            k = np.searchsorted(weights[members], weights[v])
+            new = np.full(1, v, np.int32)
+            sorted_by[two] = np.concatenate((members[:k], new, members[k:]))
 
 
 @njit(cache=True, nogil=True)
@@ -281,12 +300,13 @@ def exchange(
     )
     made, place = 0, np.empty(4, np.int64)
     num, turned = np.empty(2, np.int64), np.empty(2, np.int64)
+    sorted_by = [np.empty(0, np.int32) for _ in range(width * len(chain.size))]
     for here in over:
         for _ in range(MAX_STEPS):
             whole, c = _overload(here, state, rules)
             if whole == 0 or num_roomy[c] == 0:
                 break
-            own = _by_weight(here, c, chain, nets)
+            own = _by_weight(here, c, sorted_by, chain, nets)
             best, target = 0.0, -1
             for t in range(min(rules.tries, num_roomy[c])):
                 if num_roomy[c] <= rules.tries:
@@ -302,7 +322,8 @@ def exchange(
                 if there == here or state.sums[there, c] >= rules.limit[there, c]:
                     continue
                 num[0] = _choose(own, there, nets, state, mine, rng)
-                num[1] = _choose(_by_weight(there, c, chain, nets), here, nets, state, theirs, rng)
+                other = _by_weight(there, c, sorted_by, chain, nets)
+                num[1] = _choose(other, here, nets, state, theirs, rng)
                 value, i, j = _pairs(here, there, num, mine, theirs, state, rules)
                 if value > best and (j >= 0 or chain.size[here] > 1):
                     best, target = value, there
@@ -327,9 +348,9 @@ def exchange(
                 break
             for v in place[:2]:
                 if v >= 0:
-                    give(v, target, chain, nets, state)
+                    _give(v, target, sorted_by, chain, nets, state)
             for v in place[2:]:
                 if v >= 0:
-                    give(v, here, chain, nets, state)
+                    _give(v, here, sorted_by, chain, nets, state)
             made += 1
     return made
