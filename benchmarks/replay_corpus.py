@@ -45,7 +45,7 @@ from plancc_cli.run import main as plancc_run_main
 Outcome = dict[str, dict[str, Any]]
 
 MEASURED = (
-    *("seconds_max", "seconds_mean", "evaluation_seconds"),
+    *("seconds_max", "seconds_mean", "evaluation_seconds", "step_seconds"),
     *("partition_seconds", "compile_seconds"),
 )
 """Keys of times, wherever they stand."""
