@@ -26,12 +26,12 @@ from plancc.graph.npz import read_array
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, read_bytes
 from plancc.graph.vertexdata import as_array
-from plancc.interop.record import HETERO
 from plancc.interop.torchfile import load_torch
 from plancc.plan.exchange import Int64Array
 from plancc.plan.plan import Plan
 from plancc.text import shown
 
+HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Files beside the description: the graph's number of every new number."""
 _IN_PARTS, _DATA = "orig_nids.dgl", "node_feat.dgl"

@@ -3,10 +3,14 @@
 ``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is an edge from
 source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. Whether inverse edges belong to
 the graph is not written in the folder: where OGB says so, read it with `symmetrize`.
+
+A heterogeneous graph has its relations in ``raw/triplet-type-list``, a folder for each in
+``raw/relations``, and data by type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -20,10 +24,12 @@ from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
 from plancc.graph.textfile import StrPath, read_bytes
 from plancc.graph.vertexdata import class_numbers, read_numbers
-from plancc.interop.record import HETERO, Record, edge_index_of, format_of_records
+from plancc.interop.record import Record, edge_index_of, format_of_records
 from plancc.interop.torchfile import load_torch
+from plancc.text import shown
 
 _TABLE = (".csv.gz", ".csv")
+TRIPLES, COUNTS = "raw/triplet-type-list", "raw/num-node-dict"
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
 
 
@@ -37,27 +43,29 @@ def graph_files(folder: str) -> list[str]:
     """The files that the graph is read from; empty if this is no folder of OGB."""
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):
         return ["raw/data.npz"]
-    for name in ("raw/edge", "raw/triplet-type-list"):
-        if _table(folder, name):
-            others = ("raw/num-node-list", "raw/edge-feat")
-            return [found for each in (name, *others) if (found := _table(folder, each))]
-    return []
+    names: tuple[str, ...] = ("raw/edge", "raw/num-node-list", "raw/edge-feat")
+    if _table(folder, TRIPLES):
+        names = (TRIPLES, COUNTS, *map(_edges, _triples(folder)))
+    elif not _table(folder, "raw/edge"):
+        return []
+    return [found for each in names if (found := _table(folder, each))]
 
 
 def read_record(path: StrPath) -> Record:
     """The graph of a folder.
 
     In ``raw/`` are ``edge``, ``num-node-list`` and, as values if it has one column, ``edge-feat``,
-    each as .csv.gz or .csv; or all of it is in ``raw/data.npz``.
+    each as .csv.gz or .csv; or all of it is in ``raw/data.npz``. Of a heterogeneous graph what the
+    module describes, and ``num-node-dict``.
 
     Raises
     ------
     InputError
-        For a heterogeneous graph, several graphs, a missing or a wrong file.
+        For several graphs, a missing or a wrong file.
     """
     folder = os.fspath(path)
-    if _table(folder, "raw/triplet-type-list"):
-        raise InputError(f"{folder}: {HETERO}")
+    if _table(folder, TRIPLES):
+        return _relations(folder)
     if os.path.isfile(os.path.join(folder, "raw/data.npz")):
         with Archive(os.path.join(folder, "raw/data.npz")) as archive:
             n = _one_graph(archive.integers("num_nodes_list"), archive.name)
@@ -76,6 +84,47 @@ def read_record(path: StrPath) -> Record:
     return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
 
 
+def _lines(folder: str, name: str) -> tuple[str, list[list[str]]]:
+    """The path of a table of words, and its lines."""
+    where = os.path.join(folder, _table(folder, name) or f"{name}.csv.gz")
+    text = read_bytes(where).decode("utf-8-sig", "replace")
+    return where, [line for line in csv.reader(text.splitlines()) if line]
+
+
+def _triples(folder: str) -> list[list[str]]:
+    """Source, name and destination of every relation."""
+    where, triples = _lines(folder, TRIPLES)
+    for k, each in enumerate(triples, 1):
+        if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
+            raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' names no relation")
+    return triples
+
+
+def _edges(triple: list[str]) -> str:
+    """Name of a relation's table."""
+    return f"raw/relations/{'___'.join(triple)}/edge"
+
+
+def _counts(folder: str) -> dict[str, Any]:
+    """Vertices of every type, by name."""
+    where, lines = _lines(folder, COUNTS)
+    if len(lines) != 2 or len(lines[0]) != len(lines[1]) or not all(map(str.isdigit, lines[1])):
+        raise InputError(f"{where}: a line of types and a line of their vertices are expected")
+    return {name: np.array(int(count)) for name, count in zip(*lines, strict=True)}
+
+
+def _relations(folder: str) -> Record:
+    """The record of a heterogeneous graph."""
+    record: Record = {name: {"num_nodes": count} for name, count in _counts(folder).items()}
+    for triple in _triples(folder):
+        for name in {triple[0], triple[2]} - record.keys():
+            raise InputError(f"{folder}: {COUNTS} has no number of vertices of '{shown(name)}'")
+        where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
+        pair = np.stack(read_integer_columns(where, read_bytes(where), b",", 2)[:2])
+        record[tuple(triple)] = {"edge_index": pair}
+    return record
+
+
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
     if counts.size != 1:
         raise InputError(f"{where}: holds {counts.size} graphs; one is expected")
@@ -89,6 +138,10 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Features, labels (-1 where the file has nan) or targets, and the lists of one split."""
     folder, found = os.fspath(path), dict[str, Any]()
+    if _table(folder, TRIPLES):
+        types = _counts(folder)
+        splits = _split(folder, split, types)
+        return {name: _tables(folder, f"/{name}") | splits.get(name, {}) for name in types}
     data, labels = (os.path.join(folder, f"raw/{name}.npz") for name in ("data", "node-label"))
     if os.path.isfile(data):
         with Archive(data) as archive:
@@ -97,12 +150,20 @@ def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
             with Archive(labels) as archive:
                 found["labels"] = _labels(archive["node_label"], archive.name)
     else:
-        if table := _table(folder, "raw/node-feat"):
-            found["features"] = read_numbers(os.path.join(folder, table), dtype=np.float32)
-        if table := _table(folder, "raw/node-label"):
-            where = os.path.join(folder, table)
-            found["labels"] = _labels(read_numbers(where), where)
-    return found | _split(folder, split)
+        found |= _tables(folder)
+    return found | _split(folder, split, {"": None}).get("", {})
+
+
+def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
+    """Features and labels, in folders of their own where they are `of_type`."""
+    names = [f"raw/{name}{of_type and f'{of_type}/{name}'}" for name in ("node-feat", "node-label")]
+    found, (features, labels) = dict[str, Any](), (_table(folder, name) for name in names)
+    if features:
+        found["features"] = read_numbers(os.path.join(folder, features), dtype=np.float32)
+    if labels:
+        where = os.path.join(folder, labels)
+        found["labels"] = _labels(read_numbers(where), where)
+    return found
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
@@ -116,10 +177,11 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return class_numbers(labels.reshape(-1).astype(np.float64), f"{where}: the label")
 
 
-def _split(folder: str, split: str | None) -> dict[str, Any]:
+def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Lists of one split by type that has some; the type "" is that of all vertices."""
     root = os.path.join(folder, "split")
     names = sorted(os.listdir(root)) if os.path.isdir(root) else []
-    names = [name for name in names if _split_files(root, name)]
+    names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
     if not names and split is None:
         return {}
     if split is None and len(names) > 1:
@@ -129,6 +191,11 @@ def _split(folder: str, split: str | None) -> dict[str, Any]:
     name = names[0] if split is None else split
     if name not in names:
         raise InputError(f"{folder}: no split '{name}': choose from {', '.join(names) or 'none'}")
+    return {each: _lists(root, os.path.join(name, each)) for each in types}
+
+
+def _lists(root: str, name: str) -> dict[str, Any]:
+    """The lists in a folder of a split."""
     files = _split_files(root, name)
     if "split_dict" in files:
         where = os.path.join(root, name, "split_dict.pt")

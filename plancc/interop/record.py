@@ -29,7 +29,6 @@ from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 Record = dict[Any, Any]
 """By name; of a graph of types a record for every type by name, and for every relation by (source,
 name, destination)."""
-HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 

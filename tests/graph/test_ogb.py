@@ -8,6 +8,7 @@ from graph_helpers import entries, refused
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph.convert import as_source
 from plancc.graph.formats import find_format, read_graph
 from plancc.graph.vertexdata import read_vertex_data
 
@@ -54,6 +55,54 @@ def test_a_folder(folder):
     both = read_graph(f"{folder}/", symmetrize=True)
     assert set(entries(both)) == {*EDGES, *((j, i) for i, j in EDGES)}
     assert both.source.name == "ogbn_small"
+
+
+@pytest.fixture
+def hetero(tmp_path):
+    """Three authors write five papers, as ogbn-mag lies on disk."""
+    folder = tmp_path / "ogbn_hetero"
+    writes, cites = ("author", "writes", "paper"), ("paper", "cites", "paper")
+    table(folder, "raw/triplet-type-list", [writes, cites])
+    table(folder, "raw/num-node-dict", [("author", "paper"), (3, 5)])
+    table(folder, f"raw/relations/{'___'.join(writes)}/edge", [(0, 1), (2, 4)])
+    table(folder, f"raw/relations/{'___'.join(cites)}/edge", [(4, 0)])
+    table(folder, "raw/node-feat/paper/node-feat", X)
+    table(folder, "raw/node-label/paper/node-label", [0.0, 2.0, "nan", 1.0, 0.0])
+    for name, rows in {"train": [0, 3], "valid": [1], "test": [4]}.items():
+        table(folder, f"split/time/paper/{name}", rows)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+def test_a_heterogeneous_folder(hetero):
+    graph, data = as_source(str(hetero))
+    assert graph.types.counts == {"author": 3, "paper": 5}
+    assert [name for _, name, _ in graph.types.relations] == ["writes", "cites"]
+    assert set(entries(graph)) == {(4, 0), (7, 2), (3, 7)}
+    assert [*data.of_type] == ["paper"]
+    check(data.of_type["paper"])
+    before = graph.source.sha256
+    table(hetero, "raw/relations/paper___cites___paper/edge", [(4, 1)])
+    assert read_graph(hetero).source.sha256 != before
+    with pytest.raises(InputError, match="no split 'random': choose from time"):
+        as_source(str(hetero), split="random")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "words"),
+    [
+        ("raw/num-node-dict", [("author", "paper"), (3, "x")], "a line of types and a line of"),
+        ("raw/num-node-dict", [("author", "papers"), (3, 5)], "has no number of vertices of 'pap"),
+        ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
+        ("raw/relations/paper___cites___paper/edge", [(5, 1)], "'5' of type 'paper' is out of"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+def test_wrong_heterogeneous_folders(hetero, name, lines, words):
+    table(hetero, name, lines)
+    with pytest.raises(InputError) as caught:
+        read_graph(hetero)
+    assert words in str(caught.value)
 
 
 def test_the_hash_is_of_the_graph(folder):
@@ -163,7 +212,8 @@ def test_the_real_library(folder, tmp_path):
         (lambda f: (f / "raw/num-node-list.csv.gz").unlink(), "list.csv.gz is missing"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1,)]), "edge.csv.gz, line 2: 2 columns"),
         (lambda f: table(f, "raw/edge", [(0, 1), (1, "x")]), "edge.csv.gz, line 2: not a whole"),
-        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "heterogeneous graphs are not"),
+        (lambda f: table(f, "raw/triplet-type-list", ["a"]), "line 1: 'a' names no relation"),
+        (lambda f: table(f, "raw/triplet-type-list", [("a", "..", "b")]), "names no relation"),
         (lambda f: (f / "raw/edge.csv.gz").write_bytes(b"\x1f\x8b\x08"), "gzip data is damaged"),
         (lambda f: binary(f, edge_index=[[0, 1, 2]]), "must be (2, edges), not (1, 3)"),
         (lambda f: binary(f, num_nodes_list=[3, 2]), "holds 2 graphs"),
