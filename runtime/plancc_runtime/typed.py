@@ -196,6 +196,20 @@ class TypedGraph:
             raise InputError(f"coefficients '{coefficients}': choose plan, sum or mean")
         check_rows(x, self.num_rows(name), self.union, 2, f" of type '{name}'")
 
+    def edges(self, relation: str | Relation) -> Tensor:
+        """Ends of this rank's nonzeros of a relation, as PyTorch Geometric has its edges.
+
+        Collective when the relation is first asked for.
+
+        Returns
+        -------
+        int64[2, nonzeros]
+            Columns (of ``relation(name).columns(x)``) and rows (of the destination; in an edge plan
+            of ``relation(name).local_rows(y)``), in the order of the rows.
+        """
+        pattern = self.relation(relation).local_pattern("edges")
+        return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
+
     def product(
         self,
         relation: str | Relation,

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 from plancc.registry import Registry
 
 if TYPE_CHECKING:
+    from plancc_runtime.nn.edges import EdgeBlock, GINEConv
     from plancc_runtime.nn.gat import GATConv
     from plancc_runtime.nn.gcn import GCNConv
     from plancc_runtime.nn.gin import GINConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
+    from plancc_runtime.nn.relations import (
+        RelationGATConv,
+        RelationSAGEConv,
+        RGCNConv,
+        TypesOfLayer,
+    )
     from plancc_runtime.nn.sage import SAGEConv
     from plancc_runtime.nn.standardization import Standardization
 
@@ -45,6 +52,12 @@ _MODULES = {
     "SAGEConv": "sage",
     "GINConv": "gin",
     "GATConv": "gat",
+    "GINEConv": "edges",
+    "EdgeBlock": "edges",
+    "RGCNConv": "relations",
+    "RelationSAGEConv": "relations",
+    "RelationGATConv": "relations",
+    "TypesOfLayer": "relations",
     "BatchNorm": "norm",
     "LayerNorm": "norm",
     "Standardization": "standardization",
@@ -53,12 +66,18 @@ __all__ = [
     "MODELS",
     "RELATIONAL",
     "BatchNorm",
+    "EdgeBlock",
     "GATConv",
     "GCNConv",
     "GINConv",
+    "GINEConv",
     "LayerNorm",
+    "RGCNConv",
+    "RelationGATConv",
+    "RelationSAGEConv",
     "SAGEConv",
     "Standardization",
+    "TypesOfLayer",
 ]
 
 
