@@ -1,17 +1,17 @@
 """Every figure of a plan file once more, from its rows and columns alone, with h5py and numpy.
 
-Shares no code with plancc. Communication is counted from the matrix and the owners, not from the
+Communication is counted from the matrix and the owners, not from the
 plan's own messages.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
+from naive import NaivePlan
 
 
 @dataclass(frozen=True)
@@ -55,52 +55,20 @@ def read(path: Path) -> PlanArrays:
     return PlanArrays(np.array(rows), np.array(columns), value, owner, len(part_ptr) - 1)
 
 
+def naive_plan(arrays: PlanArrays, owner: np.ndarray, p: int) -> NaivePlan:
+    """The row plan of these owners."""
+    return NaivePlan(zip(arrays.row.tolist(), arrays.column.tolist(), strict=True), owner, p)
+
+
 def parts(arrays: PlanArrays, owner: np.ndarray, p: int) -> dict[str, list[int]]:
     """What every part owns, sends and receives under these owners."""
-    sent, received = [0] * p, [0] * p
-    talk = defaultdict(set)
-    for i, j in zip(arrays.row, arrays.column, strict=True):
-        if owner[i] != owner[j]:
-            talk[owner[j], owner[i]].add(j)
-    for (sender, receiver), moved in talk.items():
-        sent[sender] += len(moved)
-        received[receiver] += len(moved)
-    return {
-        "rows": np.bincount(owner, minlength=p).tolist(),
-        "nonzeros": np.bincount(owner[arrays.row], minlength=p).tolist(),
-        "sent": sent,
-        "received": received,
-        "messages_sent": [sum(s == m for s, _ in talk) for m in range(p)],
-        "messages_received": [sum(r == m for _, r in talk) for m in range(p)],
-    }
+    of = naive_plan(arrays, owner, p).per_part()
+    return {name: each for name, each in of.items() if name != "copies" and "fold" not in name}
 
 
-def metrics(of: dict[str, list[int]]) -> dict[str, float]:
-    """The figures of the plan format, section Metrics, and the larger of both maxima."""
-    p = len(of["rows"])
-    ratios = [got / own if own else 0 for got, own in zip(of["received"], of["rows"], strict=True)]
-    volume, messages = sum(of["sent"]), sum(of["messages_sent"])
-    return {
-        "volume": volume,
-        "average_volume": volume / p,
-        "max_sent": max(of["sent"]),
-        "max_received": max(of["received"]),
-        "max_volume": max(*of["sent"], *of["received"]),
-        "max_exchanged": max(s + r for s, r in zip(of["sent"], of["received"], strict=True)),
-        "messages": messages,
-        "average_messages": messages / p,
-        "max_messages_sent": max(of["messages_sent"]),
-        "max_messages_received": max(of["messages_received"]),
-        "nonzero_imbalance": max(of["nonzeros"]) * p / sum(of["nonzeros"]) - 1,
-        "row_imbalance": max(of["rows"]) * p / sum(of["rows"]) - 1,
-        "boundary_ratio": volume / sum(of["rows"]),
-        "max_boundary_ratio": max(ratios),
-        "expand_volume": volume,
-        "fold_volume": 0,
-        "expand_messages": messages,
-        "fold_messages": 0,
-        "replication_factor": 1 + volume / sum(of["rows"]),
-    }
+def metrics(arrays: PlanArrays, owner: np.ndarray, p: int) -> dict[str, float]:
+    """The figures of `inspect`."""
+    return naive_plan(arrays, owner, p).printed()
 
 
 def random_owner(n: int, p: int) -> np.ndarray:

@@ -162,12 +162,12 @@ def test_words_messages_and_merged_parts(dims: tuple[int, ...], ranks: int | Non
     arrays, p = figures.read(plan), 7
     r = ranks or p
     rank_of_part = [next(k for k in range(r) if m < (k + 1) * p // r) for m in range(p)]
-    of_parts = figures.parts(arrays, np.array(rank_of_part)[arrays.owner], r)
-    random = figures.parts(arrays, figures.random_owner(90, r), r)
+    owners = np.array(rank_of_part)[arrays.owner], figures.random_owner(90, r)
+    of_parts, random = (figures.parts(arrays, owner, r) for owner in owners)
     assert shown["num_ranks"] == r
     assert shown["parts"] == of_parts
-    assert shown["metrics"] == pytest.approx(figures.metrics(of_parts), rel=1e-12)
-    assert shown["random"] == pytest.approx(figures.metrics(random), rel=1e-12)
+    for name, owner in zip(("metrics", "random"), owners, strict=True):
+        assert shown[name] == pytest.approx(figures.metrics(arrays, owner, r), rel=1e-12)
     for name, tables in (("training", of_parts), ("random_training", random)):
         cost, layers = shown[name], len(dims) - 1
         width = sum(a + b for a, b in pairwise(dims))

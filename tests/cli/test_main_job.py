@@ -102,11 +102,9 @@ def test_compile_verify_inspect_export_and_back(
 
     # inspect: every figure from the file, recomputed
     shown = json.loads(ok("inspect", plan, "--json", "--per-part"))
-    of_parts = figures.parts(arrays, arrays.owner, p)
-    assert shown["parts"] == of_parts
-    assert shown["metrics"] == pytest.approx(figures.metrics(of_parts), rel=1e-12)
-    random = figures.parts(arrays, figures.random_owner(90, p), p)
-    assert shown["random"] == pytest.approx(figures.metrics(random), rel=1e-12)
+    assert shown["parts"] == figures.parts(arrays, arrays.owner, p)
+    for name, owner in (("metrics", arrays.owner), ("random", figures.random_owner(90, p))):
+        assert shown[name] == pytest.approx(figures.metrics(arrays, owner, p), rel=1e-12)
     for name in ("metrics", "random", "content_sha256", "provenance"):
         assert shown[name] == compiled[name]
     assert shown["header"]["num_vertices"] == 90

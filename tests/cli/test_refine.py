@@ -41,7 +41,7 @@ def test_a_plan(objective: str, poor: Path, graph: Path, tmp_path: Path) -> None
     # every figure from the files, recomputed
     for when, path in (("before", poor), ("after", plan)):
         arrays = figures.read(path)
-        metrics = figures.metrics(figures.parts(arrays, arrays.owner, P))
+        metrics = figures.metrics(arrays, arrays.owner, P)
         assert shown["metrics"][when] == pytest.approx(metrics, rel=1e-12)
         assert shown["value"][when] == value_of(metrics, objective)
     assert shown["improved"] is True

@@ -20,7 +20,7 @@ from plancc.plan.reader import PlanFile
 def naive_pairs(graph, owner, num_parts) -> np.ndarray:
     plan = naive.NaivePlan(naive.pattern_of(graph), owner, num_parts)
     found = np.zeros((num_parts, num_parts), dtype=int)
-    for q, peers in enumerate(plan.send):
+    for q, peers in enumerate(plan.expand):
         for m, rows in peers.items():
             found[q, m] = len(rows)
     return found

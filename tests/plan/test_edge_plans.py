@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import naive
-import naive_edge
 import numpy as np
 import plan_helpers
 import pytest
@@ -23,7 +22,7 @@ from plancc.report.plans import report
 
 def naive_plan(graph, owner, nonzero_owner, num_parts):
     pairs = plan_helpers.owners_of_pairs(graph, nonzero_owner)
-    return naive_edge.NaiveEdgePlan(pairs, owner, num_parts)
+    return naive.NaiveEdgePlan(pairs, owner, num_parts)
 
 
 def check_traffic(found, expected):

@@ -48,11 +48,11 @@ def check_plan(plan, graph, owner, num_parts):
         for peer in range(num_parts):
             mask = part.send_mask(peer).tolist()
             assert mask == sorted(set(mask))
-            assert {ids[r] for r in mask} == expected.send[m].get(peer, set())
+            assert {ids[r] for r in mask} == expected.expand[m].get(peer, set())
             # the receiver's columns are filled by exactly these rows
             received = part.receive_set(peer).tolist()
-            assert len(received) == len(expected.receive[m].get(peer, ()))
-            assert {halo[c - len(ids)] for c in received} == expected.receive[m].get(peer, set())
+            assert len(received) == len(expected.expand[peer].get(m, ()))
+            assert {halo[c - len(ids)] for c in received} == expected.expand[peer].get(m, set())
         table = plan.receive.of_parts(m, m + 1).row.tolist()
         senders = np.repeat(part.expand.receive.peer, np.diff(part.expand.receive.row_ptr)).tolist()
         sent = [int(parts[q].global_id[r]) for q, r in zip(senders, table, strict=True)]

@@ -1,7 +1,4 @@
-"""The tests of predictions use the naive plans of tests/plan, and share what they compile."""
-
-import sys
-from pathlib import Path
+"""What the tests of predictions compile once."""
 
 import numpy as np
 import pytest
@@ -9,8 +6,6 @@ import worlds
 from predict_helpers import rmat
 
 import plancc
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plan"))
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,6 @@
-"""The tests of process grids use the closed forms of tests/predict."""
-
-import sys
-from pathlib import Path
+"""Fixtures of several tests of the runtime."""
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "predict"))
 
 
 @pytest.fixture(scope="module")
