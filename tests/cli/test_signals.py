@@ -282,16 +282,20 @@ def test_a_file_that_an_interruption_left_half_done_is_closed_without_a_word(
         assert ended(process) == (1, INTERRUPTED)
 
 
-def test_what_is_written_is_said(tmp_path: Path) -> None:
-    work = """
-        with atomic_write("first.txt") as temporary:
-            temporary.write_text("whole")
+@pytest.mark.parametrize(
+    ("files", "said"), [("a", "a was"), ("ab", "a, b were"), ("abcde", "a, b, c and 2 more were")]
+)
+def test_what_is_written_is_said(files: str, said: str, tmp_path: Path) -> None:
+    work = f"""
+        for name in {files!r}:
+            with atomic_write(name) as temporary:
+                temporary.write_text("whole")
         stuck()
     """
     with program(work, tmp_path) as process:
         process.terminate()
-        assert ended(process) == (1, "interrupted; first.txt was written before\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["first.txt"]
+        assert ended(process) == (1, f"interrupted; {said} written before\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == list(files)
 
 
 def test_a_callback_that_swallows_the_interrupt(tmp_path: Path) -> None:
