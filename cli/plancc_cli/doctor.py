@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 
 import click
 
@@ -67,6 +68,15 @@ print(".".join(map(str, torch.cuda.nccl.version()))
 """
 
 
+SCHEDULERS = (
+    ("Slurm", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "srun --mpi=pmix plancc-run plan.h5"),
+    ("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", "mpirun --hostfile $LSB_DJOB_HOSTFILE plancc-run"),
+    ("PBS", "PBS_JOBID", "PBS_NODEFILE", "mpirun --hostfile $PBS_NODEFILE plancc-run plan.h5"),
+    ("Kubernetes", "JOB_COMPLETION_INDEX", "", TORCHRUN),
+)
+"""Schedulers: name, the variable of the job, that of its nodes, and how ranks are started."""
+
+
 @dataclass(frozen=True)
 class Check:
     """Something that was looked at.
@@ -108,6 +118,7 @@ def command() -> None:
         "partitioners": _partitioners(),
         "MPI": _mpi(),
         "machine": _machine(),
+        "job": _job(),
         "GPU": _gpu(),
         "compiler": _compiler(),
     }
@@ -337,6 +348,28 @@ def _machine() -> Iterator[Check]:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limited = "with the limits of control groups"
         yield Check(section, "memory", OK, f"{size(total)}, {size(left)} left {limited}")
+
+
+def _job() -> Iterator[Check]:
+    """The job of a scheduler that this process is in, and how ranks are started there."""
+    section, of = "job", os.environ.get
+    hosts: list[str] = []
+    for scheduler, number, listed, start in SCHEDULERS:
+        if not of(number):
+            continue
+        if scheduler in ("LSF", "PBS"):
+            try:
+                hosts = Path(of(listed, "")).read_text().split()
+            except OSError as error:
+                why = f"{listed}={of(listed, '')}: {error.strerror}"
+                yield Check(section, scheduler, FAILED, why, "ask who runs the cluster")
+                return
+        nodes, ranks = of(listed), of("SLURM_NTASKS")
+        if hosts:
+            nodes, ranks = str(len(set(hosts))), str(len(hosts))
+        found = [f"{number}={of(number)}", f"nodes: {nodes}" * bool(nodes)]
+        found.append(f"ranks: {ranks}" * bool(ranks))
+        yield Check(section, scheduler, OK, ", ".join(filter(None, found)), start)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

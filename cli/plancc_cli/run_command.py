@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,12 +86,22 @@ def command(
     transport_name: str,
     timeout: float,
     signals: tuple[str, ...],
+    restart_on: str | None,
     **settings: Any,
 ) -> None:
     """Train a graph neural network from the communication plan PLAN."""
 
     refuse_twice(settings)
     level = verbosity_level()  # threads do not know the context
+    if restart_on is not None:
+        if settings["checkpoint"] is None or settings["every"] is None:
+            raise InputError(
+                f"--restart-on {restart_on}: give --checkpoint, the folder, and --every, how often "
+                "it is written, too"
+            )
+        settings["resume"] = bool(list(Path(settings["checkpoint"]).glob("last*.safetensors")))
+    if ranks is None:
+        launch.check_no_singleton()
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)
 

@@ -78,6 +78,12 @@ OF_RUN = {
         help="With --checkpoint: another signal that, like TERM and Ctrl-C, lets the run save a "
         "checkpoint after this epoch and end with exit code 75; may be repeated.",
     ),
+    "restart_on": click.Option(
+        ["--restart-on"],
+        type=click.Choice(("fewer",), case_sensitive=False),
+        help="With --checkpoint and --every: resume if there is a checkpoint, else begin; also on "
+        "fewer ranks than made it, as when torchrun restarts on the nodes that are left.",
+    ),
     "f1": click.Option(["--f1"], is_flag=True, help="Print F1 (micro/macro) in place of accuracy."),
     "save": click.Option(["--save"], type=click.Path(), help="Write the trained weights (.npz)."),
     "json_path": click.Option(
@@ -86,7 +92,10 @@ OF_RUN = {
 }
 """Options of the job, beside the fields of `TrainOptions`."""
 SECTIONS = sections_of(FIELDS.values())
-JOB, RESULTS = ("ranks", "transport_name", "timeout"), ("signals", "f1", "save", "json_path")
+JOB, RESULTS = (
+    ("ranks", "transport_name", "timeout"),
+    ("signals", "restart_on", "f1", "save", "json_path"),
+)
 SECTIONS["Execution"] = (*JOB, *SECTIONS["Execution"])
 SECTIONS["Checkpoints and results"] += RESULTS
 

@@ -167,6 +167,19 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
         raise InputError(f"`ranks` {ranks}: threads need no transport {name}")
 
 
+def check_no_singleton() -> None:
+    """InputError in a job of Slurm with several tasks where nothing says which of them this is.
+
+    Each would train alone, on all of the graph (Open MPI, issue 13523).
+    """
+    tasks = _number("SLURM_NTASKS") or 1
+    if tasks > 1 and launcher() is None:
+        raise InputError(
+            f"this job of Slurm has {tasks} tasks (SLURM_NTASKS), and this process knows of no "
+            "other: start it by srun (with PMIx), mpirun or torchrun, or give `ranks` 1 for one"
+        )
+
+
 class _Opening:
     """A rank that has no transport yet."""
 

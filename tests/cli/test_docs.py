@@ -239,6 +239,50 @@ def parse(program: str, words: list[str]) -> None:
     each.make_context(name, rest, parent=context)
 
 
+def fenced(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.S)
+
+
+def test_scripts_of_jobs_are_what_shells_and_schedulers_read(tmp_path: Path) -> None:
+    """Bash parses every script, each directive is one of its scheduler, each command is ours."""
+    page, programs = ROOT / "docs" / "use" / "jobs.md", set()
+    for script in fenced(page, "bash"):
+        file = tmp_path / "job.sh"
+        file.write_text(script)
+        subprocess.run(["bash", "-n", file], check=True, timeout=20)
+        first, *lines = script.replace("\\\n", "").splitlines()
+        assert first == "#!/bin/bash"
+        for line in lines:
+            if line.startswith("#"):
+                scheduler = line.split()[0]
+                programs.add(scheduler)
+                words = shlex.split(line)[1:] if scheduler == "#SBATCH" else []
+                assert all(re.fullmatch(r"--[a-z-]+(=\S+)?", word) for word in words), line
+            if "plancc-run " in line:
+                parse("plancc-run", shlex.split(line.partition("plancc-run ")[2]))
+    assert programs == {"#SBATCH", "#BSUB", "#PBS"}
+
+
+def test_the_jobset_of_the_page_is_one() -> None:
+    yaml = pytest.importorskip("yaml")
+    [text] = fenced(ROOT / "docs" / "use" / "jobs.md", "yaml")
+    found = yaml.safe_load(text)
+    assert (found["apiVersion"], found["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    [job] = found["spec"]["replicatedJobs"]
+    pods = job["template"]["spec"]
+    assert pods["completionMode"] == "Indexed"
+    [container] = pods["template"]["spec"]["containers"]
+    words = container["command"] + container["args"]
+    assert f"--nnodes={pods['parallelism']}" in words
+    host = f"{found['metadata']['name']}-{job['name']}-0-0.{found['metadata']['name']}"
+    assert f"--rdzv-endpoint={host}:29500" in words
+    gpus = container["resources"]["limits"]["nvidia.com/gpu"]
+    assert f"--nproc-per-node={gpus}" in words
+    parse("plancc-run", words[words.index("plancc-run") + 1 :])
+    mounted = {each["name"] for each in container["volumeMounts"]}
+    assert mounted == {each["name"] for each in pods["template"]["spec"]["volumes"]}
+
+
 def test_options_in_the_documentation_exist() -> None:
     """Every option that a page gives to a command is one of that command's, in its help or not."""
     known = {}

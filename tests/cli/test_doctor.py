@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -175,3 +176,41 @@ def test_the_first_sentence_of_an_error_is_whole() -> None:
         doctor._reason("mistakes (e.g., in\nTMPDIR) are\nbad") == "mistakes (e.g., in TMPDIR) are"
     )
     assert doctor._reason(f"{'x' * 300}.") == "x" * 200
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "variables", "found"),
+    [
+        (
+            "Slurm",
+            {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "8"},
+            "SLURM_JOB_ID=7, nodes: 2, ranks: 8",
+        ),
+        (
+            "LSF",
+            {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "hosts"},
+            "LSB_JOBID=7, .* 2, ranks: 3",
+        ),
+        ("PBS", {"PBS_JOBID": "7.a", "PBS_NODEFILE": "hosts"}, "PBS_JOBID=7.a, .* 2, ranks: 3"),
+        (
+            "PBS",
+            {"PBS_JOBID": "7.a", "PBS_NODEFILE": "lost"},
+            "PBS_NODEFILE=lost: No such.*",
+        ),
+        ("Kubernetes", {"JOB_COMPLETION_INDEX": "0"}, "JOB_COMPLETION_INDEX=0"),
+    ],
+)
+def test_the_scheduler_of_a_job(scheduler, variables, found, tmp_path, monkeypatch):
+    (tmp_path / "hosts").write_text("a\nb\nb\n")
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    [check] = doctor._job()
+    assert check.name == scheduler
+    assert re.fullmatch(found, check.found), check.found
+    assert check.state == ("failed" if "lost" in found else "ok")
+    assert check.advice
+
+
+def test_no_job() -> None:
+    assert list(doctor._job()) == []

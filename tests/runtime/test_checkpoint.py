@@ -7,21 +7,24 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import psutil
 import pytest
 import safetensors
 import torch
 import worlds
 from cases import long
 from launcher import alone, interrupted
+from ranks import ENVIRONMENT
 from runs import trained, with_data
 from safetensors import safe_open
 from safetensors.torch import save
@@ -582,3 +585,85 @@ def test_a_killed_job_goes_on_from_the_command_line(plans, ranks, tmp_path):
         assert sorted(file.files) == sorted([*whole.weights, "network"])
         for name, weight in whole.weights.items():
             assert file[name].tobytes() == weight.tobytes()
+
+
+@pytest.mark.parametrize("plan", ["row", "edge"])
+def test_a_checkpoint_resumes_on_other_numbers_of_ranks(plan, tmp_path):
+    path = with_data(worlds.plan("undirected", plan, 4), worlds.data(), tmp_path / "plan.h5")
+    way = {"epochs": 9, "dtype": "float64"}
+    whole = run(path, 1, tmp_path / "whole", **way)[0]
+    run(path, 1, tmp_path / "moved", **way | {"epochs": 3})
+    run(path, 4, tmp_path / "moved", resume=True, **way | {"epochs": 6})
+    moved = run(path, 2, tmp_path / "moved", resume=True, **way)[0]
+    assert [epoch.epoch for epoch in moved.epochs] == [6, 7, 8]
+    for one, other in zip(whole.epochs[6:], moved.epochs, strict=True):
+        assert other.loss == pytest.approx(one.loss, rel=1e-10)
+    for name, weight in whole.weights.items():
+        np.testing.assert_allclose(moved.weights[name], weight, rtol=0, atol=1e-9)
+
+
+def test_restart_on_fewer_begins_and_goes_on(plans, tmp_path):
+    words = plans[0], "--threads", 1, "--restart-on", "fewer"
+    without = alone(*words, "--checkpoint", tmp_path / "job")
+    assert without.returncode == 2
+    assert "--restart-on fewer: give --checkpoint, the folder, and --every" in without.stderr
+    words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
+    begun = alone(*words, 4, "--ranks", 2)
+    assert begun.returncode == 0, begun.stderr
+    assert "resumed" not in begun.stdout
+    gone_on = alone(*words, 6)
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert "last.safetensors, epoch 4 of 6" in gone_on.stdout
+
+
+@long
+@pytest.mark.timeout(400)
+def test_torchrun_restarts_on_the_node_that_is_left(tmp_path):
+    """Of two torchruns with two ranks each one is killed, with its ranks; two ranks go on."""
+    plan = with_data(worlds.plan("undirected", "row", 4), worlds.data(), tmp_path / "plan.h5")
+    last, port = tmp_path / "job" / "last.safetensors", free_port()
+    times = "last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=2"
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=2"),
+        *("--max-restarts=3", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}"),
+        *("--rdzv-id=job", f"--rdzv-conf={times}", "-m", "plancc_cli.run", plan),
+        *("--threads", "1", "--epochs", str(10**6), "--checkpoint", last.parent, "--every", "1"),
+        *("--restart-on", "fewer", "--timeout", "20"),
+    ]
+    nodes = []
+    try:
+        with open(tmp_path / "first.log", "w") as log, open(tmp_path / "second.log", "w") as other:
+            for out in (log, other):
+                nodes.append(subprocess.Popen(command, stdout=out, stderr=out, env=ENVIRONMENT))
+        log = tmp_path / "first.log"
+        wait_for(last.exists, log)
+        kill_tree(nodes[1].pid)
+        wait_for(lambda: "resumed from" in log.read_text(), log)
+        text = log.read_text()
+        assert "ranks 4, threads" in text
+        assert "ranks 2, threads" in text[text.index("resumed from") :]
+    finally:
+        for node in nodes:
+            kill_tree(node.pid)
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("localhost", 0))
+        return int(server.getsockname()[1])
+
+
+def wait_for(done, log: Path) -> None:
+    late = time.monotonic() + 150
+    while not done():
+        assert time.monotonic() < late, log.read_text()[-2000:]
+        time.sleep(0.1)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a launcher and its ranks, which have sessions of their own."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in [process, *process.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()

@@ -13,7 +13,7 @@ import pytest
 import torch
 import transport_checks
 from cases import long
-from launcher import run
+from launcher import alone, run
 
 from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
@@ -242,6 +242,31 @@ def test_what_launchers_announce(environ, variables, expected, local):
     environ(variables)
     assert launch.announced() == expected
     assert launch.local_rank() == local
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, True),
+        ({"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, False),
+        ({"SLURM_NTASKS": "4", **srun("4", "0")}, False),
+        ({"SLURM_NTASKS": "4", **open_mpi("1", "0")}, False),
+        ({"SLURM_NTASKS": "4", **torchrun("1", "0", "0", TORCHELASTIC_RUN_ID="x")}, False),
+        ({}, False),
+    ],
+)
+def test_a_task_of_slurm_does_not_train_alone(environ, variables, refused):
+    environ(variables)
+    if not refused:
+        launch.check_no_singleton()
+        return
+    with pytest.raises(InputError, match=r"has 4 tasks \(SLURM_NTASKS\).*or give `ranks` 1"):
+        launch.check_no_singleton()
+    done = alone("plan.h5", "--epochs", 1)
+    assert done.returncode == 2
+    [sentence] = done.stderr.splitlines()
+    assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 for one")
+    assert "SLURM_NTASKS" not in alone("plan.h5", "--epochs", 1, "--ranks", 1).stderr
 
 
 @pytest.mark.mpi
