@@ -89,6 +89,21 @@ class VertexData:
         by_type = None if self.by_type is None else self.by_type.take(order)
         return VertexData(**found, by_type=by_type)
 
+    def reordered(self, order: npt.NDArray[np.integer]) -> VertexData:
+        """`take` of all rows, which are held once: features change places in memory.
+
+        So nobody else may need `self` any more; features that cannot be written are copied.
+        """
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        features = self.features
+        if not (isinstance(features, np.ndarray) and features.flags.writeable):
+            return self.take(order)
+        for first in range(0, features.shape[1], COLUMNS_MOVED):
+            columns = features[:, first : first + COLUMNS_MOVED]
+            columns[:] = columns[order]
+        return replace(replace(self, features=None).take(order), features=features)
+
     def arrays(self) -> dict[str, Any]:
         """What there is of rows of all types, by the names of the attributes."""
         return {key: each for key in SOURCE_KEYS if (each := getattr(self, key)) is not None}
@@ -168,6 +183,8 @@ def _taken(array: Any, order: npt.NDArray[np.integer]) -> Any:
     return array.take(order) if whole else array[order]
 
 
+COLUMNS_MOVED = 16
+"""Columns of features that are copied at once while rows change places."""
 MASKS = ("train_mask", "val_mask", "test_mask")
 KEYS = ("features", "labels", *MASKS, "clusters", "targets")
 """Names of what plans hold."""

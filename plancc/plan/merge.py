@@ -33,7 +33,7 @@ def merge(block: PartRange, held: RankParts) -> Part:
     Parameters
     ----------
     block : PartRange
-        `RankParts.parts`.
+        `RankParts.parts`. Its features change places in memory (`VertexData.reordered`).
     held : RankParts
         Without a grid.
 
@@ -92,7 +92,7 @@ def merge(block: PartRange, held: RankParts) -> Part:
         value=block.value[nonzeros],
         relation=None if block.relation is None else block.relation[nonzeros],
         expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
-        vertex_data=block.vertex_data.take(order),
+        vertex_data=block.vertex_data.reordered(order),
         fold=fold,
         route=route,
         fold_route=fold_route,

@@ -80,7 +80,8 @@ def read_part(
 ) -> Part:
     """The slice of rank `rank` from an open plan; see `read_rank_slice`.
 
-    `vertex_data` of the rank's rows in plan order, as `read_rows` has them, are not read again.
+    `vertex_data` of the rank's rows in plan order, as `read_rows` has them, are not read again;
+    their features may change places in memory (`VertexData.reordered`).
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts, num_interior = _read_parts(file, *held.parts_to_read)

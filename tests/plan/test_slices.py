@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import plan_helpers
 import pytest
@@ -9,6 +11,7 @@ import worlds
 from cases import long
 
 from plancc.errors import InputError
+from plancc.graph import vertexdata
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
@@ -43,6 +46,22 @@ def test_vertex_data_follow_their_rows(tmp_path, layout, num_ranks):
             sent = part.global_id[part.send_mask(peer)]
             assert place[sent].tolist() == sorted(place[sent].tolist())
             assert len(sent) == len(parts[peer].receive_set(part.index))
+
+
+def test_features_that_change_places_are_held_once(monkeypatch):
+    monkeypatch.setattr(vertexdata, "COLUMNS_MOVED", 2)
+    order = np.random.default_rng(4).permutation(worlds.N)
+    features = worlds.data().features.copy()
+    data = replace(worlds.data(), features=features)
+    expected = worlds.data().take(order)
+    found = data.reordered(order)
+    assert found.features is features
+    plan_helpers.assert_equal(found, expected)
+    assert found.reordered(np.arange(worlds.N)) is found
+    features.flags.writeable = False
+    again = found.reordered(np.argsort(order))
+    plan_helpers.assert_equal(again, worlds.data())
+    np.testing.assert_array_equal(features, expected.features)
 
 
 def test_blocks_of_parts():
