@@ -246,7 +246,7 @@ class Executor:
                     mover.received(ALL, buffer)
 
     def _actions_of(self, back: bool, at_hand: bool) -> list[Action]:
-        movers = {**self._movers, **self._shared}
+        movers: dict[str, Any] = {**self._movers, **self._shared}
         idle = frozenset(name for name, each in movers.items() if each.idle)
         return _actions(self._program, back, at_hand, self._overlap, idle)
 
