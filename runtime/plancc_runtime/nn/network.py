@@ -202,7 +202,7 @@ class Network(nn.Module):
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
     def _rate(self, k: int) -> float:
-        """Of dropout in the input of layer k, from 0, in this pass."""
+        """The rate of dropout in the input of layer k, from 0, in this pass."""
         if not self.training:
             return 0.0
         return self.options.dropout if k else self.options.input_dropout
