@@ -51,27 +51,40 @@ def _dataset_command(name: str) -> click.Command:
             ["-o", "--output"],
             required=True,
             type=click.Path(),
-            help="Graph file (.mtx, .graph, also .gz); vertex data go beside it as .npz.",
+            help="Graph file (.mtx, .graph, also .gz), vertex data go beside it as .npz; or a "
+            "folder, of a graph of types.",
         )
     ]
     parameters += [option_of(field) for field in dataset_options(name)]
 
     def write(output: str, **values: Any) -> None:
+        from plancc.errors import InputError
         from plancc.files import check_target
         from plancc.graph.formats import write_graph
+        from plancc.graph.types_toml import write_relations
         from plancc.graph.vertexdata import save_vertex_data
         from plancc_datasets.dataset import load_dataset
 
         values = {name: value for name, value in values.items() if value is not None}
-        check_target(output)
-        options.check_writable_format(output)
+        is_folder = not os.path.splitext(output)[1]  # of a graph of types
+        if not is_folder:
+            check_target(output)
+            options.check_writable_format(output)
         dataset = load_dataset(name, **values)
+        is_typed = dataset.graph.types is not None
+        if is_typed and not is_folder:
+            raise InputError(f"{output}: dataset '{name}' has several types: name a folder")
+        if is_folder and not is_typed:
+            options.check_writable_format(output)
         graph, data = dataset.graph, data_path(output)
         has_data = dataset.data.features is not None or dataset.data.labels is not None
         if has_data:
             check_target(data)
         is_new = not os.path.exists(output)
-        write_graph(graph, output)
+        if is_folder:
+            write_relations(graph, output)
+        else:
+            write_graph(graph, output)
         if has_data:
             try:
                 save_vertex_data(dataset.data, data)

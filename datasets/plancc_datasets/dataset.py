@@ -25,6 +25,9 @@ DATASETS = Registry(
         "sbm": "plancc_datasets.sbm:Sbm",
         "web": "plancc_datasets.web:Web",
         "geometric": "plancc_datasets.geometric:Geometric",
+        "academic": "plancc_datasets.typed:Academic",
+        "ratings": "plancc_datasets.typed:Ratings",
+        "weather": "plancc_datasets.typed:Weather",
         "extreme": "plancc_datasets.extreme:Extreme",
     },
 )

@@ -17,6 +17,7 @@ data is a table of its count and their files, by the names of `plancc.graph.vert
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -25,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
+from plancc.files import atomic_folder
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.graph.types import Relation, check_relation, in_words
-from plancc.graph.union import Entries, united
+from plancc.graph.union import Entries, block_of, united
 from plancc.text import shown
 
 HEAD = "types.toml"
@@ -149,6 +151,34 @@ def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: boo
             f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
         )
     return row, column, graph.values
+
+
+def write_relations(graph: Graph, path: StrPath) -> None:
+    """Write a graph of types as a new folder that `read_relations` reads; without vertex data.
+
+    Raises
+    ------
+    OutputError
+        As `plancc.files.atomic_folder`.
+    """
+    from scipy.io import mmwrite
+
+    assert graph.types is not None
+    lines = ["[types]", *(f"{_quoted(name)} = {n}" for name, n in graph.types.counts.items())]
+    with atomic_folder(path) as made:
+        for k, relation in enumerate(graph.types.relations):
+            lines += ["", "[[relations]]", f'file = "{k}.mtx"']
+            lines += [
+                f"{what} = {_quoted(name)}" for what, name in zip(_ENDS, relation, strict=True)
+            ]
+            matrix, field = block_of(graph, relation), "pattern" if graph.values is None else None
+            mmwrite(made / f"{k}.mtx", matrix, field=field, symmetry="general")
+        (made / HEAD).write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _quoted(name: str) -> str:
+    """A text of TOML."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 FORMAT = Format(

@@ -9,6 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.graph.formats import read_graph
+from plancc.graph.types_toml import write_relations
+from plancc.graph.union import block_of
 from plancc_datasets import DATASETS, dataset_options, load_dataset
 
 
@@ -34,6 +37,28 @@ def check(dataset):
         assert masks.dtype == np.bool_
         assert (masks.sum(axis=0) == 1).all()
         assert set(data.labels[data.train_mask]) == set(data.labels)
+
+
+@pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
+@pytest.mark.parametrize("name", ["academic", "ratings", "weather"])
+def test_graphs_of_types_are_written_as_a_folder(name, tmp_path):
+    graph = load_dataset(name).graph
+    write_relations(graph, tmp_path / "made")
+    again = read_graph(tmp_path / "made")
+    assert again.types == graph.types
+    assert np.array_equal(again.indptr, graph.indptr)
+    assert np.array_equal(again.indices, graph.indices)
+
+
+def test_points_of_the_grid_take_the_nearest_of_the_mesh():
+    graph = load_dataset("weather", height=4, width=3, num_mesh=5, neighbours=2).graph
+    mesh = np.random.default_rng(0).random((5, 2))
+    points = [((i + 0.5) / 4, (j + 0.5) / 3) for i in range(4) for j in range(3)]
+    decode = block_of(graph, ("mesh", "decode", "grid")).toarray() != 0
+    for point, taken in zip(points, decode, strict=True):
+        far = np.hypot(*(mesh - point).T)
+        assert taken.sum() == 2
+        assert far[taken].max() <= far[~taken].min()
 
 
 @pytest.mark.parametrize("name", list(DATASETS))

@@ -1,0 +1,120 @@
+"""Graphs of types: papers with authors and venues, users with items, a grid with a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.fields import check_options, option
+from plancc.graph.types import Relation
+from plancc.graph.union import united
+from plancc_datasets.dataset import COUNT, SHARE, Dataset, Recipe, describe, seed_option
+
+IntArray = npt.NDArray[np.integer]
+Edges = tuple[IntArray, IntArray]
+"""Destination and source of every edge."""
+
+
+def _dataset(
+    recipe: Recipe, counts: Mapping[str, int], relations: Mapping[Relation, Edges]
+) -> Dataset:
+    entries = {name: (*ends, None) for name, ends in relations.items()}
+    return Dataset(united(counts, entries, describe(recipe)))
+
+
+def _near(
+    place: npt.NDArray[np.float64], count: int, spread: float, rng: np.random.Generator
+) -> IntArray:
+    """Vertices of a type near places in 0..1, by a Laplace distribution; int64[places]."""
+    drawn = place + rng.laplace(0, spread, len(place))
+    return np.floor((drawn % 1) * count).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Academic:
+    """Authors write papers, which cite each other and are in venues; all have a field of science.
+
+    Fields lie on a circle: authors and cited papers are near in it. Relations go both ways.
+    """
+
+    num_papers: int = option(4096, "number of papers", **COUNT)
+    num_authors: int = option(2048, "number of authors", **COUNT)
+    num_venues: int = option(32, "number of venues", **COUNT)
+    spread: float = option(0.01, "how far fields of authors and citations lie apart", **SHARE)
+    seed: int = seed_option()
+
+    def build(self) -> Dataset:
+        check_options(self)
+        rng, n = np.random.default_rng(self.seed), self.num_papers
+        paper, cites = (np.repeat(np.arange(n), times) for times in (3, 8))
+        author = _near(paper / n, self.num_authors, self.spread, rng)
+        cited = _near(cites / n, n, self.spread, rng)
+        venue = _near(np.arange(n) / n, self.num_venues, self.spread, rng)
+        relations = {
+            ("author", "writes", "paper"): (paper, author),
+            ("paper", "by", "author"): (author, paper),
+            ("paper", "cites", "paper"): (cited, cites),
+            ("paper", "in", "venue"): (venue, np.arange(n)),
+            ("venue", "has", "paper"): (np.arange(n), venue),
+        }
+        counts = {"paper": n, "author": self.num_authors, "venue": self.num_venues}
+        return _dataset(self, counts, relations)
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Users rate items: few items have most ratings, by a power law, and users have a taste."""
+
+    num_users: int = option(4096, "number of users", **COUNT)
+    num_items: int = option(1024, "number of items", **COUNT)
+    per_user: int = option(16, "ratings of a user", **COUNT)
+    spread: float = option(0.02, "how far the tastes of a user's items lie apart", **SHARE)
+    seed: int = seed_option()
+
+    def build(self) -> Dataset:
+        check_options(self)
+        rng = np.random.default_rng(self.seed)
+        user = np.repeat(np.arange(self.num_users), self.per_user)
+        item = _near(user / self.num_users, self.num_items, self.spread, rng)
+        popular = rng.random(len(user)) < 0.5  # as many ratings are of what everybody rates
+        rank = np.minimum(rng.zipf(1.5, np.count_nonzero(popular)), self.num_items) - 1
+        item[popular] = rng.permutation(self.num_items)[rank]
+        relations = {("user", "rates", "item"): (item, user), ("item", "by", "user"): (user, item)}
+        return _dataset(self, {"user": self.num_users, "item": self.num_items}, relations)
+
+
+@dataclass(frozen=True)
+class Weather:
+    """Points of a grid, and a coarser mesh that computes: each takes rows of the nearest others."""
+
+    height: int = option(64, "rows of the grid", **COUNT)
+    width: int = option(64, "columns of the grid", **COUNT)
+    num_mesh: int = option(256, "points of the mesh", **COUNT)
+    neighbours: int = option(4, "points of the mesh that a point of the grid takes", **COUNT)
+    seed: int = seed_option()
+
+    def build(self) -> Dataset:
+        check_options(self)
+        rows, columns = np.indices((self.height, self.width)).reshape(2, -1)
+        size = np.array([self.height, self.width])
+        grid = (np.stack([rows, columns], axis=1) + 0.5) / size
+        mesh = np.random.default_rng(self.seed).random((self.num_mesh, 2))
+        into = max(1, 2 * len(grid) // self.num_mesh)
+        relations = {
+            ("grid", "encode", "mesh"): _nearest(mesh, grid, into),
+            ("mesh", "process", "mesh"): _nearest(mesh, mesh, 6),
+            ("mesh", "decode", "grid"): _nearest(grid, mesh, self.neighbours),
+        }
+        return _dataset(self, {"grid": len(grid), "mesh": self.num_mesh}, relations)
+
+
+def _nearest(points: npt.NDArray[np.float64], others: npt.NDArray[np.float64], count: int) -> Edges:
+    """Every point takes rows of the nearest others."""
+    from scipy.spatial import cKDTree
+
+    count = min(count, len(others))
+    _, found = cKDTree(others).query(points, np.arange(1, count + 1))
+    return np.repeat(np.arange(len(points)), count), found.reshape(-1)
