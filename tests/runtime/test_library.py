@@ -322,10 +322,10 @@ def losses_of(output: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", output)]
 
 
-def on_one_rank(example: str, plan: Path) -> list[float]:
+def on_one_rank(example: str, *words: str | Path) -> list[float]:
     """Losses of an example in this process."""
     threads = torch.get_num_threads()
-    losses = losses_of(script(None, EXAMPLES / example, plan))
+    losses = losses_of(script(None, EXAMPLES / example, *words))
     torch.set_num_threads(threads)
     assert len(losses) == 30
     assert losses[-1] < 0.5 * losses[0]
@@ -345,6 +345,14 @@ def test_own_model_is_the_same_on_two_ranks(launcher, plan_file, ranks):
     np.testing.assert_allclose(losses_of(said), on_one_rank("own_model.py", plan_file), rtol=1e-3)
     assert "rank 1 of 2" in said
     assert "test accuracy" in said
+
+
+@pytest.mark.mpi
+def test_grid_and_mesh_learn_the_same_on_two_ranks(tmp_path, ranks):
+    example, plan = EXAMPLES / "grid_mesh.py", tmp_path / "plan.h5"
+    script(None, example, "plan", plan, "2")
+    losses = losses_of("".join(ranks.call(2, script, example, "train", plan)))
+    np.testing.assert_allclose(losses, on_one_rank("grid_mesh.py", "train", plan), rtol=1e-2)
 
 
 @long  # own_model.py shows the same on two ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,6 +221,26 @@ def test_wrong_use_is_one_sentence(tmp_path):
     plancc.compile(sp.eye_array(3), "block", 1).save(tmp_path / "square.h5")
     with pytest.raises(InputError, match="the plan has no types"):
         plancc_runtime.open_typed(tmp_path / "square.h5")
+
+
+def test_least_squares_of_the_documentation_are_those_of_scipy(tmp_path):
+    page = (Path(__file__).parents[2] / "docs/use/types.md").read_text()
+    code = page.split("## Least squares")[1].split("```python")[1].split("```")[0]
+    found: dict = {}
+    exec(code.split("matrix = ")[0], found)  # the function alone
+    a, random = sp.random(60, 20, 0.3, "csr", rng=0), np.random.default_rng(2)
+    b = torch.from_numpy(random.standard_normal((60, 1)))
+    plancc.compile(a, "hp", 4, normalize="none", value_dtype="float64").save(tmp_path / "a.h5")
+
+    def on_rank(transport):
+        how = {"transport": transport, "dtype": torch.float64, "threads": 1}
+        graph = plancc_runtime.open_typed(tmp_path / "a.h5", **how)
+        return graph.vertices("columns"), found["cgls"](graph, b[graph.vertices("rows")], 40)
+
+    expected = sp.linalg.lsqr(a, b.numpy()[:, 0], atol=1e-14, btol=1e-14)[0]
+    for ranks in (1, 4):
+        for columns, x in run_ranks(ranks, on_rank, 180):
+            np.testing.assert_allclose(x[:, 0], expected[columns.numpy()], rtol=0, atol=1e-9)
 
 
 def test_a_rectangular_matrix_and_its_transpose(tmp_path):

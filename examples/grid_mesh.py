@@ -1,0 +1,77 @@
+"""Encode, process, decode: values of a grid are learnt on a coarser mesh, as in weather models.
+
+    python examples/grid_mesh.py plan plan.h5 4
+    mpirun -n 4 python -m mpi4py examples/grid_mesh.py train plan.h5
+
+Every mesh vertex reads its nearest grid vertices, and every grid vertex its nearest mesh vertices.
+Features of edges are the way from end to end. The targets are real numbers.
+"""
+
+import sys
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch.nn import Linear, ModuleList
+
+import plancc
+import plancc_runtime
+from plancc_runtime.nn import EdgeBlock
+
+GRID, MESH, WIDTH, EPOCHS = 400, 60, 16, 30
+RELATIONS = {("grid", "up", "mesh"): 9, ("mesh", "on", "mesh"): 6, ("mesh", "down", "grid"): 3}
+random = np.random.default_rng(0)
+PLACES = {"grid": random.random((GRID, 2)), "mesh": random.random((MESH, 2))}
+
+
+def compile_plan(path: str, parts: int) -> None:
+    """Partition grid and mesh together."""
+    graph = {name: len(places) for name, places in PLACES.items()}
+    for (source, name, destination), k in RELATIONS.items():
+        found = cKDTree(PLACES[source]).query(PLACES[destination], k)[1]
+        rows = np.repeat(np.arange(len(found)), k)
+        graph[source, name, destination] = np.stack([found.ravel(), rows])
+    plancc.compile(graph, num_parts=parts, normalize="none").save(path)
+
+
+class Model(torch.nn.Module):
+    """A block for every relation: to the mesh, on it, and back to the grid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vertices, self.edges = Linear(3, WIDTH), ModuleList(Linear(2, WIDTH) for _ in "abc")
+        self.blocks, self.out = ModuleList(EdgeBlock(WIDTH) for _ in "abc"), Linear(WIDTH, 1)
+
+    def forward(self, graph: plancc_runtime.TypedGraph, x: dict) -> torch.Tensor:
+        h = {name: self.vertices(rows) for name, rows in x.items()}
+        for block, edge, relation in zip(self.blocks, self.edges, RELATIONS, strict=True):
+            source, _, destination = relation
+            local, (columns, rows) = graph.relation(relation), graph.edges(relation)
+            way = local.columns(x[source][:, :2])[columns] - x[destination][rows, :2]
+            h[destination], _ = block(local, h[source], edge(way), h[destination])
+        return self.out(h["grid"])
+
+
+def train(path: str) -> None:
+    """Learn a smooth function of the places from a noisy one."""
+    graph = plancc_runtime.open_typed(path)
+    places = {name: torch.tensor(PLACES[name]).float()[graph.vertices(name)] for name in PLACES}
+    target = torch.sin(6 * places["grid"].prod(1, keepdim=True))
+    seen = {"grid": target + 0.1 * torch.cos(99 * target), "mesh": 0 * places["mesh"][:, :1]}
+    x = {name: torch.cat([places[name], seen[name]], 1) for name in PLACES}
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for epoch in range(EPOCHS):
+        loss = graph.union.mean_loss((model(graph, x) - target) ** 2)
+        optimizer.zero_grad()
+        loss.backward()
+        graph.union.sync_gradients(model)
+        optimizer.step()
+        if graph.union.rank == 0:
+            print(f"epoch {epoch}: loss {loss.item():.5f}")
+
+
+if __name__ == "__main__":
+    _, task, file, *number = sys.argv
+    compile_plan(file, int(number[0])) if task == "plan" else train(file)
