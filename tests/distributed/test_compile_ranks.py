@@ -16,15 +16,19 @@ from cases import long, turns
 from scipy.sparse import csr_array
 
 import plancc
+from plancc.cost.owners import traffic
 from plancc.distributed import clusters, kernels, nets
 from plancc.distributed.compile import Order, compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import read_share
+from plancc.distributed.sweeps import sweep
 from plancc.errors import InputError, OutputError
 from plancc.fields import divided
 from plancc.graph.csr import MappedGraph, write_csr
 from plancc.graph.graph import Source
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
+from plancc.models.weights import Balance
 from plancc.options import PlanOptions, SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
@@ -412,6 +416,27 @@ def test_ranks_exchange_arrays():
         assert joined == reduce(operator.iadd, swapped, [])
         assert at_root == (every if rank == 0 else [])
         assert (before, sums, told, given) == (2 * rank, [3, 3, 3], ["x", 0], [0])
+
+
+def test_sweeps_alone_lower_the_volume(tmp_path):
+    """Of random owners, on rows of every rank; the whole search mends sweeps that do not."""
+    graph, parts = communities(), 5
+    files = MappedGraph.open(folder_of(graph, tmp_path / "graph"))
+    owner = np.random.default_rng(3).integers(0, parts, N).astype(np.int32)
+    limits = Balance.parse("rows").limits(graph, parts, 0.1)
+
+    def volume(owner):
+        return traffic(graph, Owners(owner), parts).sent.sum()
+
+    def work(transport):
+        ranks = Ranks(transport)
+        how = {"normalization": "none", "self_loops": False, "dtype": np.float32}
+        share = read_share(files, ranks, name="graph", **how)
+        return sweep(ranks, share, owner, limits, seed=1)
+
+    for found in run_ranks(3, work, 180):
+        assert volume(found) < 0.5 * volume(owner)
+        assert limits.overload(limits.load(found)) == 0
 
 
 @pytest.mark.parametrize("num_parts", [3, 40, 40000])
