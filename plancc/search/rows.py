@@ -473,24 +473,26 @@ class RowJob(RefiningJob):
 
         Sweeps beyond the limit are not made on thin graphs, where they spoil the start; where they
         do so elsewhere, with a start within the limit, sweeps within it are tried too. No V-cycle
-        follows one that found nothing better. Parts of thin graphs that are above one of several
-        limits come below it in a V-cycle: clusters carry weight through chains of neighbouring
-        parts, where single vertices would go to parts far away.
+        follows one that found nothing better. Parts of thin graphs, in quick chains of even ones
+        too, that are above one of several limits come below it in a V-cycle: clusters carry weight
+        through chains of neighbouring parts, where single vertices would go to parts far away.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
-        several = self.nets.weight.shape[1] > 1
-        if self.kind == "thin" and several and best.overload > 0 and not self.deadline.passed():
+        thin, even = self.kind == "thin", quick and self.kind == "even"
+        above = self.nets.weight.shape[1] > 1 and best.overload > 0
+        carried = above and (thin or even) and not self.deadline.passed()
+        if carried:
             step = f"balancing V-cycle, seed {seed}"
             best = min(best, self.cycle(owner, rng, step, cuts=False))
         start, sweeps = best, self.sweeps(rng, QUICK if quick else V_CYCLES)
-        climbs = self.kind == "thin" or (quick and self.kind == "even" and not start.overload)
+        climbs = thin or (even and not start.overload)
         if not climbs:
             swept = self.refined("sweeps", start.owner, sweeps, Sweeps.anneal, Sweeps.settle)
             best = min(best, swept)
             climbs = start.overload == 0 and swept.volume > Starts.worse * start.volume
         if climbs:
             best = min(best, self.refined("climb", start.owner, sweeps, Sweeps.settle))
-        if self.kind == "thin" and not self.deadline.passed():
+        if (thin or carried) and not self.deadline.passed():
             near = quick or self.few
             best = min(best, self.minimum_cuts(best.owner, QUICK_CUTS if near else SINGLE_CUTS))
         return self.cycles(best, seed, cycles, cuts, rng)

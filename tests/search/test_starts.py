@@ -310,6 +310,17 @@ def test_a_start_by_the_tightest_balance_is_kept_if_it_nearly_holds_the_others(
         assert steps[1] == "metis volume kway seed 1"
 
 
+def test_fast_carries_weight_on_even_graphs_above_one_of_several_limits():
+    """Sweeps of single vertices pay for the balance with volume."""
+    grid = load_dataset("grid", rows=30, cols=30).graph
+    matrix, options = normalize(grid), SearchOptions(effort="fast")
+    start, carried, *_ = search(matrix, 16, options, limits=limits_of(matrix, 16, 0.01, 0.01)).tried
+    assert start.overload > 0
+    assert carried.step.startswith("balancing V-cycle")
+    assert carried.overload == 0
+    assert carried.volume < start.volume
+
+
 def test_fast_makes_another_start_where_the_balance_is_dear():
     """Rings of all sizes: METIS keeps them whole, beyond the limit; to restore that cuts many."""
     sizes = range(3, 90)
