@@ -151,22 +151,23 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 @njit(cache=True, nogil=True)
 def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
     """`OwnedBlock` of some rows: ptr, nonzeros, factors."""
-    vertices, row_ptr, column, by_vertex, diagonals = owned
+    vertices, row_ptr, _, by_vertex, diagonals = owned
     sizes = row_ptr[rows + 1] - row_ptr[rows]
     ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)
     nonzeros = np.empty(len(places), dtype=np.int64)
     factors = np.empty(len(places), dtype=np.float64)
     for k in range(len(rows)):
-        first, kept = row_ptr[rows[k]], slice(ptr[k], ptr[k + 1])
+        first, itself, kept = row_ptr[rows[k]], diagonals[rows[k]], slice(ptr[k], ptr[k + 1])
+        by_place = len(by_vertex) == 0
+        if not by_place and itself < sizes[k]:
+            itself = by_vertex[first + itself]
+        by_place |= len(places[kept]) == sizes[k]
         for a in range(ptr[k], ptr[k + 1]):
-            place = places[a]
-            if len(by_vertex) > 0 and len(places[kept]) < sizes[k]:
-                place = by_vertex[first + place]
-            nonzeros[a] = first + place
-        if len(by_vertex) > 0 and len(places[kept]) < sizes[k]:
+            nonzeros[a] = first + (places[a] if by_place else by_vertex[first + places[a]])
+        if not by_place:
             nonzeros[kept].sort()
         for a in range(ptr[k], ptr[k + 1]):
-            factors[a] = 1.0 if column[nonzeros[a]] == rows[k] else scales[k]
+            factors[a] = 1.0 if nonzeros[a] == first + itself else scales[k]
     return ptr, nonzeros, factors
 
 

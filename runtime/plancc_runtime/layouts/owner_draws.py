@@ -103,17 +103,17 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
         with self._clock("draw"):
-            seeds = rows = sampler.seeds_of_owner(self._owned, key)
-        drawn, rows_of_hop = [], [rows]
+            seeds = sampler.seeds_of_owner(self._owned, key)
+        drawn, rows_of_hop = [], [seeds]
         for hop in range(sampler.num_blocks):
             with self._clock("draw"):
+                rows = distinct(rows_of_hop[-1])
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
             own, halo = columns_of(block.nonzeros, part.column, part.num_rows)
             received = distinct(halo)
             sent = yield from self._used.tell(received)
-            rows = distinct(np.append(own, part.expand.send.row[sent]))
             drawn.append((block, received, sent))
-            rows_of_hop.append(rows)
+            rows_of_hop.append(np.append(own, part.expand.send.row[sent]))
         found: Int64Array = distinct(np.concatenate(rows_of_hop))
         self._number[found] = np.arange(len(found), dtype=np.int32)
         targets = np.zeros(len(found), np.bool_)
