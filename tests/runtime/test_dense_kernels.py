@@ -49,6 +49,16 @@ def test_weights_bias_and_relu(rows, widths, biased, rectified, how):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("uses_all", [False, True])
+def test_gradients_of_a_fork_to_some_rows(uses_all):
+    x, rows = torch.arange(10.0).view(5, 2).requires_grad_(), torch.tensor([0, 3])
+    every, some = dense.fork(x, rows)
+    assert torch.equal(some, x[rows])
+    total = 3 * some.sum() + (every.sum() if uses_all else 0)
+    (found,) = torch.autograd.grad(total, x)
+    assert found[:, 0].tolist() == [3.0 + uses_all, uses_all, uses_all, 3.0 + uses_all, uses_all]
+
+
 @pytest.mark.parametrize("rows", [0, 1, 50])
 def test_the_loss_and_its_gradient(rows):
     random = torch.Generator().manual_seed(2)

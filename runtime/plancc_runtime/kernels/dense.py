@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from plancc_runtime.kernels.rows import add_rows
 from plancc_runtime.workspace import empty
 
 AT_ONCE = 1 << 20
@@ -43,12 +44,15 @@ def linear(
     return _DenseLinear.apply(x, weight, bias, rectified, onto)
 
 
-def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Give x to two operations; the gradient of the first is added to that of the second in place.
+def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Give x to an operation, and x or some distinct rows of it to another.
 
-    No other may keep these gradients. autograd itself adds them in new memory.
+    The gradient of the one is added to that of the other in place, so that no other may keep them.
+    autograd itself adds them in new memory.
     """
-    return _Fork.apply(x) if x.requires_grad else (x, x)
+    if x.requires_grad:
+        return _Fork.apply(x, rows)
+    return x, x if rows is None else x.index_select(0, rows)
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
@@ -159,14 +163,21 @@ class _DenseLinear(torch.autograd.Function):
 
 class _Fork(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        return x.view_as(x), x.view_as(x)
+        ctx.shape, ctx.rows = x.shape, rows
+        return x.view_as(x), x.view_as(x) if rows is None else x.index_select(0, rows)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Tensor | None:
-        return second if first is None else first if second is None else second.add_(first)
+    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Any:
+        if second is None:
+            return first, None
+        if ctx.rows is None:
+            return second if first is None else second.add_(first), None
+        first = second.new_zeros(ctx.shape) if first is None else first.contiguous()
+        add_rows(first, ctx.rows, second.contiguous())
+        return first, None
 
 
 class _Rounded(torch.autograd.Function):

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from plancc.plan.layers import LayerStep
 from plancc.plan.products import Program
 from plancc.plan.words import Counts, Transfer, count, transfers
-from plancc_runtime.kernels.dense import finished, linear
+from plancc_runtime.kernels.dense import finished, fork, linear
 from plancc_runtime.transport.base import Transport
 
 
@@ -82,9 +82,19 @@ class LayerGraph(ABC):
         """Whether nonzeros of a row may be with several ranks."""
         return False
 
+    @property
+    def places(self) -> Tensor | None:
+        """Place of every output among the inputs, int64[num_outputs]; None: the same number."""
+        return None
+
     def targets(self, x: Tensor) -> Tensor:
         """The rows of the input x that are rows of the output too: Tensor[num_outputs, ...]."""
-        return x
+        return x if self.places is None else x.index_select(0, self.places)
+
+    def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Give x to an operation, and `targets` of x to another, by `kernels.dense.fork`."""
+        x, own = fork(x, self.places)
+        return x, own if self.places is not None else self.targets(own)
 
     def linear(
         self,

@@ -135,15 +135,11 @@ class LocalGraph(LayerGraph):
 
     @property
     def places(self) -> Tensor | None:
-        """Place of every output among the inputs, int64[num_outputs]; None: the same number."""
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
         """Rows that a product has for these own rows of the output: int64[...]."""
         return outputs
-
-    def targets(self, x: Tensor) -> Tensor:
-        return x if self._block.outputs is None else x.index_select(0, self._places)
 
     def is_finite(self) -> bool:
         return bool(np.isfinite(self.block.value).all())

@@ -71,8 +71,9 @@ class StackGraph(LocalGraph):
         rows = self.outputs_of[name]
         return int(rows.stop - rows.start)
 
-    def targets(self, x: Tensor) -> Tensor:
-        return x if self._union.outputs is None else x.index_select(0, self._rows)
+    @property
+    def places(self) -> Tensor | None:
+        return None if self._union.outputs is None else self._rows
 
     @cached_property
     def _rows(self) -> Tensor:

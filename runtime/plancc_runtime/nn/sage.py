@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from plancc.plan.convolutions import SAGEOptions
-from plancc_runtime.kernels.dense import fork
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
@@ -75,7 +74,7 @@ class SAGEConv(Conv):
         fixed: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        x, own = (x, x) if self.weight_self is None else fork(x)
+        x, own = (x, x) if self.weight_self is None else graph.fork(x)
         last = rectified and self.weight_self is None
         if self._linear is not None:
             out = self._linear(graph, x, self.weight, fixed, self.bias, last)
@@ -84,7 +83,7 @@ class SAGEConv(Conv):
             out = graph.linear(z, self.weight, self.bias, last)
         if self.weight_self is None:
             return out
-        return graph.linear(graph.targets(own), self.weight_self, None, rectified, onto=out)
+        return graph.linear(own, self.weight_self, None, rectified, onto=out)
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
         linear, own_weight = self._linear, self.weight_self
