@@ -46,6 +46,7 @@ from plancc_runtime.layouts.live import with_inputs_in_place, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
+from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
 from plancc_runtime.results import BatchStep, Scores
@@ -234,6 +235,8 @@ class MiniBatches(FullBatch):
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
         part = replace(part, vertex_data=type(part.vertex_data)())
+        if not MODELS[options.model].reads_values:  # which every step would pick out
+            part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
         self._part = part
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         self._clock = resources.clock

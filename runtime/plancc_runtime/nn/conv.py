@@ -90,6 +90,8 @@ class Conv(nn.Module, ABC):
         `halves` then take.
     takes_bfloat16 : bool
         Whether x may be of bfloat16 while the parameters are of float32.
+    reads_values : bool
+        Whether it reads the plan's values of A, and not its pattern alone.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -98,6 +100,7 @@ class Conv(nn.Module, ABC):
     rectifies: ClassVar[bool] = False
     draws: bool = False
     takes_bfloat16: ClassVar[bool] = False
+    reads_values: ClassVar[bool] = True
 
     def __init__(
         self,

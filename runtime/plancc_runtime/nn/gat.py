@@ -42,6 +42,7 @@ class GATConv(Conv):
     Options = GATOptions
     whole_rows: ClassVar[bool] = True
     rectifies: ClassVar[bool] = True
+    reads_values: ClassVar[bool] = False
 
     def _make(self, random: np.random.Generator) -> None:
         heads, d_in = self.options.heads, self.d_in

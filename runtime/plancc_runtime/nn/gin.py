@@ -31,6 +31,7 @@ class GINConv(LinearConv):
     Options = GINOptions
     rectifies = True
     takes_bfloat16: ClassVar[bool] = True
+    reads_values: ClassVar[bool] = False
     eps: Tensor
 
     def _make(self, random: np.random.Generator) -> None:

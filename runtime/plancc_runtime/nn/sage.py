@@ -42,6 +42,7 @@ class SAGEConv(Conv):
     Options = SAGEOptions
     rectifies = True
     takes_bfloat16: ClassVar[bool] = True
+    reads_values: ClassVar[bool] = False
 
     def _make(self, random: np.random.Generator) -> None:
         aggregator, d_in, d_out = self.options.aggregator, self.d_in, self.d_out
