@@ -109,6 +109,8 @@ class Side:
 
         `wanted`: bool[volume], or their places, ascending.
         """
+        if not self.num_messages:
+            return self
         if wanted.dtype == np.bool_:
             wanted = np.flatnonzero(wanted)
         row_ptr = np.searchsorted(wanted, self.row_ptr)

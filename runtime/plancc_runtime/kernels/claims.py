@@ -6,19 +6,32 @@ place the number of the next block.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from plancc.kernel import njit
+
 BLOCK_WORK = 4096  # nonzeros and rows of a block that a thread claims
 
 
-def equal_blocks(row_ptr: np.ndarray) -> np.ndarray:
-    """First rows of blocks with about `BLOCK_WORK` nonzeros and rows each, and the end."""
-    work = row_ptr + np.arange(len(row_ptr))
-    cuts = np.append(np.searchsorted(work, np.arange(0, work[-1], BLOCK_WORK)), len(row_ptr) - 1)
-    return cuts[np.diff(cuts, prepend=-1) > 0].astype(np.int64)
+@njit(cache=True, nogil=True)
+def equal_blocks(row_ptr: Any) -> Any:
+    """First rows of blocks with about `BLOCK_WORK` nonzeros and rows each, and the end: int64."""
+    rows = len(row_ptr) - 1
+    cuts = np.empty((row_ptr[rows] + rows) // BLOCK_WORK + 2, dtype=np.int64)
+    size, following = 0, 0
+    for i in range(rows):
+        work = row_ptr[i] + i
+        if work >= following:
+            cuts[size] = i
+            size += 1
+            following = (work // BLOCK_WORK + 1) * BLOCK_WORK
+    cuts[size] = rows
+    return cuts[: size + 1]
 
 
 @intrinsic
