@@ -6,6 +6,7 @@ relations need at a rank travels once, and its gradients are added before they t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from plancc.graph.types import Relation, Types
-from plancc.plan.exchange import Int64Array
+from plancc.plan.exchange import Int64Array, offsets
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
@@ -64,7 +65,7 @@ class StackGraph(LocalGraph):
             size = self.num_outputs_of(relation[2])
             self.stack_of[relation] = slice(first, first + size)
             first += size
-        self._of_relations: dict[Relation, Pattern] = {}
+        self._patterns: dict[tuple[Relation, ...], Pattern] = {}
 
     def num_outputs_of(self, name: str) -> int:
         """Own rows of a type in a layer's output."""
@@ -105,23 +106,50 @@ class StackGraph(LocalGraph):
         rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
         return [each.to(self.resources.device) for each in rows]
 
-    def pattern_of(self, relation: Relation) -> Pattern:
-        """The nonzeros of a relation; its columns are those of `columns_by_type`."""
-        if relation not in self._of_relations:
-            block, own = self._block, self.inputs_of[relation[0]]
-            number = np.full(block.num_columns, -1, np.int32)
-            number[own] = np.arange(own.stop - own.start)
-            halo = self._halo_type == self.types.names.index(relation[0])
-            number[block.num_inputs :][halo] = own.stop - own.start + np.arange(halo.sum())
-            rows = self.stack_of[relation]
-            row_ptr = block.row_ptr[rows.start : rows.stop + 1]
-            self._of_relations[relation] = Pattern.from_csr(
-                row_ptr - row_ptr[0],
-                number[block.column[row_ptr[0] : row_ptr[-1]]],
-                int(own.stop - own.start + halo.sum()),
+    def pattern_of(self, relations: tuple[Relation, ...]) -> Pattern:
+        """The nonzeros of relations, each with rows and columns of its own.
+
+        Columns of a source are those of `columns_by_type`, and stand once for every relation from
+        it: with q relations, column c of the n-th is q c + n. So do the rows of a destination.
+        """
+        if relations not in self._patterns:
+            block, row, column = self._block, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+            number, sizes = np.zeros(block.num_columns, np.int64), dict[str, int]()
+            for k, (name, own) in enumerate(self.inputs_of.items()):
+                of_type = np.arange(own.start, own.stop)
+                halo = block.num_inputs + np.flatnonzero(self._halo_type == k)
+                of_type = np.concatenate([of_type, halo])
+                number[of_type], sizes[name] = np.arange(len(of_type)), len(of_type)
+            columns, num_columns = _side_by_side(relations, 0, sizes)
+            outputs = {name: self.num_outputs_of(name) for name in self.outputs_of}
+            rows, num_rows = _side_by_side(relations, 2, outputs)
+            for each in relations:
+                of_stack, (first, step) = self.stack_of[each], rows[each]
+                row_ptr = block.row_ptr[of_stack.start : of_stack.stop + 1]
+                own_rows = first + step * np.arange(len(row_ptr) - 1)
+                row.append(np.repeat(own_rows, np.diff(row_ptr)))
+                first, step = columns[each]
+                column.append(first + step * number[block.column[row_ptr[0] : row_ptr[-1]]])
+            key = np.concatenate(row)
+            self._patterns[relations] = Pattern.from_csr(
+                offsets(np.bincount(key, minlength=num_rows)),
+                np.concatenate(column)[np.argsort(key, kind="stable")],
+                num_columns,
                 self.resources.device,
             )
-        return self._of_relations[relation]
+        return self._patterns[relations]
+
+
+def _side_by_side(
+    relations: tuple[Relation, ...], end: int, sizes: Mapping[str, int]
+) -> tuple[dict[Relation, tuple[int, int]], int]:
+    """First place and step of every relation, side by side with others of its type; the total."""
+    found, total = dict[Relation, tuple[int, int]](), 0
+    for name, size in sizes.items():
+        of_type = [each for each in relations if each[end] == name]
+        found |= {each: (total + n, len(of_type)) for n, each in enumerate(of_type)}
+        total += size * len(of_type)
+    return found, total
 
 
 def by_type(numbers: Int64Array) -> Int64Array:

@@ -331,24 +331,42 @@ class RelationGATConv(RelationConv):
         fixed: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        stack, widths = stack_graph(graph), self.types.widths
+        stack, heads, relations = stack_graph(graph), self.options.heads, self.types.relations
         columns = stack.columns(x) if fixed is None else fixed
-        sources = stack.columns_by_type(columns)
-        own, outputs = self._own(stack, columns[: stack.num_inputs]), dict[str, Tensor]()
-        for k, relation in enumerate(self.types.relations):
-            source, _, destination = relation
-            rows = stack.linear(_narrow(sources[source], widths[source]), self.weights[k])
-            heads = rows.unflatten(1, (self.options.heads, self.width))
-            scores = (heads * self.scores_source[k]).sum(2)
-            weight = self.weights_target[k].unflatten(1, (self.options.heads, self.width))
-            targets = stack.linear(own[destination], (weight * self.scores_target[k]).sum(2))
-            pattern = stack.pattern_of(relation)
-            found = attention(pattern, scores, targets, heads, NEGATIVE_SLOPE)
-            y = found.mean(1) if self.last else found.flatten(1)
-            y = y + self.biases[k] if len(self.biases) else y
-            outputs[destination] = outputs[destination] + y if destination in outputs else y
+        of_type, rows = stack.columns_by_type(columns), list[Tensor]()
+        own, sources, targets = self._own(stack, columns[: stack.num_inputs]), [], []
+        for name in stack.inputs_of:
+            numbers = [k for k, each in enumerate(relations) if each[0] == name]
+            if numbers:
+                each = _narrow(of_type[name], self.types.widths[name])
+                weight, vectors = _by_heads(numbers, self.weights, self.scores_source)
+                rows.append(stack.linear(each, weight).reshape(-1, heads, self.width))
+                sources.append(stack.linear(each, vectors).reshape(-1, heads))
+            if numbers := self.types.into(name):
+                _, vectors = _by_heads(numbers, self.weights_target, self.scores_target)
+                targets.append(stack.linear(own[name], vectors).reshape(-1, heads))
+        found = attention(
+            *(stack.pattern_of(relations), torch.cat(sources), torch.cat(targets)),
+            *(torch.cat(rows), NEGATIVE_SLOPE),
+        ).split([len(each) for each in targets])
+        outputs = dict[str, Tensor]()
+        for name in (each for each in stack.outputs_of if self.types.into(each)):
+            numbers, y = self.types.into(name), found[len(outputs)]
+            y = y.unflatten(0, (-1, len(numbers))).sum(1) if len(numbers) > 1 else y
+            y = y.mean(1) if self.last else y.flatten(1)
+            biases = [self.biases[k] for k in numbers if len(self.biases)]
+            outputs[name] = y + _total(biases) if biases else y
         y = self._joined(stack, outputs, columns)
         return y.relu() if rectified else y
+
+
+def _by_heads(
+    numbers: list[int], weights: nn.ParameterList, scores: nn.ParameterList
+) -> tuple[Tensor, Tensor]:
+    """Maps of rows to the heads of these relations side by side, and to their scores."""
+    weight = torch.cat([weights[k] for k in numbers], 1)
+    vectors = torch.cat([scores[k] for k in numbers])
+    return weight, (weight.unflatten(1, vectors.shape) * vectors).sum(2)
 
 
 def stack_graph(graph: LayerGraph) -> StackGraph:
