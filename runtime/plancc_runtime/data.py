@@ -63,6 +63,8 @@ class LocalData:
         Splits whose masks in the plan gave way to random ones.
     random_features, random_labels : bool
         Whether they were drawn here.
+    row_type : int64[num_rows] or None
+        Number of the type of every row, in a plan with types.
     """
 
     features: Tensor
@@ -77,6 +79,12 @@ class LocalData:
     replaced_masks: list[str]
     random_features: bool
     random_labels: bool
+    row_type: Tensor | None = None
+
+    @property
+    def where(self) -> Any:
+        """What standardising needs beside features: `row_type`, else `first_column`."""
+        return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
     def _training(self) -> npt.NDArray[np.bool_]:

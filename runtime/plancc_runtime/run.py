@@ -191,10 +191,14 @@ class Run:
     def _load(self, rows: Part) -> LocalData:
         """The vertex data of rows of this rank. Collective."""
         resources = self._resources
-        return load_data(
+        data = load_data(
             *(rows, self.transport, resources.dtype, self.options, resources.device),
             *(self._name, self._learnt),
         )
+        if self.header.types is None:
+            return data
+        row_type = torch.from_numpy(self.header.types.type_of(rows.global_id))
+        return replace(data, row_type=row_type.to(resources.device))
 
     def _resume(self, checkpoints: Checkpoints) -> None:
         """Go on from the last checkpoint, if the options say so."""
@@ -251,7 +255,7 @@ class Run:
     def _use_features(self) -> None:
         """Standardise features by what the network has now, which may come from a file."""
         network, data = self._learner.network, self._data
-        features = network.standardized(data.features, data.first_column)
+        features = network.standardized(data.features, data.where)
         with self.transport.agreement():
             if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
                 raise PlanccError(
@@ -628,7 +632,7 @@ def make_network(
             dtype,
         ).to(data.features.device)
     if network.standardization is not None:
-        network.standardization.fit(data.features, transport, data.first_column)
+        network.standardization.fit(data.features, transport, data.where)
     with transport.agreement():
         if options.init is not None:
             _initialise(network, options.init)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from torch_geometric.nn import GATConv, HeteroConv, RGCNConv, SAGEConv
 import plancc_runtime
 from plancc.plan.relations import type_traffic
 from plancc_runtime.nn import RELATIONAL
-from plancc_runtime.nn.relations import TypesOfLayer
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nn.relations import TypesOfLayer, TypesOfNetwork
 from plancc_runtime.transport.local import run_ranks
 
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
@@ -30,9 +32,9 @@ def edges(relation) -> torch.Tensor:
 def sage(conv) -> HeteroConv:
     """PyG's layer with the weights of ours."""
     of = {}
-    for k, (source, name, destination) in enumerate(RELATIONS):
+    for k, (source, name, destination) in enumerate(conv.types.relations):
         of[source, name, destination] = each = SAGEConv(
-            (conv.types.widths[source], conv.types.widths[destination]), D_OUT
+            (conv.types.widths[source], conv.types.widths[destination]), conv.d_out
         )
         each.lin_l.weight.data, each.lin_l.bias.data = conv.weights[k].data.T, conv.biases[k].data
         each.lin_r.weight.data = conv.weights_self[k].data.T
@@ -42,7 +44,7 @@ def sage(conv) -> HeteroConv:
 def gat(conv) -> HeteroConv:
     of = {}
     heads = conv.options.heads
-    for k, (source, name, destination) in enumerate(RELATIONS):
+    for k, (source, name, destination) in enumerate(conv.types.relations):
         of[source, name, destination] = each = GATConv(
             (conv.types.widths[source], conv.types.widths[destination]),
             conv.width,
@@ -61,7 +63,8 @@ def gat(conv) -> HeteroConv:
 
 
 def by_relation(layer: HeteroConv) -> Callable:
-    return lambda x: layer.double()(x, {each: edges(each) for each in RELATIONS})
+    known = tuple(layer.convs.keys())
+    return lambda x: layer.double()(x, {each: edges(each) for each in known})
 
 
 def rgcn(conv) -> Callable:
@@ -143,3 +146,64 @@ def test_layers_are_those_of_pyg(tmp_path, layer, ranks, widths):
     if ranks == PARTS:  # one exchange for all relations
         rows = sum(each.volume for each in type_traffic(plan))
         assert sum(moved for *_, moved in answers) == 6 * rows
+
+
+@pairs(model=("sage", "gat"), norm=("layer", "batch", "none"), residual=(True, False), ranks=(1, 3))
+def test_norms_residuals_and_standardised_features_are_of_every_type(
+    tmp_path, model, norm, residual, ranks
+):
+    plan_of("hp").save(tmp_path / "plan.h5")
+    known = TypesOfNetwork(WIDTHS, RELATIONS, "paper")
+    options = NetworkOptions(
+        model=model,
+        norm=norm,
+        residual=residual,
+        standardize_features=True,
+        activation="tanh",
+        types=asdict(known),
+    )
+    random = np.random.default_rng(3)
+    x = {n: torch.from_numpy(random.gamma(2.0, 3.0, (c, WIDTHS[n]))) for n, c in COUNTS.items()}
+    g = torch.from_numpy(random.standard_normal((COUNTS["paper"], 3)))
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        graph = plancc_runtime.open_typed(
+            tmp_path / "plan.h5", transport=transport, dtype=torch.float64, threads=1
+        )
+        network = Network([6, D_OUT, 3], options, 5, torch.float64)
+        own, stack = graph.joined({n: x[n][graph.vertices(n)] for n in COUNTS}), graph.stack
+        network.standardization.fit(own, transport, stack.row_type)
+        y = network([stack] * 2, network.standardized(own, stack.row_type))
+        y, rows = graph.by_type(y)["paper"], graph.vertices("paper")
+        with torch.autograd.set_multithreading_enabled(False):
+            (y * g[rows]).sum().backward()
+        graph.union.sync_gradients(network)
+        return rows, y.detach(), {n: w.grad for n, w in network.named_parameters()}
+
+    answers = run_ranks(ranks, on_rank, 180)
+    network = Network([6, D_OUT, 3], options, 5, torch.float64)
+    rows = {n: (each - each.mean(0)) / each.std(0, correction=0) for n, each in x.items()}
+    first, last = ({"sage": sage, "gat": gat}[model](conv) for conv in network.convs)
+    before = {n: rows[n] for n in network.convs[0].types.wanted}
+    found = by_relation(first)(rows)
+    hidden = {n: found[n] for n in before}
+    for k, (name, z) in enumerate(hidden.items()):
+        ours = network.norms[0].of_types[k] if norm != "none" else None
+        if norm == "layer":
+            z = torch.nn.functional.layer_norm(z, (D_OUT,), ours.weight, ours.bias)
+        elif norm == "batch":
+            normalise = torch.nn.functional.batch_norm
+            z = normalise(z, None, None, ours.weight, ours.bias, training=True)
+        hidden[name] = z.tanh()
+        if residual:
+            skip, width = network.skips[0].of_types[k], WIDTHS[name]
+            own = before[name]
+            hidden[name] = hidden[name] + (own if width == D_OUT else own @ skip.weight.T)
+    out = by_relation(last)(hidden)["paper"]
+    (out * g).sum().backward()
+    for own, y, gradients in answers:
+        torch.testing.assert_close(y, out[own].detach(), rtol=0, atol=1e-10)
+        for name, w in network.named_parameters():
+            if name.startswith(("norms", "skips")):
+                torch.testing.assert_close(gradients[name], w.grad, rtol=0, atol=1e-10)

@@ -46,12 +46,22 @@ def data(labels: str = "classes", target: str = "paper") -> dict:
     target=("paper", "venue", "author"),
     passes=(PASSES, ()),
     split=(None, (0.5, 0.3, 0.2)),
+    between=(
+        {},
+        {"norm": "batch", "standardize_features": True},
+        {"norm": "layer", "residual": True},
+        {"residual": True, "standardize_features": True, "dropout": 0.3},
+    ),
+    parallel=(False, True),
 )
 def test_ranks_train_alike_and_send_the_words_that_are_planned(
-    tmp_path, model, labels, target, passes, split
+    tmp_path, model, labels, target, passes, split, between, parallel
 ):
-    path = tmp_path / "plan.h5"
-    plan = plancc.compile(relations(), "hp", 8, data=data(labels, target), seed=1)
+    path, graph = tmp_path / "plan.h5", relations()
+    if parallel:  # several relations of the same two types, one of the same edges
+        graph["paper", "like", "paper"] = sp.random(60, 60, 0.07, "csr", rng=9)
+        graph["paper", "quote", "paper"] = graph["paper", "cites", "paper"]
+    plan = plancc.compile(graph, "hp", 8, data=data(labels, target), seed=1)
     plan.save(path)
     options = TrainOptions(
         **MODELS[model],
@@ -62,6 +72,7 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
         passes=passes,
         split=split,
         eval_every=2,
+        **between,
     )
     alone = train(path, options, SingleTransport())
     assert alone.epochs[-1].loss < alone.epochs[0].loss

@@ -120,7 +120,7 @@ def _check_types(header: Header, options: TrainOptions) -> None:
         )
     none_of = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
     wanted = [name for name in none_of if getattr(options, name) not in (None, FULL)]
-    usual = ("norm", "residual", "standardize_features", "recompute", "parametrization")
+    usual = ("recompute", "parametrization")
     wanted += [each for each in usual if getattr(options, each) != getattr(TrainOptions, each)]
     wanted += ["dtype"] * (options.dtype == "bfloat16")
     if wanted:

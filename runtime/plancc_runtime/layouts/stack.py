@@ -65,7 +65,14 @@ class StackGraph(LocalGraph):
             size = self.num_outputs_of(relation[2])
             self.stack_of[relation] = slice(first, first + size)
             first += size
-        self._patterns: dict[tuple[Relation, ...], Pattern] = {}
+        self._of_relations: dict[tuple[Relation, ...], Pattern] = {}
+
+    @property
+    def row_type(self) -> Tensor:
+        """Number of the type of every input: int64[num_inputs]."""
+        sizes = torch.tensor([each.stop - each.start for each in self.inputs_of.values()])
+        number = torch.arange(len(sizes)).repeat_interleave(sizes)
+        return number.to(self.resources.device)
 
     def num_outputs_of(self, name: str) -> int:
         """Own rows of a type in a layer's output."""
@@ -112,7 +119,7 @@ class StackGraph(LocalGraph):
         Columns of a source are those of `columns_by_type`, and stand once for every relation from
         it: with q relations, column c of the n-th is q c + n. So do the rows of a destination.
         """
-        if relations not in self._patterns:
+        if relations not in self._of_relations:
             block, row, column = self._block, [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
             number, sizes = np.zeros(block.num_columns, np.int64), dict[str, int]()
             for k, (name, own) in enumerate(self.inputs_of.items()):
@@ -131,13 +138,13 @@ class StackGraph(LocalGraph):
                 first, step = columns[each]
                 column.append(first + step * number[block.column[row_ptr[0] : row_ptr[-1]]])
             key = np.concatenate(row)
-            self._patterns[relations] = Pattern.from_csr(
+            self._of_relations[relations] = Pattern.from_csr(
                 offsets(np.bincount(key, minlength=num_rows)),
                 np.concatenate(column)[np.argsort(key, kind="stable")],
                 num_columns,
                 self.resources.device,
             )
-        return self._patterns[relations]
+        return self._of_relations[relations]
 
 
 def _side_by_side(

@@ -22,7 +22,7 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import MODELS, RELATIONAL
 from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.dropout import dropout
-from plancc_runtime.nn.standardization import Standardization
+from plancc_runtime.nn.standardization import Standardization, StandardizationByType
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": relu,
@@ -101,7 +101,7 @@ class Network(nn.Module):
         kind, last = MODELS[options.model], len(dims) - 2
         of_layers: list[dict[str, Any]] = [{}] * (last + 1)
         if options.types:
-            from plancc_runtime.nn.relations import TypesOfNetwork
+            from plancc_runtime.nn.relations import ByType, TypesOfNetwork
 
             kind = RELATIONAL[options.model]
             types = TypesOfNetwork.parse(options.types)
@@ -111,22 +111,35 @@ class Network(nn.Module):
             kind(a, b, last=k == last, random=random, dtype=dtype, **options.conv, **of_layers[k])
             for k, (a, b) in enumerate(pairwise(dims))
         )
-        self.norms = nn.ModuleList(_norm(options.norm, d) for d in dims[1:-1])
-        self.skips = nn.ModuleList(
-            _skip(a, b, random) if options.residual else nn.Identity()
-            for a, b in pairwise(dims[:-1])
-        )
+        norm, skip = partial(_norm, options.norm), partial(_skip, random, options.residual)
+        self.norms, self.skips = nn.ModuleList(), nn.ModuleList()
+        for between, (a, b) in zip(of_layers, pairwise(dims[:-1]), strict=False):
+            if options.types and options.norm != "none":
+                wanted = dict.fromkeys(between["types"].wanted, b)
+                self.norms.append(ByType(wanted, b, norm))
+            else:
+                self.norms.append(norm(b, b))
+            if options.types and options.residual:
+                self.skips.append(ByType(between["types"].wanted_widths, b, skip))
+            else:
+                self.skips.append(skip(a, b))
         self.to(dtype)
-        # always in float64
-        self.standardization = Standardization(dims[0]) if options.standardize_features else None
+        self.standardization: Standardization | StandardizationByType | None = None
+        if options.standardize_features:  # always in float64
+            self.standardization = (
+                StandardizationByType(dims[0], len(types.widths))
+                if options.types
+                else Standardization(dims[0])
+            )
         self.activate = ACTIVATIONS[options.activation]
 
-    def standardized(self, x: Tensor, first_column: int = 0) -> Tensor:
-        """Features as `forward` takes them; x has the columns from `first_column`.
+    def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
+        """Features as `forward` takes them; x itself without `standardize_features`.
 
-        Not collective. x itself where the network was made without `standardize_features`.
+        Not collective. `where` is the first of x's columns; of a graph with types the number of
+        every row's type, int64[m].
         """
-        return x if self.standardization is None else self.standardization(x, first_column)
+        return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """`Conv.fixed` of the first layer, for a constant input. Collective."""
@@ -232,7 +245,7 @@ class Network(nn.Module):
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:
             after.append(WholeRows(conv.d_out))
-        elif isinstance(self.skips[k], nn.Linear):
+        elif not isinstance(self.skips[k], nn.Identity):
             after.append(OwnLinear(conv.d_in, conv.d_out))
         options = conv.options.with_order("paper") if plain else conv.options
         return options.both_ways((conv.d_in, conv.d_out), conv.last, k == 0, fixed, after)
@@ -252,10 +265,10 @@ class Network(nn.Module):
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
         """What rows of the input of layer k, from 0, add to its output past the convolution."""
         skip = self.skips[k]
-        return graph.linear(x, skip.weight.T) if isinstance(skip, nn.Linear) else x
+        return x if isinstance(skip, nn.Identity) else skip(x, graph)
 
 
-def _norm(name: str, width: int) -> nn.Module:
+def _norm(name: str, width: int, _: int) -> nn.Module:
     if name == "none":
         return nn.Identity()
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
@@ -263,9 +276,18 @@ def _norm(name: str, width: int) -> nn.Module:
     return {"layer": LayerNorm, "batch": BatchNorm}[name](width)
 
 
-def _skip(d_in: int, d_out: int, random: np.random.Generator) -> nn.Module:
-    if d_in == d_out:
+class _Skip(nn.Module):
+    """The map of a residual between widths that differ; its weight is [d_out, d_in]."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
+        return graph.linear(x, self.weight.T)
+
+
+def _skip(random: np.random.Generator, wanted: bool, d_in: int, d_out: int) -> nn.Module:
+    if d_in == d_out or not wanted:
         return nn.Identity()
-    layer = nn.Linear(d_in, d_out, bias=False)
-    layer.weight = nn.Parameter(glorot(random, d_in, d_out).T.contiguous())
-    return layer
+    return _Skip(glorot(random, d_in, d_out).T.contiguous())

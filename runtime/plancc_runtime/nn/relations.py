@@ -8,7 +8,7 @@ types that are narrower than the layer's input are filled up, and not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -45,6 +45,11 @@ class TypesOfLayer:
     widths: Mapping[str, int]
     relations: tuple[Relation, ...]
     wanted: tuple[str, ...]
+
+    @property
+    def wanted_widths(self) -> dict[str, int]:
+        """Columns of every wanted type in the layer's input."""
+        return {name: self.widths[name] for name in self.wanted}
 
     def into(self, name: str) -> list[int]:
         """Numbers of the relations that lead to a type."""
@@ -143,6 +148,42 @@ class RelationGATOptions(GATOptions):
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         columns = self.heads * self.head_width(d_out, last)
         return [GatherNeighbours(d_in), Linear(d_in, columns), *self._with_bias(columns)]
+
+
+class ByType(nn.Module):
+    """A module of every wanted type's own, between layers; rows of other types are 0.
+
+    Parameters
+    ----------
+    widths : dict of str to int
+        Columns of every wanted type before it.
+    d_out : int
+        Columns of all types after it.
+    make : callable of (int, int) to Module
+        From these widths to a module of rows and the graph, or the identity.
+    """
+
+    def __init__(
+        self, widths: Mapping[str, int], d_out: int, make: Callable[[int, int], nn.Module]
+    ) -> None:
+        super().__init__()
+        self._widths, self._d_out = dict(widths), d_out
+        self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
+
+    def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
+        """From rows of a layer's output, Tensor[num_outputs, ...], to Tensor[num_outputs, d_out].
+
+        Collective where the modules are.
+        """
+        stack, found = stack_graph(graph), []
+        own = dict(zip(self._widths, self.of_types, strict=True))
+        for name, rows in stack.outputs_of.items():
+            if name not in own:
+                found.append(x.new_zeros(stack.num_outputs_of(name), self._d_out))
+                continue
+            each, module = _narrow(x[rows], self._widths[name]), own[name]
+            found.append(each if isinstance(module, nn.Identity) else module(each, graph))
+        return torch.cat(found)
 
 
 class RelationConv(Conv):

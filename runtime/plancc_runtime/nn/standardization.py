@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -83,6 +85,28 @@ class Standardization(nn.Module):
         out = torch.empty_like(x)
         for rows, result in zip(blocks_of_rows(x), blocks_of_rows(out), strict=True):
             result.copy_((rows.double() - mean).mul_(scale))
+        return out
+
+
+class StandardizationByType(nn.Module):
+    """A `Standardization` for every type of vertices."""
+
+    def __init__(self, width: int, num_types: int) -> None:
+        super().__init__()
+        self.of_types: Sequence[Standardization] = nn.ModuleList(  # type: ignore[assignment]
+            Standardization(width) for _ in range(num_types)
+        )
+
+    def fit(self, x: Tensor, transport: Transport, row_type: Tensor) -> None:
+        """Fit every type to its rows; row_type has their types' numbers, int64[m]. Collective."""
+        for k, each in enumerate(self.of_types):
+            each.fit(x[row_type == k], transport)
+
+    def forward(self, x: Tensor, row_type: Tensor) -> Tensor:
+        """Standardised rows: Tensor[m, d] of the type of x; not collective."""
+        out = torch.empty_like(x)
+        for k, each in enumerate(self.of_types):
+            out[row_type == k] = each(x[row_type == k])
         return out
 
 
