@@ -52,6 +52,7 @@ NAMES = (
     "defaults",
     "extremes",
     "epochs-of-plans",
+    "relations",
     "page",
     "start",
     "against-pyg",

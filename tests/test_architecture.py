@@ -59,6 +59,8 @@ class Source:
     """Full names, also inside functions; not for types only. `from a import b` imports `a.b` where
     that is a module, else `a`."""
     half_sentences: list[str] = field(default_factory=list)
+    locked: list[str] = field(default_factory=list)
+    """Cached properties that reach other ranks."""
     compiles: bool = False
     """Whether it names a decorator of numba's own."""
     parameters: dict[str, int] = field(default_factory=dict)
@@ -98,6 +100,11 @@ def read(path: Path, modules: set[str]) -> Source:
             text = (ast.get_docstring(node, clean=False) or "").lstrip()
             if text.startswith("Of "):
                 found.half_sentences.append(f"{getattr(node, 'name', '')}: {text.splitlines()[0]}")
+        if isinstance(node, ast.FunctionDef) and any(
+            name_of(each) == "cached_property" for each in node.decorator_list
+        ):
+            if re.search(r"\b[Cc]ollective\b|\btransport\b", ast.unparse(node)):
+                found.locked.append(node.name)
         if isinstance(node, ast.FunctionDef) and not (is_kernel(node) or is_command(node)):
             a = node.args
             names = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)} - {"self", "cls"}
@@ -268,6 +275,11 @@ def test_every_module_says_what_it_is(sources):
 
 def test_no_docstring_begins_as_half_a_sentence(sources):
     assert not {m: source.half_sentences for m, source in sources.items() if source.half_sentences}
+
+
+def test_no_cached_property_waits_for_other_ranks(sources):
+    """Python 3.11 holds one lock for all objects of the class, and ranks may be threads."""
+    assert not {m: source.locked for m, source in sources.items() if source.locked}
 
 
 def test_kernels_are_kept_where_plancc_jit_says(sources):
