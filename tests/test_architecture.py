@@ -100,11 +100,11 @@ def read(path: Path, modules: set[str]) -> Source:
             text = (ast.get_docstring(node, clean=False) or "").lstrip()
             if text.startswith("Of "):
                 found.half_sentences.append(f"{getattr(node, 'name', '')}: {text.splitlines()[0]}")
-        if isinstance(node, ast.FunctionDef) and any(
-            name_of(each) == "cached_property" for each in node.decorator_list
+        kept = {name_of(each) for each in getattr(node, "decorator_list", ())}
+        if "cached_property" in kept and re.search(
+            r"\b([Cc]ollective|transport)\b", ast.unparse(node)
         ):
-            if re.search(r"\b[Cc]ollective\b|\btransport\b", ast.unparse(node)):
-                found.locked.append(node.name)
+            found.locked.append(node.name)
         if isinstance(node, ast.FunctionDef) and not (is_kernel(node) or is_command(node)):
             a = node.args
             names = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)} - {"self", "cls"}

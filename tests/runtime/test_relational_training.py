@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cases import pairs
-from test_typed import COUNTS, relations
+from test_typed import COUNTS, WRITES, relations
 
 import plancc
 from plancc.errors import InputError
@@ -90,12 +90,16 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     plancc.compile(relations(), "block", 2, data=held).save(path)
     plancc.compile(relations(), "medium-grain", 2, data=held, seed=1).save(edge)
     plancc.compile(sp.eye_array(4), "block", 1).save(square)
-    bare, twice, none = (tmp_path / name for name in ("bare.h5", "twice.h5", "none.h5"))
+    bare, twice, none, lone = (
+        tmp_path / f"{name}.h5" for name in ("bare", "twice", "none", "lone")
+    )
     missing = {name: each for name, each in held.items() if name != "venue"}
     plancc.compile(relations(), "block", 1, data=missing).save(bare)
     both = held | {"venue": held["venue"] | {"labels": np.zeros(9, np.int32)}}
     plancc.compile(relations(), "block", 1, data=both).save(twice)
     plancc.compile(relations(), "block", 1).save(none)
+    pair = {name: each for name, each in data(target="author").items() if name != "venue"}
+    plancc.compile({WRITES: relations()[WRITES]}, "block", 1, data=pair).save(lone)
     for plan, options, words in (
         (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
         (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
@@ -107,6 +111,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (square, {"target": "paper"}, "`target` paper: needs a plan with types"),
         (twice, {"model": "rgcn"}, "has labels of paper, venue: give `target`"),
         (none, {"model": "rgcn"}, "has no labels: give `target`"),
+        (lone, {"model": "gat"}, "`model` gat: no relation leads to author; choose rgcn or sage"),
     ):
         with pytest.raises(InputError, match=words):
             train(plan, TrainOptions(**options), SingleTransport())

@@ -80,6 +80,19 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     @property
+    def num_outputs_of_types(self) -> int:
+        """Own rows of all types in a layer's output."""
+        return sum(map(self.num_outputs_of, self.outputs_of))
+
+    def targets_of(self, name: str, columns: Tensor) -> Tensor:
+        """Own rows of a type that are outputs, from its rows of `columns_by_type`."""
+        size = self.num_outputs_of(name)
+        if self._union.outputs is None:
+            return columns if len(columns) == size else columns[:size]
+        places = self._rows[self.outputs_of[name]] - self.inputs_of[name].start
+        return columns.index_select(0, places)
+
+    @property
     def places(self) -> Tensor | None:
         return None if self._union.outputs is None else self._rows
 

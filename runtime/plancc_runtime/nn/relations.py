@@ -10,22 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.graph.types import Relation, Types
 from plancc.plan.convolutions import ConvOptions, GATOptions
 from plancc.plan.layers import Aggregate, GatherNeighbours, Linear, OwnLinear, Steps
 from plancc.registry import check_choice
+from plancc.text import shown
+from plancc_runtime.kernels.dense import finished
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.nn.conv import Conv, glorot, uniform
 from plancc_runtime.nn.gat import NEGATIVE_SLOPE
 from plancc_runtime.nn.operators import attention
+from plancc_runtime.workspace import empty
 
 
 @dataclass(frozen=True)
@@ -204,26 +208,6 @@ class RelationConv(Conv):
         object.__setattr__(self, "types", types)  # `_make` reads it
         super().__init__(d_in, d_out, **others)
 
-    def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
-        """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
-        return torch.cat(
-            [
-                outputs[name]
-                if name in outputs
-                else like.new_zeros(graph.num_outputs_of(name), self.d_out)
-                for name in graph.outputs_of
-            ]
-        )
-
-    def _own(self, graph: StackGraph, x: Tensor) -> dict[str, Tensor]:
-        """Rows of the input that are outputs, by type, in the columns of the type."""
-        sizes = [graph.num_outputs_of(name) for name in graph.outputs_of]
-        rows = graph.targets(x).split(sizes)
-        return {
-            name: _narrow(each, self.types.widths[name])
-            for name, each in zip(graph.outputs_of, rows, strict=True)
-        }
-
 
 class RelationProduct(RelationConv):
     """z_r W_r for every relation, z_r the mean or sum over its neighbours, and h_v W."""
@@ -258,6 +242,26 @@ class RelationProduct(RelationConv):
                 y = stack.linear(rows, self._weight(k), None, last, onto=y)
             outputs[name] = y
         return self._joined(stack, outputs, z)
+
+    def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
+        """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
+        return torch.cat(
+            [
+                outputs[name]
+                if name in outputs
+                else like.new_zeros(graph.num_outputs_of(name), self.d_out)
+                for name in graph.outputs_of
+            ]
+        )
+
+    def _own(self, graph: StackGraph, x: Tensor) -> dict[str, Tensor]:
+        """Rows of the input that are outputs, by type, in the columns of the type."""
+        sizes = [graph.num_outputs_of(name) for name in graph.outputs_of]
+        rows = graph.targets(x).split(sizes)
+        return {
+            name: _narrow(each, self.types.widths[name])
+            for name, each in zip(graph.outputs_of, rows, strict=True)
+        }
 
     def _weight(self, k: int) -> Tensor:
         """The map of the neighbours in relation k."""
@@ -339,7 +343,7 @@ class RelationSAGEConv(RelationProduct):
 class RelationGATConv(RelationConv):
     """Attention in every relation: PyTorch Geometric's HeteroConv of GATConv without self-loops.
 
-    Source and destination have matrices of their own. A type to which no relation leads has zeros.
+    Source and destination have matrices of their own.
     """
 
     Options = RelationGATOptions
@@ -348,6 +352,9 @@ class RelationGATConv(RelationConv):
         heads, types = self.options.heads, self.types
         if self.options.attention_dropout:
             raise InputError("attention_dropout: is for graphs of one type")
+        if not types.relations:
+            names = ", ".join(map(shown, types.wanted))
+            raise InputError(f"`model` gat: no relation leads to {names}; choose rgcn or sage")
         self.width = self.options.head_width(self.d_out, self.last, "`hidden`")
         size, parts = heads * self.width, list[list[Tensor]]()
         for source, _, destination in types.relations:
@@ -375,30 +382,83 @@ class RelationGATConv(RelationConv):
         stack, heads, relations = stack_graph(graph), self.options.heads, self.types.relations
         columns = stack.columns(x) if fixed is None else fixed
         of_type, rows = stack.columns_by_type(columns), list[Tensor]()
-        own, sources, targets = self._own(stack, columns[: stack.num_inputs]), [], []
+        biases, has_bias = list[Tensor](), len(self.biases) > 0
+        sources, targets, sums = list[Tensor](), list[Tensor](), list[_Sum]()
         for name in stack.inputs_of:
             numbers = [k for k, each in enumerate(relations) if each[0] == name]
             if numbers:
                 each = _narrow(of_type[name], self.types.widths[name])
                 weight, vectors = _by_heads(numbers, self.weights, self.scores_source)
-                rows.append(stack.linear(each, weight).reshape(-1, heads, self.width))
+                rows.append(stack.linear(each, weight).reshape(-1, heads * self.width))
                 sources.append(stack.linear(each, vectors).reshape(-1, heads))
             if numbers := self.types.into(name):
                 _, vectors = _by_heads(numbers, self.weights_target, self.scores_target)
-                targets.append(stack.linear(own[name], vectors).reshape(-1, heads))
-        found = attention(
-            *(stack.pattern_of(relations), torch.cat(sources), torch.cat(targets)),
-            *(torch.cat(rows), NEGATIVE_SLOPE),
-        ).split([len(each) for each in targets])
-        outputs = dict[str, Tensor]()
-        for name in (each for each in stack.outputs_of if self.types.into(each)):
-            numbers, y = self.types.into(name), found[len(outputs)]
-            y = y.unflatten(0, (-1, len(numbers))).sum(1) if len(numbers) > 1 else y
-            y = y.mean(1) if self.last else y.flatten(1)
-            biases = [self.biases[k] for k in numbers if len(self.biases)]
-            outputs[name] = y + _total(biases) if biases else y
-        y = self._joined(stack, outputs, columns)
-        return y.relu() if rectified else y
+                own = stack.targets_of(name, of_type[name])
+                own = _narrow(own, self.types.widths[name])
+                targets.append(stack.linear(own, vectors).reshape(-1, heads))
+                sums.append(_Sum(stack.outputs_of[name], len(numbers)))
+                biases += [_total([self.biases[k] for k in numbers])] * has_bias
+        pattern = stack.pattern_of(relations)
+        joined = _Joined.apply(*rows).unflatten(1, (heads, self.width))
+        found = attention(pattern, torch.cat(sources), torch.cat(targets), joined, NEGATIVE_SLOPE)
+        bias = torch.stack(biases) if biases else None
+        if bias is not None and self.last:  # the mean over the heads is of them and of it
+            bias = bias.repeat(1, heads)
+        y = _Sums.apply(found.flatten(1), bias, sums, stack.num_outputs_of_types)
+        y = y.unflatten(1, (heads, self.width)).mean(1) if self.last else y
+        return finished(y, None, rectified)
+
+
+class _Sum(NamedTuple):
+    """Own rows of a type, each the sum of `parts` rows that stand side by side."""
+
+    rows: slice
+    parts: int
+
+
+class _Sums(torch.autograd.Function):
+    """Sums of rows, with a bias for each type; rows of no sum are 0."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, bias: Tensor | None, sums: list[_Sum], num_rows: int
+    ) -> Tensor:
+        ctx.sums, ctx.num_summed, ctx.has_bias, first = sums, len(x), bias is not None, 0
+        out = empty(num_rows, x.shape[1], x)
+        if sum(each.rows.stop - each.rows.start for each in sums) < num_rows:
+            out.zero_()
+        for k, (rows, count) in enumerate(sums):
+            last = first + count * (rows.stop - rows.start)
+            torch.sum(x[first:last].unflatten(0, (-1, count)), 1, out=out[rows])
+            if bias is not None:
+                out[rows] += bias[k]
+            first = last
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        back, first = empty(ctx.num_summed, g.shape[1], g), 0
+        for rows, count in ctx.sums:
+            last = first + count * (rows.stop - rows.start)
+            back[first:last].unflatten(0, (-1, count)).copy_(g[rows].unsqueeze(1))
+            first = last
+        of_bias = torch.stack([g[rows].sum(0) for rows, _ in ctx.sums]) if ctx.has_bias else None
+        return back, of_bias, None, None
+
+
+class _Joined(torch.autograd.Function):
+    """torch.cat of rows, in memory that is used again."""
+
+    @staticmethod
+    def forward(ctx: Any, *parts: Tensor) -> Tensor:
+        ctx.sizes = [len(each) for each in parts]
+        return torch.cat(parts, out=empty(sum(ctx.sizes), parts[0].shape[1], parts[0]))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
+        return g.split(ctx.sizes)
 
 
 def _by_heads(
