@@ -14,7 +14,7 @@ from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, DEFAULT_DIMS, DELAY,
 from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
-from plancc_cli.run_options import SECTIONS, run_option
+from plancc_cli.run_options import FIELDS, SECTIONS, run_option
 from plancc_cli.simulate import is_graph, mean_step
 
 if TYPE_CHECKING:
@@ -35,15 +35,12 @@ WIDTHS = {
     "classes": "Classes of random labels, for a plan without labels.  [default: as --dims]",
 }
 """Parameters that are widths, and their helps here."""
-LEFT_OUT = {
-    *("patience", "eval_every", "ranks", "transport_name", "timeout", "threads", "device"),
-    *("aggregate_on", "checkpoint", "every", "keep_last", "resume", "signals"),
-    *("log", "trace", "profile", "f1", "save", "json_path", "predict", "embeddings"),
-}
-"""Parameters of `plancc-run` that say how ranks work together, and what a run leaves behind."""
+LEFT_OUT = {"patience", "eval_every", "threads", "device", "aggregate_on"}
+"""Fields of `TrainOptions` that a rehearsal has not, beside all of what a run leaves behind."""
 OF_RUNS = {
-    title: tuple(name for name in names if name not in LEFT_OUT)
+    title: tuple(name for name in names if name in FIELDS and name not in LEFT_OUT)
     for title, names in SECTIONS.items()
+    if title != "Checkpoints and results"
 }
 MOST_BATCHES = 100
 """Mini-batches of an epoch that are predicted."""
