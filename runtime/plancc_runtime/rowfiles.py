@@ -193,7 +193,7 @@ class CsvFile(RowFile):
         csv.writer(self._stream, lineterminator="\n").writerow(_names(self._columns))
 
     def _write(self, block: Arrays) -> None:
-        arrays = [a.reshape(len(a), -1) for a in block.values()]
+        arrays = [_as_matrix(a) for a in block.values()]
         step = max(1, TEXTS // max(1, sum(a.shape[1] for a in arrays)))
         for start in range(0, len(arrays[0]), step):
             texts = [_texts(a[start : start + step]) for a in arrays]
@@ -263,7 +263,7 @@ class ParquetFile(RowFile):
 
     def _write(self, block: Arrays) -> None:
         arrow = _pyarrow()
-        columns = [c for a in block.values() for c in a.reshape(len(a), -1).T]
+        columns = [c for a in block.values() for c in _as_matrix(a).T]
         arrays = [arrow.array(np.ascontiguousarray(c)) for c in columns]
         self._writer.write_table(arrow.Table.from_arrays(arrays, schema=self._schema))
 
@@ -287,6 +287,11 @@ def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Ro
 def as_bytes(array: np.ndarray) -> np.ndarray:
     """The numbers of an array as uint8[...]; a copy only if it is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _as_matrix(array: np.ndarray) -> np.ndarray:
+    """The rows of an array in one dimension each, also where there is no row."""
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _names(columns: Mapping[str, Column]) -> list[str]:

@@ -349,6 +349,28 @@ def test_parts_have_every_vertex_once(layout, ranks, parts, case, tmp_path, smal
     np.testing.assert_allclose(whole, case.probabilities(), atol=1e-12)
 
 
+def test_a_part_without_rows_has_the_columns(case, tmp_path):
+    ids, expected = case.ids[5:6].tolist(), case.probabilities()[5:6]
+    for end in ("csv", "npz"):
+        case.predict("row", 3, tmp_path / f"{{part}}.{end}", ids=ids, embeddings=1)
+    texts = [(tmp_path / f"{k}.csv").read_text().splitlines() for k in range(3)]
+    parts = [dict(np.load(tmp_path / f"{k}.npz")) for k in range(3)]
+    assert sorted(map(len, texts)) == [1, 1, 2]
+    assert len({lines[0] for lines in texts}) == 1
+    assert [len(each["id"]) for each in parts] == [len(lines) - 1 for lines in texts]
+    assert {each["probability"].shape[1] for each in parts} == {CLASSES}
+    found = np.concatenate([each["probability"] for each in parts])
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    [row] = [lines[1].split(",") for lines in texts if len(lines) > 1]
+    assert int(row[0]) == ids[0]
+    np.testing.assert_allclose(np.array(row[4 : 4 + CLASSES], float), expected[0], atol=1e-12)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    case.predict("row", 3, tmp_path / "{part}.parquet", ids=ids, embeddings=1)
+    tables = [parquet.read_table(tmp_path / f"{k}.parquet") for k in range(3)]
+    assert [",".join(each.column_names) for each in tables] == [lines[0] for lines in texts]
+    assert [len(each) for each in tables] == [len(each["id"]) for each in parts]
+
+
 def test_vertices_of_several_classes(case, tmp_path):
     def work(transport):
         names = case.folder / "several.h5", case.folder / "several.npz", tmp_path / "out.csv"
