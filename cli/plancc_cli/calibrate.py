@@ -83,6 +83,8 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
                 sys.exit(error.exit_code)
             raise
         return
+    if ranks is None:
+        launch.check_no_singleton()
     check_target(output)
     from plancc_runtime.transport.base import usable_cores
     from plancc_runtime.transport.local import run_ranks

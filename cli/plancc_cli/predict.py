@@ -80,9 +80,10 @@ def command(
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
     target = None if output is None else RowTarget.parse(output)
-    _, launched = launch.announced()
-    if ranks is None and launched == 1:
-        ranks = _ranks_of(plan)
+    if ranks is None:
+        launch.check_no_singleton()
+        if launch.announced()[1] == 1:
+            ranks = _ranks_of(plan)
 
     def work(transport: Transport) -> None:
         from plancc_runtime.predict import predict

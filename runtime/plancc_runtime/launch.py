@@ -170,10 +170,15 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
 def check_no_singleton() -> None:
     """InputError in a job of Slurm with several tasks where nothing says which of them this is.
 
-    Each would train alone, on all of the graph (Open MPI, issue 13523).
+    Each would work alone, on all of the graph (Open MPI, issue 13523).
     """
-    tasks = _number("SLURM_NTASKS") or 1
-    if tasks > 1 and launcher() is None:
+    text = os.environ.get("SLURM_NTASKS", "")
+    if launcher() is not None or not text:
+        return
+    tasks = _number("SLURM_NTASKS")
+    if tasks is None:
+        raise InputError(f"SLURM_NTASKS {text!r}: must be a whole number; unset it outside of jobs")
+    if tasks > 1:
         raise InputError(
             f"this job of Slurm has {tasks} tasks (SLURM_NTASKS), and this process knows of no "
             "other: start it by srun (with PMIx), mpirun or torchrun, or give `ranks` 1 for one"

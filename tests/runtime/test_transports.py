@@ -221,7 +221,7 @@ CLEARED = (
     *(name for launcher in launch._LAUNCHERS for name in launcher),
     *(name for job in launch._JOBS for name in job),
     *("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"),
-    *("SLURM_JOB_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"),
+    *("SLURM_NTASKS", "SLURM_JOB_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"),
 )
 
 
@@ -267,6 +267,17 @@ def test_a_task_of_slurm_does_not_train_alone(environ, variables, refused):
     [sentence] = done.stderr.splitlines()
     assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 for one")
     assert "SLURM_NTASKS" not in alone("plan.h5", "--epochs", 1, "--ranks", 1).stderr
+    for words in (("predict", "plan.h5", "--weights", "w.npz"), ("calibrate", "-o", "no/m.toml")):
+        assert "has 4 tasks (SLURM_NTASKS)" in alone(*words, program="plancc").stderr
+        assert "SLURM_NTASKS" not in alone(*words, "--ranks", 1, program="plancc").stderr
+
+
+def test_tasks_of_slurm_that_are_no_number(environ):
+    environ({"SLURM_NTASKS": "abc", **open_mpi("1", "0")})
+    launch.check_no_singleton()
+    environ({"OMPI_COMM_WORLD_SIZE": ""})
+    with pytest.raises(InputError, match="SLURM_NTASKS 'abc': must be a whole number"):
+        launch.check_no_singleton()
 
 
 @pytest.mark.mpi
