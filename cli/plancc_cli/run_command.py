@@ -99,7 +99,7 @@ def command(
                 f"--restart-on {restart_on}: give --checkpoint, the folder, and --every, how often "
                 "it is written, too"
             )
-        settings["resume"] = bool(list(Path(settings["checkpoint"]).glob("last*.safetensors")))
+        settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
     if ranks is None:
         launch.check_no_singleton()
     if settings["resume"] and settings["checkpoint"] is not None:

@@ -608,6 +608,9 @@ def test_restart_on_fewer_begins_and_goes_on(plans, tmp_path):
     assert without.returncode == 2
     assert "--restart-on fewer: give --checkpoint, the folder, and --every" in without.stderr
     words = *words, "--checkpoint", tmp_path / "job", "--every", 2, "--epochs"
+    resumed = alone(*words, 4, "--resume")
+    assert resumed.returncode == 2
+    assert "--resume: there is no checkpoint" in resumed.stderr
     begun = alone(*words, 4, "--ranks", 2)
     assert begun.returncode == 0, begun.stderr
     assert "resumed" not in begun.stdout
