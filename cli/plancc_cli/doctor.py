@@ -69,12 +69,21 @@ print(".".join(map(str, torch.cuda.nccl.version()))
 
 
 SCHEDULERS = (
-    ("Slurm", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "srun --mpi=pmix plancc-run plan.h5"),
-    ("LSF", "LSB_JOBID", "LSB_DJOB_HOSTFILE", "mpirun --hostfile $LSB_DJOB_HOSTFILE plancc-run"),
-    ("PBS", "PBS_JOBID", "PBS_NODEFILE", "mpirun --hostfile $PBS_NODEFILE plancc-run plan.h5"),
-    ("Kubernetes", "JOB_COMPLETION_INDEX", "", TORCHRUN),
+    (
+        *("Slurm", ("SLURM_JOB_ID",), ("SLURM_JOB_NUM_NODES", "SLURM_NTASKS")),
+        "srun --mpi=pmix plancc-run plan.h5",
+    ),
+    (
+        *("LSF", ("LSB_JOBID",), ("LSB_DJOB_HOSTFILE",)),
+        "mpirun --hostfile $LSB_DJOB_HOSTFILE plancc-run plan.h5",
+    ),
+    (
+        *("PBS", ("PBS_JOBID",), ("PBS_NODEFILE",)),
+        "mpirun --hostfile $PBS_NODEFILE plancc-run plan.h5",
+    ),
+    ("Kubernetes", ("JOB_COMPLETION_INDEX", "KUBERNETES_SERVICE_HOST"), (), TORCHRUN),
 )
-"""Schedulers: name, the variable of the job, that of its nodes, and how ranks are started."""
+"""Schedulers: name, variables of a job, those of nodes and ranks or of a file of hosts, a start."""
 
 
 @dataclass(frozen=True)
@@ -352,24 +361,43 @@ def _machine() -> Iterator[Check]:
 
 def _job() -> Iterator[Check]:
     """The job of a scheduler that this process is in, and how ranks are started there."""
-    section, of = "job", os.environ.get
-    hosts: list[str] = []
-    for scheduler, number, listed, start in SCHEDULERS:
-        if not of(number):
+    for scheduler, of_job, of_ranks, start in SCHEDULERS:
+        found = [f"{name}={os.environ[name]}" for name in of_job if os.environ.get(name)]
+        if not found:
             continue
-        if scheduler in ("LSF", "PBS"):
-            try:
-                hosts = Path(of(listed, "")).read_text().split()
-            except OSError as error:
-                why = f"{listed}={of(listed, '')}: {error.strerror}"
-                yield Check(section, scheduler, FAILED, why, "ask who runs the cluster")
-                return
-        nodes, ranks = of(listed), of("SLURM_NTASKS")
-        if hosts:
-            nodes, ranks = str(len(set(hosts))), str(len(hosts))
-        found = [f"{number}={of(number)}", f"nodes: {nodes}" * bool(nodes)]
-        found.append(f"ranks: {ranks}" * bool(ranks))
-        yield Check(section, scheduler, OK, ", ".join(filter(None, found)), start)
+        try:
+            found += _nodes_and_ranks(of_ranks)
+        except ValueError as error:
+            yield Check("job", scheduler, FAILED, str(error), "ask who runs the cluster")
+        else:
+            yield Check("job", scheduler, OK, ", ".join(found), start)
+
+
+def _nodes_and_ranks(variables: Sequence[str]) -> list[str]:
+    """The numbers of nodes and ranks in two variables, or in a file with a host per rank.
+
+    Raises
+    ------
+    ValueError
+        If a number is none, or the file is not there.
+    """
+    numbers = {name: os.environ.get(name, "") for name in variables}
+    if len(numbers) == 1:
+        [(name, file)] = numbers.items()
+        if not file:
+            raise ValueError(f"{name} is not set")
+        try:
+            hosts = Path(file).read_text(errors="replace").split()
+        except OSError as error:
+            raise ValueError(f"{name}={file}: {error.strerror}") from error
+        if not hosts:
+            raise ValueError(f"{name}={file}: has no host")
+        numbers = {"nodes": str(len(set(hosts))), "ranks": str(len(hosts))}
+    for name, value in numbers.items():
+        if value and not value.isdecimal():
+            raise ValueError(f"{name}={value}: no whole number")
+    pairs = zip(("nodes", "ranks"), numbers.values(), strict=False)
+    return [f"{what}: {value}" for what, value in pairs if value]
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -178,6 +178,23 @@ def test_the_first_sentence_of_an_error_is_whole() -> None:
     assert doctor._reason(f"{'x' * 300}.") == "x" * 200
 
 
+@pytest.fixture
+def in_job(tmp_path, monkeypatch):
+    """Sets variables, where none of a scheduler was set before, beside two files of hosts."""
+    (tmp_path / "hosts").write_text("a\nb\nb\n")
+    (tmp_path / "empty").touch()
+    monkeypatch.chdir(tmp_path)
+    for name in [*os.environ]:
+        if name.startswith(("SLURM_", "LSB_", "PBS_", "JOB_", "KUBERNETES_")):
+            monkeypatch.delenv(name)
+
+    def set_all(variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
 @pytest.mark.parametrize(
     ("scheduler", "variables", "found"),
     [
@@ -195,22 +212,43 @@ def test_the_first_sentence_of_an_error_is_whole() -> None:
         (
             "PBS",
             {"PBS_JOBID": "7.a", "PBS_NODEFILE": "lost"},
-            "PBS_NODEFILE=lost: No such.*",
+            "!PBS_NODEFILE=lost: No such.*",
+        ),
+        ("PBS", {"PBS_JOBID": "7.a"}, "!PBS_NODEFILE is not set"),
+        ("LSF", {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "empty"}, "!LSB_.*=empty: has no host"),
+        (
+            "Slurm",
+            {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "abc"},
+            "!SLURM_NTASKS=abc: no whole number",
         ),
         ("Kubernetes", {"JOB_COMPLETION_INDEX": "0"}, "JOB_COMPLETION_INDEX=0"),
+        ("Kubernetes", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "KUBERNETES_SERVICE_HOST=10.0.0.1"),
     ],
 )
-def test_the_scheduler_of_a_job(scheduler, variables, found, tmp_path, monkeypatch):
-    (tmp_path / "hosts").write_text("a\nb\nb\n")
-    monkeypatch.chdir(tmp_path)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_the_scheduler_of_a_job(scheduler, variables, found, in_job):
+    in_job(variables)
     [check] = doctor._job()
     assert check.name == scheduler
-    assert re.fullmatch(found, check.found), check.found
-    assert check.state == ("failed" if "lost" in found else "ok")
+    assert re.fullmatch(found.strip("!"), check.found), check.found
+    assert check.state == ("failed" if found[0] == "!" else "ok")
     assert check.advice
 
 
-def test_no_job() -> None:
+def test_schedulers_within_others(in_job):
+    """Each has numbers of its own, and one that fails hides no other."""
     assert list(doctor._job()) == []
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "8"}
+    lost = {"LSB_JOBID": "8", "LSB_DJOB_HOSTFILE": "lost"}
+    pod = {"JOB_COMPLETION_INDEX": "0", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    in_job({**slurm, **lost, "PBS_JOBID": "9", "PBS_NODEFILE": "hosts", **pod})
+    checks = {check.name: check for check in doctor._job()}
+    assert {name: check.found for name, check in checks.items()} == {
+        "Slurm": "SLURM_JOB_ID=7, nodes: 1, ranks: 8",
+        "LSF": "LSB_DJOB_HOSTFILE=lost: No such file or directory",
+        "PBS": "PBS_JOBID=9, nodes: 2, ranks: 3",
+        "Kubernetes": "JOB_COMPLETION_INDEX=0, KUBERNETES_SERVICE_HOST=10.0.0.1",
+    }
+    assert all("plancc-run plan.h5" in checks[name].advice for name in checks.keys() - {"LSF"})
+    in_job({"LSB_DJOB_HOSTFILE": "hosts"})
+    [lsf] = [check for check in doctor._job() if check.name == "LSF"]
+    assert lsf.advice == "mpirun --hostfile $LSB_DJOB_HOSTFILE plancc-run plan.h5"
