@@ -143,8 +143,13 @@ def predict(
 
 def _read_ids(text: str) -> npt.NDArray[np.int64]:
     """Ids from a list or a file: int64[m]; InputError as of `_checked`, or without the file."""
-    if not os.path.exists(text) and ("," in text or text.strip(" +-").isdecimal()):
-        return _checked(text.split(","))
+    if not os.path.exists(text):
+        if "," in text or text.strip(" +-").isdecimal():
+            return _checked(text.split(","))
+        raise InputError(
+            f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
+            "be read"
+        )
     with open_file(text) as file:
         if not text.endswith(".npy"):
             return _checked(file.read().decode(errors="replace").splitlines(), text)

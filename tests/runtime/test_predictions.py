@@ -244,7 +244,10 @@ def test_some_vertices_as_all_by_every_model(options, case, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "asked.txt: no such file"),
+        (None, "`ids` '.*asked.txt': neither an id, .*, nor a file that can be read"),
+        ("1.5", "`ids` '1.5': neither an id, which is a whole number, nor a file"),
+        ("abc", "`ids` 'abc': neither an id"),
+        ("", "`ids` '': neither an id"),
         (b"", "asked.txt: there is no id; give one at least"),
         (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': no id; ids are whole numbers"),
         (b"\xff\xfe7\n", "asked.txt, line 1: .*no id; ids are whole numbers"),

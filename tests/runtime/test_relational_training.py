@@ -104,6 +104,8 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
         (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
         (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
         (path, {"model": "rgcn", "batch_size": 8}, "`batch_size` 8: is for plans of one type"),
+        (path, {"model": "rgcn", "recompute": True}, "`recompute`: is for plans of one type"),
+        (path, {"model": "sage", "standardize_features": True}, "^`standardize_features`: is for"),
         (path, {"model": "rgcn", "target": "editor"}, "type 'editor' is unknown"),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),
         (edge, {"model": "rgcn"}, "trains in layout row, not edge"),

@@ -174,7 +174,9 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
 
 
 def _setting(options: TrainOptions, name: str) -> str:
-    return f"`{name}` {getattr(options, name)}"
+    """An option and its value; a flag, which takes none, alone."""
+    value = getattr(options, name)
+    return f"`{name}`" if value is True else f"`{name}` {value}"
 
 
 def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:
