@@ -83,7 +83,7 @@ def build_graph(
     # data of a pattern is never looked at, so its sums may overflow
     data = np.ones(len(row), np.int8) if values is None else as_values(values, where)
     matrix = coo_array((data, (row, col)), shape=shape).tocsr()
-    source = _weighted(source, values, len(row) - matrix.nnz)
+    source = with_weight_range(source, values, len(row) - matrix.nnz)
     del data, row, col
     if symmetrize and directed:
         # merge first: then two terms meet at most, and A[i, j] == A[j, i] exactly
@@ -135,7 +135,7 @@ def graph_of_rows(
     if values is not None:
         values = as_values(values, source.name)
     if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
-        source = _weighted(source, values)
+        source = with_weight_range(source, values)
         return Graph(
             indptr=indptr.astype(np.int64, copy=False),
             indices=indices.astype(np.int32, copy=False),
@@ -147,7 +147,7 @@ def graph_of_rows(
     return build_graph(num_vertices, row, indices, values, **reading)
 
 
-def _weighted(source: Source, values: npt.NDArray[Any] | None, repeated: int = 0) -> Source:
+def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated: int = 0) -> Source:
     """The source with what is to be said of its values; of none, nothing."""
     if values is None:
         return replace(source, weights="", weight_range="")

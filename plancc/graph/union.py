@@ -11,8 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.canonical import as_values, build_graph, check_finite, detect_direction
-from plancc.graph.graph import Graph, Source
+from plancc.graph.canonical import (
+    as_values,
+    build_graph,
+    check_finite,
+    detect_direction,
+    with_weight_range,
+)
+from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.types import Relation, Types, first_of_columns, in_words
 from plancc.text import shown
 
@@ -92,19 +98,20 @@ def _parallel(
 ) -> Graph:
     """The graph of parallel relations: sorted, unique, without zeros, as of `build_graph`."""
     n, (row, column) = types.num_vertices, ends
-    of_all = build_graph(n, row, column, values, source=source)  # checks, and what is to be said
+    check_num_vertices(n, source.name)
     order = np.lexsort((relation, column, row))
     row, column, relation = row[order], column[order], relation[order]
     first = np.ones(len(row), np.bool_)
     first[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (np.diff(relation) != 0)
     kept = np.flatnonzero(first)
+    source = with_weight_range(source, values, len(row) - len(kept))
     if values is not None:
         values = np.add.reduceat(values[order], kept) if len(kept) else values
         check_finite(values, source.name)
         kept, values = kept[values != 0], values[values != 0]
     indptr = np.searchsorted(row[kept], np.arange(n + 1)).astype(np.int64)
     columns, relation = column[kept].astype(np.int32), relation[kept]
-    return Graph(indptr, columns, values, source=of_all.source, types=types, relation=relation)
+    return Graph(indptr, columns, values, source=source, types=types, relation=relation)
 
 
 def without_relations(graph: Graph) -> Graph:

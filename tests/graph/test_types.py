@@ -177,6 +177,7 @@ def test_relations_may_share_their_types(weighted):
     assert found == [(0, 2, 0)] + [(1, 0, 0)] * (not weighted) + [(1, 0, 1), (1, 1, 1)]
     if weighted:
         assert graph.values.tolist() == [5, 2, 4]
+        assert graph.source.weight_range == "-1 to 5, repeated entries summed: 1"
         assert block_of(graph, ("a", "y", "a")).toarray()[1].tolist() == [2, 4, 0]
     scaled = normalize(graph, "row", dtype=np.float64).values.tolist()
     assert scaled == ([1, 1 / 3, 2 / 3] if weighted else [1, 1, 0.5, 0.5])
