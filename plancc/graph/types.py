@@ -210,6 +210,14 @@ def first_of_columns(row_ptr: npt.NDArray[np.int64], column: IntArray) -> npt.ND
     return first
 
 
+def distinct_columns(
+    row_ptr: npt.NDArray[np.int64], column: IntArray
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """`first_of_columns`, and where every row starts among these, int64[rows + 1]."""
+    first = first_of_columns(row_ptr, column)
+    return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
+
+
 def check_relation(relation: Any, where: str) -> None:
     """InputError unless it is (source, name, destination); `where` names what has it."""
     if not isinstance(relation, tuple) or [type(each) for each in relation] != [str] * 3:

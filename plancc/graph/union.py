@@ -19,7 +19,7 @@ from plancc.graph.canonical import (
     with_weight_range,
 )
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.types import Relation, Types, first_of_columns, in_words
+from plancc.graph.types import Relation, Types, distinct_columns, in_words
 from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
@@ -118,10 +118,10 @@ def without_relations(graph: Graph) -> Graph:
     """The sum of parallel relations: a graph with distinct columns in every row, for searches."""
     if graph.relation is None:
         return graph
-    first, values = first_of_columns(graph.indptr, graph.indices), graph.values
+    first, indptr = distinct_columns(graph.indptr, graph.indices)
+    values = graph.values
     if values is not None and len(values):
         values = np.add.reduceat(values, np.flatnonzero(first))
-    indptr = np.concatenate([[0], np.cumsum(first)])[graph.indptr]
     indices = graph.indices[first]
     return replace(graph, indptr=indptr, indices=indices, values=values, relation=None)
 

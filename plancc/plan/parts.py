@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.types import first_of_columns
+from plancc.graph.types import distinct_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
@@ -258,8 +258,7 @@ class PartRange:
         """The first nonzero of each column of a row, where several stand together; no values."""
         if self.relation is None:
             return self
-        first = first_of_columns(self.row_ptr, self.column)
-        row_ptr = np.concatenate([[0], np.cumsum(first)])[self.row_ptr]
+        first, row_ptr = distinct_columns(self.row_ptr, self.column)
         return replace(self, row_ptr=row_ptr, column=self.column[first], relation=None)
 
     def part_of_nonzero(self) -> Int64Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
-from plancc.graph.types import first_of_columns
+from plancc.graph.types import distinct_columns
 from plancc.plan.exchange import Exchange
 from plancc.plan.parts import Claims, Part
 from plancc.plan.values import Header
@@ -250,8 +250,7 @@ def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
     if part.relation is not None:  # relations are with one rank
-        first = first_of_columns(part.row_ptr, part.column)
-        row_ptr = np.concatenate([[0], np.cumsum(first)])[part.row_ptr]
+        first, row_ptr = distinct_columns(part.row_ptr, part.column)
         part = replace(part, row_ptr=row_ptr, column=part.column[first])
     row_ptr = part.row_ptr[part.num_rows :]
     folded = vertex[part.column[row_ptr[0] :]]
