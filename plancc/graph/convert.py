@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, entries_of, rectangular, united
 from plancc.graph.vertexdata import (
+    INDEX_LISTS,
     VertexData,
     as_array,
     checked_again,
@@ -236,8 +238,9 @@ def _count_of(given: Any) -> Any:
     """The vertices of a type that has its number, or vertex data."""
     if not isinstance(given, Mapping):
         return given
-    arrays = (len(each) for each in given.values() if np.ndim(each))
-    return given.get("num_nodes", next(arrays, 0))
+    lists = {*chain.from_iterable(INDEX_LISTS.values())}
+    rows = (np.shape(each)[0] for key, each in given.items() if np.ndim(each) and key not in lists)
+    return given.get("num_nodes", next(rows, 0))
 
 
 def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = None) -> Graph:
