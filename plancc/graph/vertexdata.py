@@ -391,6 +391,7 @@ def vertex_data_of(
     keys: Mapping[str, str] | None = None,
     required: bool = True,
     elsewhere: bool = False,
+    in_order: bool = False,
 ) -> VertexData:
     """Vertex data from arrays (numpy, torch) by the names of their source.
 
@@ -405,6 +406,8 @@ def vertex_data_of(
         Put before every message.
     elsewhere : bool
         Whether another source may have what `keys` name.
+    in_order : bool
+        Whether rows are in the order of the vertices, whatever their ids.
 
     Raises
     ------
@@ -443,7 +446,7 @@ def vertex_data_of(
                 if value is not None:
                     lists[key], called[key] = value, name
                     break
-    ids = _row_ids(held, called.values())
+    ids = None if in_order else _row_ids(held, called.values())
     rows = count
     if ids is not None and (arrays or lists):
         called["ids"] = ids
@@ -500,8 +503,10 @@ def _by_type(
     split: str | None,
     keys: Mapping[str, str] | None,
 ) -> VertexData:
-    """`vertex_data_of` of a mapping for every type; names of relations are ignored."""
+    """`vertex_data_of` of a mapping for every type; rows beside relations are in their order."""
     found, missing = {}, data_keys(keys)
+    choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
+    choice["in_order"] = any(isinstance(name, tuple) for name in held)
     for name, given in held.items():
         if not isinstance(name, str) or name.startswith("_"):
             continue  # relations, and what is of the whole graph
@@ -511,10 +516,13 @@ def _by_type(
                 f"{what}give a mapping of names to arrays for some of the types "
                 f"{shown(', '.join(types.counts), 200)}"
             )
-        of_rows = {key: each for key, each in given.items() if key not in ("weight", "weights")}
-        choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
-        in_order = {"edge_index": None} | of_rows  # rows are in the order of the vertices
-        data = vertex_data_of(in_order, types.counts[name], what, **choice)
+        for key in ("weights", *ALIASES["weights"], missing.get("weights")):
+            if given.get(key) is not None:
+                raise InputError(
+                    f"{what}key {show(key)}: weights of some of the types are not taken: "
+                    "`weights` takes one vector, of all vertices, type after type"
+                )
+        data = vertex_data_of(given, types.counts[name], what, **choice)
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
             found[name] = data
@@ -592,6 +600,8 @@ def _warn_of_unused(
 
 def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     """A numpy array of what may be a tensor."""
+    if hasattr(value, "tocoo"):
+        raise InputError(f"{what} is sparse: give it dense, as of `toarray`")
     try:
         return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

@@ -230,6 +230,45 @@ def test_wrong_data_by_type(data, words):
             as_source(relations() | data)
 
 
+def test_rows_by_id_of_a_type_are_aligned():
+    """But beside an edge_index rows are in its order, as in a graph of one type."""
+    x, ids = np.arange(6, dtype=np.float32)[:, None], np.array([3, 0, 5, 1, 2, 4])
+    given = {"x": x[ids], "id": ids, "y": ids % 3, "train_idx": [5]}
+    for obj, data in (
+        (relations(), {"paper": given}),
+        (relations() | {"paper": given}, None),
+    ):
+        found = as_source(obj, data)[1].of_type["paper"]
+        assert found.features.tolist() == x.tolist()
+        assert found.labels.tolist() == [0, 1, 2] * 2
+        assert np.flatnonzero(found.train_mask).tolist() == [5]
+    with pytest.raises(InputError, match="type 'paper': key 'id': vertex '0' of the graph has no"):
+        as_source(relations(), {"paper": given | {"id": ids + 1}})
+    with pytest.warns(PlanccWarning, match="type 'paper': not taken: 'id'"):
+        found = as_source(relations(), {"paper": given, BY: {}})[1].of_type["paper"]
+    assert found.features.tolist() == x[ids].tolist()
+
+
+def test_a_type_has_as_many_vertices_as_rows():
+    x = sp.random_array((6, 2), density=0.5, rng=1)
+    pair = np.array([[0, 5], [3, 1]])
+    given = {"author": 4, ("paper", "by", "author"): pair}
+    for data in ({"train_idx": np.arange(3), "x": x.toarray()}, {"x": x}):
+        graph = as_graph(given | {"paper": data})
+        assert graph.types.counts["paper"] == 6
+    with pytest.raises(InputError, match="type 'paper': key 'x' is sparse: give it dense"):
+        as_source(given | {"paper": {"x": x}})
+
+
+@pytest.mark.parametrize("key", ["weight", "weights"])
+def test_weights_are_of_all_types_together(key):
+    words = f"type 'paper': key '{key}': weights of some of the types .* `weights` takes one vector"
+    with pytest.raises(InputError, match=words):
+        as_source(relations() | {"paper": {key: np.ones(6)}})
+    plan = plancc.compile(relations(), num_parts=2, balance="weights", weights=np.arange(10))
+    assert plan.num_parts == 2
+
+
 @pytest.mark.parametrize("how", ["row", "sym"])
 def test_relations_are_normalised_by_themselves(how):
     graph = normalize(as_graph(relations()), how, dtype=np.float64)
