@@ -160,7 +160,7 @@ def command(
         return
     import plancc
     from plancc.graph.convert import own_data
-    from plancc.graph.edge_features import edge_features_of, with_edge_features
+    from plancc.graph.edge_features import edge_features_of, taking_features, with_edge_features
     from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
@@ -214,7 +214,8 @@ def command(
             large = reading["allow_large"]
             choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
-            source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
+            with taking_features(from_edges):
+                source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
             vertex_data: VertexData | None = None
             if data:
                 vertex_data = read_vertex_data(data, source, **choice)

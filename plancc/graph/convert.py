@@ -12,7 +12,7 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
-from plancc.graph.edge_features import edge_features_of, with_edge_features
+from plancc.graph.edge_features import edge_features_of, taking_features, with_edge_features
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.types import Relation, check_relation, in_words
@@ -114,12 +114,14 @@ def as_source(
     InputError
     """
     if isinstance(obj, str | os.PathLike):
-        graph = read_graph(obj, keys=graph_keys(keys))
+        with taking_features(features_from_edges):
+            graph = read_graph(obj, keys=graph_keys(keys))
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
         obj = find_held(obj) or _held_relations(obj) or obj  # unpacked once, for graph and data
-        graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
+        with taking_features(features_from_edges):
+            graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         found = own_data(obj, graph, **choice)

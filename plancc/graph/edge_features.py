@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,10 +14,12 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
-from plancc.graph.graph import Graph, check_one_type
+from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData, check_vertex_data
 
 REDUCTIONS = ("mean", "sum")
+LEFT_OUT = "is left out; a graph has one value per edge"
+"""What is said of features of edges that are not taken."""
 
 
 class EdgeFeatures(NamedTuple):
@@ -45,6 +49,15 @@ def edge_features_of(
     return found
 
 
+@contextmanager
+def taking_features(reduction: str | None) -> Iterator[None]:
+    """Within it a graph is read without a word on features of edges, which a reduction takes."""
+    with warnings.catch_warnings():
+        if reduction is not None:
+            warnings.filterwarnings("ignore", f".*{LEFT_OUT}")
+        yield
+
+
 def with_edge_features(
     data: VertexData,
     graph: Graph,
@@ -67,16 +80,19 @@ def with_edge_features(
     edges : EdgeFeatures or None
         With every edge that the source lists; None: the weights of the graph are the features.
     symmetrize, transpose : bool
-        As the graph was read.
+        As the graph was read. As in its matrix, features of an edge that is listed both ways are
+        added where it has values, and stay with their own direction where it has none.
 
     Raises
     ------
     InputError
-        If there are features already, or the edges have neither features nor weights.
+        For a graph of types, if the vertices have features, or the edges have neither these nor
+        weights.
     """
     where, n = graph.source.name, graph.num_vertices
     given = f"{where}: `features_from_edges` {reduction}"
-    check_one_type(graph, given)
+    if graph.types is not None:
+        raise InputError(f"{given} is for graphs of one type")
     if data.features is not None:
         raise InputError(f"{given}: the vertices have features; leave out one of them")
     if edges is not None:
@@ -85,6 +101,8 @@ def with_edge_features(
             row, column = column, row
         if symmetrize:
             off = row != column
+            if graph.values is None:
+                off = ~np.isin(column * np.int64(n) + row, row * np.int64(n) + column)
             row = np.concatenate([row, column[off]])
             values = np.concatenate([values, values[off]])
     elif graph.values is not None:

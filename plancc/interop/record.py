@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
-from plancc.graph.edge_features import EdgeFeatures
+from plancc.graph.edge_features import LEFT_OUT, EdgeFeatures
 from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
@@ -196,8 +196,8 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
             values = values[:, 0]
         if name != "edge_weight" and values.ndim == 2:
             warnings.warn(
-                f"{where}: '{name}' has {values.shape[1]} columns and is left out; a graph has "
-                "one value per edge ('edge_weight'), and `features_from_edges` takes them all",
+                f"{where}: '{name}' has {values.shape[1]} columns and {LEFT_OUT} "
+                "('edge_weight'), and `features_from_edges` takes them all",
                 PlanccWarning,
                 stacklevel=2,
             )

@@ -7,10 +7,11 @@ import gzip
 import numpy as np
 import pytest
 import scipy.sparse
+import torch
 from cli_helpers import ok
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.plan.reader import PlanFile
 
 N, EDGES, WIDTH = 40, 260, 8
@@ -26,11 +27,11 @@ def edges():
 
 def expected(target, source, values, how, flags=()):
     """Of every vertex, the reduction over the edges that end there: float64[N, width]."""
-    found = [[] for _ in range(N)]
+    found, listed = [[] for _ in range(N)], {*zip(target, source, strict=True)}
     for i, j, value in zip(target, source, values, strict=True):
         i, j = (j, i) if "--transpose" in flags else (i, j)
         found[i].append(value)
-        if "--symmetrize" in flags and i != j:
+        if "--symmetrize" in flags and (j, i) not in listed:
             found[j].append(value)
     reduce = {"mean": np.mean, "sum": np.sum}[how]
     zero = np.zeros(values.shape[1])
@@ -75,6 +76,30 @@ def test_features_of_a_folder_of_ogb(how, flag, edges, tmp_path):
         check(file.read_plan(), expected(target, source, values, how, flags))
 
 
+@pytest.mark.filterwarnings("error::plancc.errors.PlanccWarning")
+def test_features_that_are_taken_are_not_called_left_out(edges):
+    obj = {"edge_index": edges[0], "edge_attr": edges[1], "num_nodes": N}
+    assert plancc.compile(obj, num_parts=1, features_from_edges="sum").vertex_data.features.any()
+    with pytest.raises(PlanccWarning, match="is left out; a graph has one value per edge"):
+        plancc.compile(obj, num_parts=1)
+
+
+def test_the_sum_of_weights_is_of_the_symmetrized_matrix(edges, tmp_path):
+    """Weights of an edge that is listed both ways are added, A + A^T, and so are the features."""
+    (source, target), values = edges
+    obj = {"edge_index": edges[0], "edge_weight": values[:, 0], "num_nodes": N}
+    torch.save({name: torch.as_tensor(each) for name, each in obj.items()}, tmp_path / "g.pt")
+    matrix = scipy.sparse.coo_array((values[:, 0], (target, source)), shape=(N, N)).toarray()
+    matrix += matrix.T - np.diag(matrix.diagonal())
+    out, how = (
+        tmp_path / "plan.h5",
+        ("--features-from-edges", "sum", "--symmetrize", "--normalize", "none"),
+    )
+    ok("compile", tmp_path / "g.pt", "-p", 2, "-o", out, *how, warned=True)
+    with PlanFile(out) as file:
+        check(file.read_plan(), matrix.sum(axis=1)[:, None])
+
+
 @pytest.mark.parametrize("how", ["mean", "sum"])
 def test_weights_are_features_of_one_column(how, tmp_path):
     random = np.random.default_rng(2)
@@ -95,7 +120,7 @@ def test_weights_are_features_of_one_column(how, tmp_path):
         (
             {("user", "rates", "item"): scipy.sparse.eye_array(3, 4, format="csr")},
             {},
-            "cannot hold the types",
+            "`features_from_edges` mean is for graphs of one type",
         ),
         ((4, np.array([[0, 1], [1, 2]])), {"features_from_edges": "max"}, "mean, sum"),
     ],
