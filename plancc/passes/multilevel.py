@@ -280,7 +280,11 @@ class Sweeps:
         return saved
 
     def anneal_and_cut(
-        self, nets: Nets, state: State, prices: tuple[float, ...] | None = None
+        self,
+        nets: Nets,
+        state: State,
+        prices: tuple[float, ...] | None = None,
+        cuts: Cuts = CUTS,
     ) -> int:
         """Sweep with rising prices, or without any within the limit, then cut.
 
@@ -288,7 +292,7 @@ class Sweeps:
         """
         within = prices is not None and len(prices) == 0
         evaluations = self.improve(nets, state) if within else self.anneal(nets, state, prices)
-        self.cut(nets, state, (CUTS,))
+        self.cut(nets, state, (cuts,))
         return evaluations
 
     def restore_balance(self, nets: Nets, state: State) -> None:

@@ -30,6 +30,7 @@ from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
+from plancc.passes.presets import CUTS
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
 from plancc.search.presets import (
@@ -230,20 +231,20 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     one, two = (0, 0) if few else job.of_kind.cycles
     how = _combined(job)
     mesh = job.kind in ("even", "dense")  # there cuts are worth their time at the end
-    cuts = not (mesh or few)
+    cuts = None if mesh or few else CUTS
     together: dict[Any, list[tuple[Beginning, int, int]]] = {}  # with all seeds in one process
     for k, (each, turn) in enumerate(others, 1):
         together.setdefault(each.name if few else k, []).append((each, turn, seed + k))
 
     def begin() -> list[Member]:
-        return [job.chain(first, seed, one, not mesh)]
+        return [job.chain(first, seed, one, cuts)]
 
     def start(*turns: tuple[Beginning, int, int]) -> list[Member]:
         members = []
         for k, (each, turn, number) in enumerate(turns, 1):
             owner = job.begin(each, turn, Starts.others_share, len(turns) - k)
             if owner is not None:
-                members.append(job.chain(owner, number, two, not mesh))
+                members.append(job.chain(owner, number, two, cuts))
         return members
 
     def worthwhile(member: Member) -> bool:

@@ -422,19 +422,19 @@ class RowJob(RefiningJob):
         rng: np.random.Generator,
         step: str,
         other: Owner | None = None,
-        cuts: bool = True,
+        cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
         """One V-cycle, from one partition or from two.
 
-        `cuts`: with minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
+        `cuts`: minimum cuts on every level; `prices`: of overweight, from sweep to sweep.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
-        anneal = sweeps.anneal_and_cut if cuts else sweeps.anneal
+        anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
         state, _ = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
         sweeps.settle(self.nets, state)
         if cuts:
-            sweeps.cut(self.nets, state, (CUTS,))
+            sweeps.cut(self.nets, state, (cuts,))
         return self.note_state(step, begin, state)
 
     @cached_property
@@ -464,7 +464,12 @@ class RowJob(RefiningJob):
         return self.note_state("V-cycle within the limit", begin, state)
 
     def chain(
-        self, owner: Owner, seed: int, cycles: int, cuts: bool = True, quick: bool = False
+        self,
+        owner: Owner,
+        seed: int,
+        cycles: int,
+        cuts: Cuts | None = CUTS,
+        quick: bool = False,
     ) -> Member:
         """Sweeps and V-cycles one after the other, from where the last one ended.
 
@@ -483,7 +488,7 @@ class RowJob(RefiningJob):
         carried = above and (thin or even) and not self.deadline.passed()
         if carried:
             step = f"balancing V-cycle, seed {seed}"
-            best = min(best, self.cycle(owner, rng, step, cuts=False))
+            best = min(best, self.cycle(owner, rng, step, cuts=QUICK_CUTS if quick else None))
         start, sweeps = best, self.sweeps(rng, QUICK if quick else V_CYCLES)
         climbs = thin or (even and not start.overload)
         if not climbs:
@@ -502,7 +507,7 @@ class RowJob(RefiningJob):
         best: Member,
         seed: int,
         cycles: int,
-        cuts: bool = False,
+        cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
         """V-cycles one after the other, until one finds nothing better."""
