@@ -7,8 +7,9 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ from plancc.graph.textfile import (
     show,
     text_chunks,
 )
+from plancc.graph.types import Relation, in_words
+from plancc.text import shown
 
 if TYPE_CHECKING:
     from plancc.graph.external import Entries
@@ -49,6 +52,14 @@ _MAX_DIGITS = 18  # of a vertex id
 _EXACT = 10**15  # smaller ids are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
+
+
+class End(NamedTuple):
+    """One end of all edges: their ids, the number of vertices of its type, and the type's name."""
+
+    ids: npt.NDArray[np.int64]
+    count: int
+    name: str
 
 
 class _Table(NamedTuple):
@@ -366,6 +377,35 @@ def read_integer_columns(
         lines, values = numbers.line[count > 0], np.where(u < 0, u, v)
         fail_first(path, values < 0, lines, "a vertex id is negative (ids count from 0):", values)
     return u, v, table[:, -1]
+
+
+def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
+    """`fail` for the first line of an edge list with a vertex that its type does not have.
+
+    Parameters
+    ----------
+    data : bytes
+        The text, without a line of names.
+    ends : sequence of End
+    what : str
+        Names the relation.
+    """
+    wrong = np.stack([end.ids >= end.count for end in ends])
+    if wrong.any():
+        k = int(np.argmax(wrong.any(axis=0)))
+        line, _ = next(islice(data_lines(path, io.BytesIO(data), comments=_COMMENT), k, None))
+        ids, count, name = ends[int(np.argmax(wrong[:, k]))]
+        message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
+        fail(path, line, f"{what}: {message}", int(ids[k]))
+
+
+def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
+    """`check_ends` of an edge list of a relation, destination first."""
+    data, table = _sniff(path, read_bytes(path), ())
+    if table is not None:
+        ids, names = _columns_of(path, data, table), (relation[2], relation[0])
+        ends = [End(each, counts[name], name) for each, name in zip(ids, names, strict=False)]
+        check_ends(path, data, ends, in_words(relation))
 
 
 def _read_weighted(

@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.edgelist import read_integer_columns
+from plancc.graph.edgelist import End, check_ends, read_integer_columns
 from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
-from plancc.graph.textfile import StrPath, read_bytes
+from plancc.graph.textfile import StrPath, fail, read_bytes, show
+from plancc.graph.types import in_words
 from plancc.graph.vertexdata import class_numbers, read_numbers
 from plancc.interop.record import Record, edge_index_of, format_of_records
 from plancc.interop.torchfile import load_torch
@@ -79,6 +80,7 @@ def read_record(path: StrPath) -> Record:
         n = _one_graph(read_numbers(where), where)
         edges = os.path.join(folder, _table(folder, "raw/edge"))
         pair = np.stack(read_integer_columns(edges, read_bytes(edges), b",", 2)[:2])
+        _check_number(folder, "raw/edge", pair)
         features = _table(folder, "raw/edge-feat")
         values = read_numbers(os.path.join(folder, features)) if features else None
     return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
@@ -97,6 +99,8 @@ def _triples(folder: str) -> list[list[str]]:
     for k, each in enumerate(triples, 1):
         if len(each) != 3 or any("/" in name or name in ("", ".", "..") for name in each):
             raise InputError(f"{where}, line {k}: '{shown(','.join(each))}' names no relation")
+        if each in triples[: k - 1]:
+            fail(where, k, f"relation '{shown(' '.join(each))}' is there twice")
     return triples
 
 
@@ -108,8 +112,11 @@ def _edges(triple: list[str]) -> str:
 def _counts(folder: str) -> dict[str, Any]:
     """Vertices of every type, by name."""
     where, lines = _lines(folder, COUNTS)
-    if len(lines) != 2 or len(lines[0]) != len(lines[1]) or not all(map(str.isdigit, lines[1])):
+    if len(lines) != 2 or len(lines[0]) != len(lines[1]):
         raise InputError(f"{where}: a line of types and a line of their vertices are expected")
+    for count in lines[1]:
+        if not (count.isascii() and count.isdigit()):
+            raise InputError(f"{where}, line 2: {show(count)} is no number of vertices")
     return {name: np.array(int(count)) for name, count in zip(*lines, strict=True)}
 
 
@@ -120,9 +127,23 @@ def _relations(folder: str) -> Record:
         for name in {triple[0], triple[2]} - record.keys():
             raise InputError(f"{folder}: {COUNTS} has no number of vertices of '{shown(name)}'")
         where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
-        pair = np.stack(read_integer_columns(where, read_bytes(where), b",", 2)[:2])
+        text = read_bytes(where)
+        pair = np.stack(read_integer_columns(where, text, b",", 2)[:2])
+        ends = zip(pair, triple[::2], strict=True)
+        ends = [End(ids, int(record[name]["num_nodes"]), name) for ids, name in ends]
+        check_ends(where, text, ends, in_words(tuple(triple)))
+        _check_number(folder, _edges(triple), pair)
         record[tuple(triple)] = {"edge_index": pair}
     return record
+
+
+def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> None:
+    """InputError if a list of numbers of edges, beside these, says another number."""
+    if name := _table(folder, os.path.join(os.path.dirname(edges), "num-edge-list")):
+        where, count = os.path.join(folder, name), pair.shape[1]
+        said = float(read_numbers(where).sum())
+        if said != count:
+            raise InputError(f"{where}: says '{said:.15g}' edges, and there are {count:,}")
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:

@@ -91,10 +91,27 @@ def test_a_heterogeneous_folder(hetero):
 @pytest.mark.parametrize(
     ("name", "lines", "words"),
     [
-        ("raw/num-node-dict", [("author", "paper"), (3, "x")], "a line of types and a line of"),
+        (
+            "raw/num-node-dict",
+            [("author", "paper"), (3, "x")],
+            "line 2: 'x' is no number of vertices",
+        ),
+        ("raw/num-node-dict", [("author", "paper"), (3, -5)], "line 2: '-5' is no number of v"),
+        ("raw/num-node-dict", [("author", "paper"), (3,)], "a line of types and a line of"),
         ("raw/num-node-dict", [("author", "papers"), (3, 5)], "has no number of vertices of 'pap"),
         ("raw/triplet-type-list", [("author", "reads", "paper")], "author___reads___paper/edge.cs"),
-        ("raw/relations/paper___cites___paper/edge", [(5, 1)], "'5' of type 'paper' is out of"),
+        ("raw/relations/paper___cites___paper/edge", [(0, 1), (5, 1)], "edge.csv.gz, line 2: rel"),
+        (
+            "raw/relations/paper___cites___paper/edge",
+            [(1, 5)],
+            "type 'paper' is out of range 0..4: '5'",
+        ),
+        ("raw/relations/author___writes___paper/num-edge-list", [3], "'3' edges, and there are 2"),
+        (
+            "raw/triplet-type-list",
+            [("author", "writes", "paper")] * 2,
+            "line 2: relation 'author writes paper' is there twice",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::plancc.errors.PlanccWarning")
