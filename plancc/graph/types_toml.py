@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,12 +28,14 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.files import atomic_folder
+from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.npz import map_array
-from plancc.graph.textfile import StrPath, input_errors
-from plancc.graph.types import Relation, check_relation, in_words
-from plancc.graph.union import Entries, block_of, united
+from plancc.graph.textfile import StrPath, input_errors, show
+from plancc.graph.types import Relation, Types, check_relation, in_words
+from plancc.graph.union import RECTANGULAR, Entries, block_of, united
+from plancc.graph.vertexdata import SOURCE_KEYS, names_of_data
 from plancc.text import shown
 
 HEAD = "types.toml"
@@ -64,8 +67,10 @@ def _read_head(
             f"else{f', not {shown(next(iter(head)))}' if head else ''}"
         )
     data = {name: dict(each) for name, each in counts.items() if isinstance(each, dict)}
-    counts |= {name: each.pop("count", None) for name, each in data.items()}
     for kind, of_type in data.items():
+        if "count" not in of_type:
+            raise InputError(f"{path}: type '{shown(kind)}' has no count")
+        counts[kind] = of_type.pop("count")
         for key, name in of_type.items():
             _check_file(folder, name, f"{path}: {key} of type '{shown(kind)}'")
     files: dict[Relation, str] = {}
@@ -80,6 +85,10 @@ def _read_head(
         if relation in files:
             raise InputError(f"{path}: {in_words(relation)} is there twice")
         files[relation] = name
+    try:
+        Types(counts, tuple(files))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     return counts, files, data
 
 
@@ -95,6 +104,12 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
     """The vertex data of every type that has some, by name, as they stand in .npy files."""
     folder = os.fspath(path)
     _, _, data = _read_head(folder)
+    for kind, of_type in data.items():
+        for key in sorted(of_type.keys() - names_of_data(keys)):
+            raise InputError(
+                f"{os.path.join(folder, HEAD)}: type '{shown(kind)}' has a key {show(key)}, which "
+                f"is no name of vertex data: {', '.join(SOURCE_KEYS)}; `keys` takes other names"
+            )
     return {
         kind: {key: map_array(os.path.join(folder, name)) for key, name in of_type.items()}
         for kind, of_type in data.items()
@@ -132,13 +147,20 @@ def read_relations(
 def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: bool) -> Entries:
     """The entries of a relation's file."""
     source, _, destination = relation
-    sizes = [counts.get(destination, 0), counts.get(source, 0)]
-    if not all(type(size) is int and size > 0 for size in sizes):
-        return np.empty(0, np.int64), np.empty(0, np.int64), None  # `Types` says what is wrong
+    sizes = [counts[destination], counts[source]]
     name = find_format(path)
     reader: Format = FORMATS[name]
     by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
-    graph = reader.read(path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers)
+    try:
+        with warnings.catch_warnings():  # `united` says it of the folder's own types
+            warnings.filterwarnings("ignore", RECTANGULAR)
+            graph = reader.read(
+                path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers
+            )
+    except InputError as error:
+        if name == "edgelist":
+            check_relation_file(path, counts, relation)
+        raise InputError(str(error).replace(f" (`num_vertices` {max(sizes)})", "")) from None
     row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
     column = graph.indices.astype(np.int64)
     shape = [graph.num_vertices] * 2
@@ -150,6 +172,13 @@ def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: boo
             f"{path}: {in_words(relation)}: a matrix of {shape[0]} x {shape[1]}, and there are "
             f"{sizes[0]} vertices of its destination and {sizes[1]} of its source"
         )
+    for each, size in ((row, sizes[0]), (column, sizes[1])):
+        if each.max(initial=-1) >= size:
+            if name == "edgelist":
+                check_relation_file(path, counts, relation)
+            raise InputError(
+                f"{path}: {in_words(relation)}: vertex '{each.max()}' is out of range 0..{size - 1}"
+            )
     return row, column, graph.values
 
 

@@ -27,6 +27,8 @@ Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 """Row (a destination), column (a source) and value of every entry; None: a pattern."""
 RELATION = ("columns", "A", "rows")
 """The relation of a rectangular matrix."""
+RECTANGULAR = ".*(of type '(rows|columns)' are in no relation|'columns A rows' has no entries)"
+"""What `united` says of a rectangular matrix."""
 
 
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:

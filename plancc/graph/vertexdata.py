@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from math import prod
 from typing import Any, BinaryIO, Self
 
@@ -367,13 +367,17 @@ def _merged(
     return VertexData(**found)
 
 
+def names_of_data(keys: Mapping[str, str]) -> set[str]:
+    """All names of arrays that are taken, ids of rows too, with those that `keys` choose."""
+    others = (*ALIASES.values(), *INDEX_LISTS.values(), keys.values())
+    return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
+
+
 def _of_archive(
     archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
 ) -> dict[str, Any]:
     """All names of an archive; arrays that cannot be vertex data are not read, and None."""
-    wanted = {*SOURCE_KEYS, *ROW_IDS, *keys.values()}
-    for others in (*ALIASES.values(), *INDEX_LISTS.values()):
-        wanted |= {*others}
+    wanted = names_of_data(keys)
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
         ids = _row_ids(found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -148,6 +150,10 @@ def test_a_folder_names_types_and_relations(tmp_path):
         ("by.mtx", "../by.mtx", "'../by.mtx' is no file inside the folder"),
         ("by.mtx", "no.mtx", "'no.mtx' is no file inside the folder"),
         ('"by"', '"cites"', "the matrix"),
+        ('source = "author"', 'source = "editor"', "types.toml: relation 'editor writes paper': t"),
+        ("author = 4", "author = -4", "types.toml: type 'author' has '-4' vertices"),
+        ("author = 4", "author = true", "types.toml: type 'author' has 'True' vertices"),
+        ("author = 4", "author = {}", "types.toml: type 'author' has no count"),
     ],
 )
 def test_wrong_folders(tmp_path, old, new, words):
@@ -159,6 +165,42 @@ def test_wrong_folders(tmp_path, old, new, words):
     with pytest.raises(InputError) as caught:
         read_graph(tmp_path)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("gz", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("6,0", "type 'paper' is out of range 0..5: '6'"), ("5,4", "type 'author' is out of ra"),
+     ("9,1", "type 'paper' is out of range 0..5: '9'")],
+)  # fmt: skip
+def test_a_vertex_of_an_edge_list_is_named_with_its_line(tmp_path, line, words, gz):
+    text = f"# papers by authors\nu,v\n0,1\n\n{line}\n2,2\n"
+    file = tmp_path / f"writes.csv{gz}"
+    file.write_bytes(gzip.compress(text.encode()) if gz else text.encode())
+    head = HEAD + '[[relations]]\nsource = "author"\nname = "writes"\ndestination = "paper"\n'
+    (tmp_path / "types.toml").write_text(head + f'file = "{file.name}"\n')
+    start = f"{file.name}, line 5: relation 'author writes paper': a vertex of "
+    refused(read_graph, tmp_path, start + words)
+
+
+def test_a_folder_speaks_of_its_own_types_and_keys(tmp_path):
+    folder(tmp_path)
+    mmwrite(tmp_path / "writes.mtx", sp.coo_array(([1.0], ([0], [1])), shape=(6, 4)))
+    mmwrite(tmp_path / "by.mtx", sp.coo_array((4, 6)))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        read_graph(tmp_path)
+    assert len(said) == 2, [str(each.message) for each in said]
+    assert "3 of 4 vertices of type 'author' are in no relation" in str(said[1].message)
+    np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
+    text = (tmp_path / "types.toml").read_text()
+    text = text.replace("author = 4", 'author = {count = 4, feature = "x.npy"}')
+    (tmp_path / "types.toml").write_text(text)
+    words = "types.toml: type 'author' has a key 'feature', which is no name of vertex data"
+    with pytest.raises(InputError, match=words):
+        as_source(str(tmp_path))
+    data = as_source(str(tmp_path), keys={"features": "feature"})[1]
+    assert data.of_type["author"].features.shape == (4, 2)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
