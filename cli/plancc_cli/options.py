@@ -181,12 +181,16 @@ NAMED: dict[str, Any] = {"multiple": True, "metavar": "NAME=VALUE", "callback": 
 """Settings of an option that names others: --model-option, --sampler-option."""
 
 
-def convolution_of(model: str, choices: Mapping[str, Any]) -> Convolution:
-    """The convolution of a model of `plancc-run`; a third party's is imported, with torch."""
-    from plancc.plan.convolutions import CONVOLUTIONS, Convolution
-    from plancc_runtime.nn import MODELS
+def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
+    """The convolution of a model of `plancc-run`, for plans with types or without.
 
-    kind = CONVOLUTIONS[model] if model in CONVOLUTIONS else MODELS[model].Options
+    Those by relation and a third party's are imported, with torch.
+    """
+    from plancc.plan.convolutions import CONVOLUTIONS, Convolution
+    from plancc_runtime.nn import model_of
+
+    plain = {} if has_types else CONVOLUTIONS
+    kind = plain[model] if model in plain else model_of(model, has_types).Options
     return Convolution(model, kind.read(choices, f"model {model}"))
 
 

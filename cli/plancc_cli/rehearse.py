@@ -18,6 +18,7 @@ from plancc_cli.run_options import FIELDS, SECTIONS, run_option
 from plancc_cli.simulate import is_graph, mean_step
 
 if TYPE_CHECKING:
+    from plancc.plan.values import Header
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
     from plancc.predict.schedules import Tables
@@ -193,24 +194,25 @@ def _asked(
         **settings,
     )
     drawn = agree(plan, header, asked, size)
-    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header.layout == "row"))
+    predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
     return replace(basis, predictor=predictor), asked, drawn
 
 
-def _epoch(asked: TrainOptions, is_row_plan: bool) -> dict[str, Any]:
-    """What a `Predictor` may know of an epoch with these options."""
+def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:
+    """What a `Predictor` may know of an epoch of this plan with these options."""
     from plancc.predict.schedules import Approximation
-    from plancc_runtime.nn import MODELS
+    from plancc_runtime.nn import model_of
 
     if asked.sampling.active:
         return {"passes": tuple(name for name in COMMON_PASSES if name in asked.passes)}
-    known = PASSES if is_row_plan else COMMON_PASSES
-    names = {*MODELS[asked.model].option_names()} - {"order"}  # the passes tell it
+    known = PASSES if header.layout == "row" else COMMON_PASSES
+    has_types = header.types is not None
+    names = {*model_of(asked.model, has_types).option_names()} - {"order"}  # the passes tell it
     late = Approximation(fold=asked.fold, delay=asked.delay or DELAY)
     return {
         "passes": tuple(name for name in known if name in asked.passes),
         "approximation": None if late.is_exact else late,
-        "convolution": options.convolution_of(asked.model, asked.conv_options(names)),
+        "convolution": options.convolution_of(asked.model, asked.conv_options(names), has_types),
     }
 
 

@@ -22,6 +22,7 @@ APPROXIMATE = ("boundary_sampling", "fold", "delay")
 
 if TYPE_CHECKING:
     from plancc.plan.convolutions import Convolution
+    from plancc.plan.values import Header
     from plancc.predict.batches import BatchPrediction
     from plancc.predict.machine import Machine
     from plancc.predict.pipelines import Pipeline
@@ -119,9 +120,9 @@ def command(
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
     with PlanFile(plan) as file:
         check_plan(file)
-        basis = Basis.read(file, dims, machine)
+        basis, header = Basis.read(file, dims, machine), file.header
     basis.check(f"{plan}: ")
-    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), given, drawn)
+    _simulate(plan, replace(basis, predictor=asked(basis.predictor)), header, given, drawn)
 
 
 def is_graph(path: str) -> bool:
@@ -134,7 +135,9 @@ def is_graph(path: str) -> bool:
         return False
 
 
-def _simulate(plan: str, basis: Basis, given: dict[str, Any], drawn: dict[str, Any]) -> None:
+def _simulate(
+    plan: str, basis: Basis, header: Header, given: dict[str, Any], drawn: dict[str, Any]
+) -> None:
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
@@ -153,7 +156,7 @@ def _simulate(plan: str, basis: Basis, given: dict[str, Any], drawn: dict[str, A
     predictor = replace(
         basis.predictor,
         approximation=approximation,
-        convolution=_convolution(given),
+        convolution=_convolution(given, header),
         pipeline=_pipeline(plan, tables, given["pipeline"]),
     )
     basis = replace(basis, predictor=predictor)
@@ -216,7 +219,7 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
     return None if found.is_exact else found
 
 
-def _convolution(given: dict[str, Any]) -> Convolution:
+def _convolution(given: dict[str, Any], header: Header) -> Convolution:
     model = given["model"] or "gcn"
     asked = {name: given[name] for name in CONVOLUTION[2:] if given[name] is not None}
     has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
@@ -224,7 +227,16 @@ def _convolution(given: dict[str, Any]) -> Convolution:
         if option not in has.get(model, [option]):
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
-    return options.convolution_of(model, asked | (given["model_options"] or {}))
+    has_types = header.types is not None
+    if has_types:
+        from plancc_runtime.execution.choice import check_layout
+        from plancc_runtime.options import TrainOptions
+
+        left_out = {name: given[name] for name in APPROXIMATE if given[name] is not None}
+        check_layout(header, TrainOptions(model=model, **left_out))
+        if given["batches"] is not None:
+            raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
+    return options.convolution_of(model, asked | (given["model_options"] or {}), has_types)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -36,7 +36,7 @@ from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.learner import Learner
 from plancc_runtime.logs import LogWriter
 from plancc_runtime.metrics import METRICS, RANKED
-from plancc_runtime.nn import MODELS, RELATIONAL
+from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
@@ -613,7 +613,7 @@ def make_network(
         If the model cannot be made so, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
-    kind = (RELATIONAL if types else MODELS)[options.model]
+    kind = model_of(options.model, bool(types))
     with transport.agreement():
         network = Network(
             [data.num_features, *hidden, data.num_classes],

@@ -10,6 +10,10 @@ from test_typed import COUNTS, WRITES, relations
 
 import plancc
 from plancc.errors import InputError
+from plancc.predict.machine_files import find_machine
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import read_tables
+from plancc_cli.options import convolution_of
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
@@ -82,6 +86,25 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
             assert mine.loss == pytest.approx(other.loss, abs=1e-10)
         assert results[0].figures.planned == results[0].epochs[-1].words_sent > 0
         assert results[0].split_sizes == alone.split_sizes
+
+
+@pytest.mark.parametrize("passes", [(), ("order",), ("order", "constant")])
+@pytest.mark.parametrize("model", MODELS)
+def test_predicted_words_are_those_that_ranks_count(model, passes, tmp_path):
+    plancc.compile(relations(), "hp", 8, data=data(), seed=1).save(tmp_path / "plan.h5")
+    for ranks, hidden in ((1, 4), (3, 4), (3, 10), (8, 10)):
+        options = TrainOptions(**MODELS[model], hidden=hidden, epochs=1, passes=passes)
+
+        def work(transport, options=options):
+            return train(tmp_path / "plan.h5", options, transport).epochs[-1]
+
+        found = run_ranks(ranks, work, 180)[0]
+        given = options.conv_options(("aggregator", "heads", "bases"))
+        network = convolution_of(options.model, given, has_types=True)
+        dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
+        predictor = Predictor(dims, machine, passes, convolution=network)
+        epoch = predictor.epoch(read_tables(tmp_path / "plan.h5", ranks))
+        assert (epoch.words, epoch.messages) == (found.words_sent, found.messages_sent)
 
 
 def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):

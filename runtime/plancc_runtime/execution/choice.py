@@ -13,7 +13,7 @@ from plancc_runtime.execution.grids import Grids
 from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.nn import MODELS, RELATIONAL
+from plancc_runtime.nn import MODELS, model_of
 from plancc_runtime.options import BATCH_OPTIONS, FULL, RATES_KEPT, TrainOptions
 
 
@@ -53,11 +53,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     InputError
         If an option needs another layout.
     """
+    if header.types is None and options.target is not None:
+        raise InputError(f"{_setting(options, 'target')}: needs a plan with types")
+    model_of(options.model, header.types is not None)
     if header.types is not None:
         _check_types(header, options)
-    elif options.target is not None or MODELS[options.model].by_relation:
-        name = "model" if options.target is None else "target"
-        raise InputError(f"{_setting(options, name)}: needs a plan with types")
     if header.layout != "edge" and options.fold != "sync":
         raise InputError(
             f"`fold` {options.fold}: needs an edge plan; this is a plan of layout {header.layout}, "
@@ -109,10 +109,6 @@ def check_layout(header: Header, options: TrainOptions) -> None:
 
 def _check_types(header: Header, options: TrainOptions) -> None:
     """InputError for what a plan with types does not offer."""
-    if options.model not in RELATIONAL:
-        raise InputError(
-            f"{_setting(options, 'model')}: a plan with types takes {', '.join(RELATIONAL)}"
-        )
     if header.layout != "row":
         raise InputError(
             f"a plan with types trains in layout row, not {header.layout}: compile it with model "

@@ -8,9 +8,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from plancc.errors import InputError
 from plancc.registry import Registry
 
 if TYPE_CHECKING:
+    from plancc_runtime.nn.conv import Conv
     from plancc_runtime.nn.edges import EdgeBlock, GINEConv
     from plancc_runtime.nn.gat import GATConv
     from plancc_runtime.nn.gcn import GCNConv
@@ -78,7 +80,18 @@ __all__ = [
     "SAGEConv",
     "Standardization",
     "TypesOfLayer",
+    "model_of",
 ]
+
+
+def model_of(name: str, has_types: bool) -> type[Conv]:
+    """The model of this name for a plan with types, or without; InputError if it is for others."""
+    if has_types and name not in RELATIONAL:
+        raise InputError(f"`model` {name}: a plan with types takes {', '.join(RELATIONAL)}")
+    found: type[Conv] = (RELATIONAL if has_types else MODELS)[name]
+    if found.by_relation and not has_types:
+        raise InputError(f"`model` {name}: needs a plan with types")
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from plancc.plan.layers import BothWays, LayerStep, OwnLinear, WholeRows
 from plancc.sampling.counter import key_of
 from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.nn import MODELS, RELATIONAL
+from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv, glorot
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.standardization import Standardization, StandardizationByType
@@ -98,12 +98,11 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         random = np.random.default_rng(seed)
-        kind, last = MODELS[options.model], len(dims) - 2
+        kind, last = model_of(options.model, bool(options.types)), len(dims) - 2
         of_layers: list[dict[str, Any]] = [{}] * (last + 1)
         if options.types:
             from plancc_runtime.nn.relations import ByType, TypesOfNetwork
 
-            kind = RELATIONAL[options.model]
             types = TypesOfNetwork.parse(options.types)
             of_layers = [{"types": each} for each in types.of_layers(list(dims))]
         self.options, self.dims, self._seed = options, list(dims), seed
