@@ -453,6 +453,8 @@ class Graph(LocalGraph):
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
     """InputError unless x has so many `rows`, `ndim` axes, and the type and device of the graph."""
+    if not isinstance(x, Tensor):
+        raise InputError(f"x is of type {type(x).__name__}: give a tensor, torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):
         shape = ", ".join([str(rows), "any number" if ndim == 2 else "..."])
         raise InputError(f"x has shape {list(x.shape)}, but [{shape}]{of} on rank {graph.rank}")
