@@ -90,5 +90,8 @@ def _target(of_type: Mapping[str, Any], types: Types, options: TrainOptions, pla
         return options.target
     if len(labelled) == 1:
         return labelled[0]
-    said = f"has labels of {shown(', '.join(labelled))}" if labelled else "has no labels"
-    raise InputError(f"{plan}: {said}: give `target`, the type to learn")
+    if labelled:
+        said = f"has labels of {shown(', '.join(labelled))}: give `target`, the type to learn"
+    else:
+        said = "has no labels: compile the graph with some, or give `target` to learn random ones"
+    raise InputError(f"{plan}: {said}")
