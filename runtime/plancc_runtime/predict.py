@@ -111,7 +111,7 @@ def predict(
         options = options_of(description, fspath(weights), settings)
         types, union = opened.header.types, opened.rows
         if types is not None or description.options.types:
-            union = _of_types(opened, description, options)
+            union = _of_types(opened, description, options, fspath(weights))
         _check_widths(fspath(plan), union, description.dims)
     _check_targets(fspath(plan), union, description, transport)
     of_target = slice(0, opened.header.num_vertices)
@@ -211,7 +211,9 @@ def _vertices_of(
     return vertices
 
 
-def _of_types(opened: Opened, description: Description, options: TrainOptions) -> Part:
+def _of_types(
+    opened: Opened, description: Description, options: TrainOptions, weights: str
+) -> Part:
     """The slice with vertex data of the union; InputError if its types are not the network's."""
     from plancc_runtime.nn.relations import TypesOfNetwork
     from plancc_runtime.union import joined
@@ -221,13 +223,15 @@ def _of_types(opened: Opened, description: Description, options: TrainOptions) -
         has = "types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
         raise InputError(f"{opened.name}: the plan has {has}, and the network is for {other}")
-    part, found = joined(opened.rows, types, options, opened.name)
-    if found != TypesOfNetwork.parse(of_network):
-        raise InputError(
-            f"{opened.name}: the plan has other types, relations or widths of features than the "
-            "network"
-        )
-    return part
+    network = TypesOfNetwork.parse(of_network)
+    if types.relations == network.relations and network.target in types.counts:
+        part, found = joined(opened.rows, types, options, opened.name)
+        if found == network:
+            return part
+    raise InputError(
+        f"{opened.name}: the plan has other types, relations or widths of features than the "
+        f"network of {weights}"
+    )
 
 
 def _unlabelled(part: Part, learnt: npt.NDArray[np.bool_], target: str | None) -> Part:

@@ -71,9 +71,14 @@ def test_from_hetero_data_to_predictions_in_a_table_in_two_commands(tmp_path):
     data["author"].x = data["author"].x[:, :2]
     torch.save(data, tmp_path / "other.pt")
     assert plancc("compile", tmp_path / "other.pt", "-p", 1, "-o", other).code == 0
+    users = HeteroData({"user": {"x": torch.ones(3, 2)}, "item": {"x": torch.ones(3, 2)}})
+    users["user", "rates", "item"].edge_index = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    torch.save(users, tmp_path / "users.pt")
+    assert plancc("compile", tmp_path / "users.pt", "-p", 1, "-o", tmp_path / "users.h5").code == 0
     how = ("--weights", weights, "-o", again, "--ranks", 1)
     for words, error in (
-        ((other,), "other types, relations or widths of features than the network"),
+        ((other,), f"or widths of features than the network of {weights}"),
+        ((tmp_path / "users.h5",), "users.h5: the plan has other types, relations or widths"),
         ((plan, "--ids", "60"), "--ids 60: no vertex of"),
     ):
         done = plancc("predict", *words, *how)
