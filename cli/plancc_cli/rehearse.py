@@ -124,6 +124,7 @@ def command(
         ranks,
         copies=predictor.approximation is not None and ranks is None,
         live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes and not drawn else 0,
+        target=asked.target,
     )
     if asked.exchange != "auto":
         tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
@@ -195,6 +196,12 @@ def _asked(
     )
     drawn = agree(plan, header, asked, size)
     predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
+    if header.types is not None:
+        from plancc_runtime.union import with_weights
+
+        with PlanFile(plan) as file:
+            network = with_weights(predictor.convolution, file, changed, asked.target)
+        predictor = replace(predictor, convolution=network)
     return replace(basis, predictor=predictor), asked, drawn
 
 

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
 
 CONVOLUTION = ("model", "model_options", "aggregator", "heads")
 """Parameters that say what layers compute."""
-OF_ONE_PLAN = ("ranks", "dtype", "per_rank", *APPROXIMATE, *CONVOLUTION, "pipeline", "batches")
+OF_ONE_PLAN = (
+    "ranks",
+    "target",
+    "dtype",
+    "per_rank",
+    *APPROXIMATE,
+    *CONVOLUTION,
+    "pipeline",
+    "batches",
+)
 """Parameters that a sweep does not have."""
 OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
 """Parameters that say how mini-batches are drawn."""
@@ -49,7 +58,7 @@ OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
-@with_options(run_option(name, default=None) for name in (*CONVOLUTION, *APPROXIMATE))
+@with_options(run_option(name, default=None) for name in (*CONVOLUTION, "target", *APPROXIMATE))
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -138,6 +147,7 @@ def is_graph(path: str) -> bool:
 def _simulate(
     plan: str, basis: Basis, header: Header, given: dict[str, Any], drawn: dict[str, Any]
 ) -> None:
+    from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_simulation import print_prediction
     from plancc_cli.tables import print_data, rows_of
@@ -146,17 +156,24 @@ def _simulate(
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims, passes = basis.predictor.dims, basis.predictor.passes
+    convolution = _convolution(given, header)
+    if header.types is not None:
+        from plancc_runtime.union import with_weights
+
+        with PlanFile(plan) as file:
+            convolution = with_weights(convolution, file, dims, given["target"])
     live = DEAD_ROWS in passes and given["batches"] is None
     tables = read_tables(
         plan,
         given["ranks"],
         copies=approximation is not None,
         live_layers=len(dims) - 1 if live else 0,
+        target=given["target"],
     )
     predictor = replace(
         basis.predictor,
         approximation=approximation,
-        convolution=_convolution(given, header),
+        convolution=convolution,
         pipeline=_pipeline(plan, tables, given["pipeline"]),
     )
     basis = replace(basis, predictor=predictor)
@@ -228,12 +245,12 @@ def _convolution(given: dict[str, Any], header: Header) -> Convolution:
             others = " or ".join(name for name, its in has.items() if option in its)
             raise InputError(f"--{option} {value}: give --model {others} too")
     has_types = header.types is not None
-    if has_types:
+    if has_types or given["target"] is not None:
         from plancc_runtime.execution.choice import check_layout
         from plancc_runtime.options import TrainOptions
 
-        left_out = {name: given[name] for name in APPROXIMATE if given[name] is not None}
-        check_layout(header, TrainOptions(model=model, **left_out))
+        told = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
+        check_layout(header, TrainOptions(model=model, **told))
         if given["batches"] is not None:
             raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
     return options.convolution_of(model, asked | (given["model_options"] or {}), has_types)

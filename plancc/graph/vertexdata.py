@@ -155,6 +155,12 @@ class DataByType:
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
 
+    @property
+    def labelled(self) -> list[str]:
+        """Types with labels or targets."""
+        found = self.of_type.items()
+        return [n for n, each in found if each.labels is not None or each.targets is not None]
+
     def number(self, name: str) -> int:
         """Number of a type."""
         return self.types.names.index(name)

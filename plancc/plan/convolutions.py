@@ -333,10 +333,13 @@ class Convolution:
     name : str
         A model of `plancc-run`.
     options : ConvOptions
+    weights : int or None
+        Numbers that all layers train; None: those of their steps, which know no types.
     """
 
     name: str = "gcn"
     options: ConvOptions = field(default_factory=GCNOptions)
+    weights: int | None = None
 
     def __str__(self) -> str:
         return self.options.title(self.name)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from plancc.errors import InputError
 from plancc.graph.types import Types
+from plancc.plan.convolutions import Convolution
 from plancc.plan.parts import Part
+from plancc.plan.reader import PlanFile
 from plancc.text import shown
 from plancc_runtime.data import DEFAULT_FEATURES, SPLITS
+from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import TrainOptions
 
@@ -42,21 +46,13 @@ def joined(
     """
     data: Any = part.vertex_data
     of_type: Mapping[str, Any] = data.of_type
-    target = _target(of_type, types, options, plan)
+    labelled = [] if data.by_type is None else data.by_type.labelled
     number = types.type_of(part.global_id)
     rows = {name: np.flatnonzero(number == k) for k, name in enumerate(types.names)}
     features = {name: each.features for name, each in of_type.items() if each.features is not None}
     widths = {name: each.shape[1] for name, each in features.items()}
-    if not widths:  # random ones
-        widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
-    network = TypesOfNetwork({n: widths.get(n, 1) for n in types.names}, types.relations, target)
-    first = network.of_layers([1] * (options.layers + 1))[0]
-    read = {*first.wanted, *(source for source, *_ in first.relations)}
-    for name in (each for each in types.names if each in read and each not in widths):
-        raise InputError(
-            f"{plan}: type '{shown(name)}' has no features, and '{shown(target)}' depends on it: "
-            "compile the graph with features of every type, a column of ones if there are none"
-        )
+    network = _network_of(widths, types, _target(labelled, types, options, plan), options, plan)
+    target = network.target
     found: dict[str, Any] = {}
     size = len(part.global_id)
     if features:
@@ -73,13 +69,61 @@ def joined(
     return replace(part, vertex_data=type(data)(**found)), network
 
 
-def _target(of_type: Mapping[str, Any], types: Types, options: TrainOptions, plan: str) -> str:
+def with_weights(
+    convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
+) -> Convolution:
+    """The convolution of a network for this plan with types, whose weights are counted.
+
+    Parameters
+    ----------
+    convolution : Convolution
+    file : PlanFile
+    dims : sequence of int
+        d_0..d_L.
+    target : str or None
+
+    Raises
+    ------
+    InputError
+        As `joined`.
+    """
+    types = file.header.types
+    assert types is not None
+    widths, labelled = dict[str, int](), []
+    for k, name in enumerate(types.names):
+        if file.has(f"vertex_data/features_of_{k}"):
+            widths[name] = file.node(f"vertex_data/features_of_{k}").shape[1]
+        labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
+    options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
+    target = _target(labelled, types, options, file.path)
+    of_network = asdict(_network_of(widths, types, target, options, file.path))
+    conv = {
+        each.name: getattr(convolution.options, each.name) for each in fields(convolution.options)
+    }
+    made = NetworkOptions(model=convolution.name, conv=conv, types=of_network)
+    network = Network(dims, made, 0, torch.float32)
+    return replace(convolution, weights=sum(each.numel() for each in network.parameters()))
+
+
+def _network_of(
+    widths: Mapping[str, int], types: Types, target: str, options: TrainOptions, plan: str
+) -> TypesOfNetwork:
+    """What a network knows of types with features of these widths."""
+    if not widths:  # random ones
+        widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
+    network = TypesOfNetwork({n: widths.get(n, 1) for n in types.names}, types.relations, target)
+    first = network.of_layers([1] * (options.layers + 1))[0]
+    read = {*first.wanted, *(source for source, *_ in first.relations)}
+    for name in (each for each in types.names if each in read and each not in widths):
+        raise InputError(
+            f"{plan}: type '{shown(name)}' has no features, and '{shown(target)}' depends on it: "
+            "compile the graph with features of every type, a column of ones if there are none"
+        )
+    return network
+
+
+def _target(labelled: list[str], types: Types, options: TrainOptions, plan: str) -> str:
     """The type to learn."""
-    labelled = [
-        name
-        for name, each in of_type.items()
-        if any(getattr(each, key) is not None for key in LABELS)
-    ]
     if options.target is not None:
         types.vertices(options.target)
         if labelled and options.target not in labelled:

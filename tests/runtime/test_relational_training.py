@@ -10,6 +10,7 @@ from test_typed import COUNTS, WRITES, relations
 
 import plancc
 from plancc.errors import InputError
+from plancc.plan.reader import PlanFile
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import read_tables
@@ -18,6 +19,7 @@ from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
+from plancc_runtime.union import with_weights
 
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
 MODELS = {
@@ -88,23 +90,34 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
         assert results[0].split_sizes == alone.split_sizes
 
 
-@pytest.mark.parametrize("passes", [(), ("order",), ("order", "constant")])
+@pytest.mark.parametrize(
+    "passes", [(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")]
+)
 @pytest.mark.parametrize("model", MODELS)
 def test_predicted_words_are_those_that_ranks_count(model, passes, tmp_path):
-    plancc.compile(relations(), "hp", 8, data=data(), seed=1).save(tmp_path / "plan.h5")
+    held = data()
+    held["paper"]["labels"][:40] = -1
+    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(tmp_path / "plan.h5")
     for ranks, hidden in ((1, 4), (3, 4), (3, 10), (8, 10)):
-        options = TrainOptions(**MODELS[model], hidden=hidden, epochs=1, passes=passes)
+        options = TrainOptions(
+            **MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0
+        )
 
         def work(transport, options=options):
-            return train(tmp_path / "plan.h5", options, transport).epochs[-1]
+            return train(tmp_path / "plan.h5", options, transport).epochs[0]
 
         found = run_ranks(ranks, work, 180)[0]
         given = options.conv_options(("aggregator", "heads", "bases"))
         network = convolution_of(options.model, given, has_types=True)
+        with PlanFile(tmp_path / "plan.h5") as file:
+            network = with_weights(network, file, (max(WIDTHS.values()), hidden, 3), None)
         dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
         predictor = Predictor(dims, machine, passes, convolution=network)
-        epoch = predictor.epoch(read_tables(tmp_path / "plan.h5", ranks))
-        assert (epoch.words, epoch.messages) == (found.words_sent, found.messages_sent)
+        live = 2 if "dead-rows" in passes else 0
+        epoch = predictor.epoch(read_tables(tmp_path / "plan.h5", ranks, live_layers=live))
+        assert epoch.words == found.words_sent
+        assert epoch.messages == found.messages_sent
+        assert epoch.words_reduced == ranks * found.words_reduced  # of all ranks
 
 
 def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):

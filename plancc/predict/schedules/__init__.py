@@ -152,7 +152,7 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=epoch(scheduler, dims, passes, network.options),
+        operations=epoch(scheduler, dims, passes, network),
         convolution=network,
         pipeline=pipeline,
         memory=scheduler.memory(dims),

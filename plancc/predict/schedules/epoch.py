@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.plan.convolutions import ConvOptions
+from plancc.plan.convolutions import Convolution
 from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import (
     Activation,
@@ -199,13 +199,15 @@ def epoch(
     scheduler: Scheduler,
     dims: Sequence[int],
     passes: Sequence[str],
-    options: ConvOptions | None = None,
+    convolution: Convolution,
 ) -> list[Operation]:
     """All operations of an epoch: forward, back, update; the layers are those of `layers_of`."""
-    layers = list(enumerate(layers_of(dims, passes, options), 1))
+    layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
         scheduler.check_width(width)
-    weights = sum(step.weights for _, layer in layers for step in layer.forward)
+    weights = convolution.weights
+    if weights is None:
+        weights = sum(step.weights for _, layer in layers for step in layer.forward)
     loss = LOSS_WORDS * scheduler.outputs(len(layers)) * dims[-1]
     forward = [(k, step) for k, layer in layers for step in layer.forward]
     back = [(k, step) for k, layer in reversed(layers) for step in layer.back]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import InputError, PlanError
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import NODES
@@ -42,6 +43,7 @@ def read_tables(
     blocks: bool = True,
     copies: bool = False,
     live_layers: int = 0,
+    target: str | None = None,
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
@@ -57,6 +59,8 @@ def read_tables(
         it reads all columns or all rows of messages.
     live_layers : int
         Number of layers for which `Tables.live` is counted, which reads the whole plan; 0: not.
+    target : str, optional
+        As of `training_vertices`.
 
     Raises
     ------
@@ -70,28 +74,36 @@ def read_tables(
         if live_layers:
             file.check_row_plan("the pass dead-rows")
         if num_ranks is not None and num_ranks != file.header.num_ranks:
-            return _merged(file, num_ranks, live_layers)
-        return _tables(file, blocks, copies, live_layers)
+            return _merged(file, num_ranks, live_layers, target)
+        return _tables(file, blocks, copies, live_layers, target)
 
 
-def training_vertices(plan: Plan) -> npt.NDArray[np.bool_] | None:
+def training_vertices(plan: Plan, target: str | None = None) -> npt.NDArray[np.bool_] | None:
     """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
 
     All are, where the plan has no labels (they are drawn then) or targets of several classes and
-    no train mask.
+    no train mask. Of a plan with types they are of `target`, by default the one type with labels.
     """
-    data = plan.vertex_data
-    wanted = np.ones(plan.num_vertices, dtype=np.bool_)
+    data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
+    labelled = [] if data.by_type is None else data.by_type.labelled
+    if target is None and len(labelled) == 1:
+        target = labelled[0]
+    if types is not None and target is not None:
+        of_target = types.vertices(target)
+        vertices = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
+        data = data.of_type.get(target, VertexData())
+    wanted = np.zeros(plan.num_vertices, dtype=np.bool_)
+    wanted[vertices] = True
     if data.labels is not None:
-        wanted[plan.global_id] = data.labels >= 0
+        wanted[vertices] = data.labels >= 0
     if data.train_mask is not None:
-        wanted[plan.global_id] &= data.train_mask
+        wanted[vertices] &= data.train_mask
     return None if wanted.all() else wanted
 
 
-def _live(plan: Plan, num_layers: int, num_ranks: int) -> Live:
+def _live(plan: Plan, num_layers: int, num_ranks: int, target: str | None) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    wanted, hops = training_vertices(plan), None
+    wanted, hops = training_vertices(plan, target), None
     if plan.header.topology is not None and num_ranks == plan.num_parts:
         hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
@@ -112,7 +124,7 @@ def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs,
     return tuple(reversed(found))
 
 
-def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
+def _merged(file: PlanFile, num_ranks: int, live_layers: int, target: str | None) -> Tables:
     header = file.header
     if header.grid is not None:
         check_num_ranks(file.path, header, num_ranks)
@@ -126,7 +138,7 @@ def _merged(file: PlanFile, num_ranks: int, live_layers: int) -> Tables:
     return replace(
         tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
         undirected=_undirected(header),
-        live=_live(plan, live_layers, num_ranks) if live_layers else None,
+        live=_live(plan, live_layers, num_ranks, target) if live_layers else None,
     )
 
 
@@ -203,7 +215,13 @@ def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) ->
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
 
-def _tables(source: _Source, with_blocks: bool, with_copies: bool, live_layers: int) -> Tables:
+def _tables(
+    source: _Source,
+    with_blocks: bool,
+    with_copies: bool,
+    live_layers: int,
+    target: str | None = None,
+) -> Tables:
     header = source.header
     expand, fold = _pairs(source, "expand/send")[0], None
     part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
@@ -229,7 +247,7 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live_layers: 
         topology=header.topology,
         route=_route(source, "expand"),
         fold_route=None if fold is None else _route(source, "fold"),
-        live=_live(source.read_plan(), live_layers, len(rows)) if live_layers else None,
+        live=_live(source.read_plan(), live_layers, len(rows), target) if live_layers else None,
     )
     if header.grid is not None:
         counts = with_blocks and divides_columns(header.grid)
