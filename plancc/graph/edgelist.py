@@ -57,8 +57,8 @@ _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 class End(NamedTuple):
     """One end of all edges: their ids, the number of vertices of its type, and the type's name."""
 
-    ids: npt.NDArray[np.int64]
-    count: int
+    ids: npt.NDArray[np.integer]
+    num_vertices: int
     name: str
 
 
@@ -390,7 +390,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     what : str
         Names the relation.
     """
-    wrong = np.stack([end.ids >= end.count for end in ends])
+    wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if wrong.any():
         k = int(np.argmax(wrong.any(axis=0)))
         line, _ = next(islice(data_lines(path, io.BytesIO(data), comments=_COMMENT), k, None))
@@ -403,8 +403,9 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
     """`check_ends` of an edge list of a relation, destination first."""
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
-        ids, names = _columns_of(path, data, table), (relation[2], relation[0])
-        ends = [End(each, counts[name], name) for each, name in zip(ids, names, strict=False)]
+        u, v, _ = _columns_of(path, data, table)
+        source, _, destination = relation
+        ends = End(u, counts[destination], destination), End(v, counts[source], source)
         check_ends(path, data, ends, in_words(relation))
 
 

@@ -23,7 +23,6 @@ from plancc.graph.edgelist import End, check_ends, read_integer_columns
 from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
 from plancc.graph.textfile import StrPath, fail, read_bytes, show
-from plancc.graph.types import in_words
 from plancc.graph.vertexdata import class_numbers, read_numbers
 from plancc.interop.record import Record, edge_index_of, format_of_records
 from plancc.interop.torchfile import load_torch
@@ -129,9 +128,11 @@ def _relations(folder: str) -> Record:
         where = os.path.join(folder, _table(folder, _edges(triple)) or f"{_edges(triple)}.csv.gz")
         text = read_bytes(where)
         pair = np.stack(read_integer_columns(where, text, b",", 2)[:2])
-        ends = zip(pair, triple[::2], strict=True)
-        ends = [End(ids, int(record[name]["num_nodes"]), name) for ids, name in ends]
-        check_ends(where, text, ends, in_words(tuple(triple)))
+        ends = [
+            End(ids, int(record[name]["num_nodes"]), name)
+            for ids, name in zip(pair, triple[::2], strict=True)
+        ]
+        check_ends(where, text, ends, f"relation '{shown(' '.join(triple))}'")
         _check_number(folder, _edges(triple), pair)
         record[tuple(triple)] = {"edge_index": pair}
     return record
