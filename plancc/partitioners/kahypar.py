@@ -69,7 +69,7 @@ ADAPTER = Adapter(
             "",
             slowness=30.0,
             most_parts=64,
-            most_nonzeros=300_000,
+            most_nonzeros=700_000,
         ),
     ),
 )

@@ -103,8 +103,8 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Members of the last population, the best first; none where there is nothing to search.
 
-    Without a budget the search ends after `Evolution.rounds` children per member, or as soon as it
-    would start again.
+    Without a budget the search ends after `Evolution.rounds` children per member, in large graphs
+    fewer (`Evolution.visited`), or as soon as it would start again.
 
     Parameters
     ----------
@@ -126,7 +126,9 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     rng = np.random.default_rng(job.options.seed)
     made = fruitless = restarts = 0
     again = True  # whether there is time for new members
-    most = np.inf if timed else EVOLUTION.rounds * len(population.members)
+    members, visited = len(population.members), EVOLUTION.visited // max(len(job.nets.pins), 1)
+    most = np.clip(visited, EVOLUTION.patience * members, EVOLUTION.rounds * members)
+    most = np.inf if timed else int(most)
     batch = max(EVOLUTION.batch, job.options.threads)
     while made < most and not (job.deadline.passed() or job.is_least(population.best)):
         late = fruitless >= EVOLUTION.patience * len(population.members)
@@ -273,11 +275,11 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """A V-cycle from two members or from one, polished where cuts pay and it is better."""
+    """A V-cycle from two members or from one, polished where cuts pay and it beats both."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner
     child = job.cycle(one.owner, rng, step, other, prices=prices)
-    if job.of_kind.cuts and child < (two or one) and not job.deadline.passed():
+    if job.of_kind.cuts and child < one and not job.deadline.passed():
         child = min(child, job.polish(child.owner, rng))
     return child

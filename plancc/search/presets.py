@@ -211,6 +211,8 @@ class Evolution:
     # if there are more of these.
     least_size: int = 5
     rounds: int = 12  # children per member of the population, unless a budget says when to end
+    # Pins of all children without a budget, unless that leaves fewer than `patience` per member.
+    visited: int = 50_000_000
     # Share of a budget in which members are added to the first population.
     growing_share: float = 0.25
     restart_share: float = 0.25  # the same, of the time left, for the population of a restart
