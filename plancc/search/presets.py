@@ -133,7 +133,7 @@ class Combined:
 
 MANY_PARTS = Combined()
 FEW_PARTS = Combined(tightened=2, kept=2)
-TWO_PARTS = Combined(tightened=1, scouts=2, improved=True)
+TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 """Between two parts of a graph with hubs sweeps end early: unconstrained moves that are rolled back
 (Maas et al. 2024) find up to 2% less, in the time of the V-cycles that they stand for."""
 IMPROVED = 100_000, 1_000_000
