@@ -127,10 +127,9 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     made = fruitless = restarts = 0
     again = True  # whether there is time for new members
     members, visited = len(population.members), EVOLUTION.visited // max(len(job.nets.pins), 1)
-    most = np.clip(visited, EVOLUTION.patience * members, EVOLUTION.rounds * members)
-    most = np.inf if timed else int(most)
+    most = max(EVOLUTION.patience * members, min(visited, EVOLUTION.rounds * members))
     batch = max(EVOLUTION.batch, job.options.threads)
-    while made < most and not (job.deadline.passed() or job.is_least(population.best)):
+    while (timed or made < most) and not (job.deadline.passed() or job.is_least(population.best)):
         late = fruitless >= EVOLUTION.patience * len(population.members)
         if again and (late or population.alike()):
             population.add(job.polish(population.best.owner, rng))
