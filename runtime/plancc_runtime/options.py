@@ -79,7 +79,7 @@ class TrainOptions:
         An option that is out of range, that the model does not have, or that excludes another.
     """
 
-    model: str = of_model("gcn", f"convolution: {', '.join(MODELS)}", metavar="NAME")
+    model: str = of_model("gcn", f"layer: {', '.join(MODELS)}", metavar="NAME")
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
     hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
     heads: int = of_model(
