@@ -61,14 +61,9 @@ class Accuracies:
 class Bench:
     """What is measured, and with which Python.
 
-    Parameters
-    ----------
-    inputs : Inputs
-    python : str
-        One that has torch_geometric.
-    graphs, models : tuple of str
-    seeds : int
-        Number of them, from 0.
+    Parameters:
+        python: One that has torch_geometric.
+        seeds: Number of them, from 0.
     """
 
     def __init__(
@@ -150,10 +145,8 @@ def _finished(*command: object) -> str:
 def python_with_pyg() -> str:
     """A Python that has torch_geometric.
 
-    Raises
-    ------
-    BackendUnavailable
-        If there is none, and none can be made.
+    Raises:
+        BackendUnavailable: If there is none, and none can be made.
     """
     if os.environ.get(PYTHON):
         return checked(os.environ[PYTHON])

@@ -64,15 +64,12 @@ LEGEND = (
 class Row:
     """One method on one graph with one number of parts.
 
-    Attributes
-    ----------
-    seconds, cpu_seconds, imbalance : float, or None
-        Wall-clock and processor time, and the imbalance of the balanced weights; None where
-        nothing was computed.
-    counts, random : dict of str to int
-        `COUNTS` of this partition and of the random baseline; empty if the method failed.
-    failed : str
-        Why there is no partition, "" if there is one.
+    Attributes:
+        seconds, cpu_seconds, imbalance: Wall-clock and processor time, and the imbalance of the
+            balanced weights; None where nothing was computed.
+        counts, random: `COUNTS` of this partition and of the random baseline; empty if the method
+            failed.
+        failed: Why there is no partition, "" if there is one.
     """
 
     graph: str
@@ -298,22 +295,13 @@ def compare(
 ) -> None:
     """Fill `table` with the rows that it does not hold yet.
 
-    Parameters
-    ----------
-    table : Comparison
-    graphs : dict of name to file
-        Read and normalised as `plancc.compile` does by default.
-    parts : sequence of int
-    methods : dict
-        In the order in which they run.
-    save : Path, optional
-        Folder for the part vectors.
-    again : bool
-        Whether failed rows are tried again.
-    on_row : callable
-        Called with every row, new or kept, in the order of the loops.
-    observer : callable
-        Called with a text before every step; returns a context manager around it.
+    Parameters:
+        graphs: Read and normalised as `plancc.compile` does by default.
+        methods: In the order in which they run.
+        save: Folder for the part vectors.
+        again: Whether failed rows are tried again.
+        on_row: Called with every row, new or kept, in the order of the loops.
+        observer: Called with a text before every step; returns a context manager around it.
     """
     warm: set[str] = set()
     for graph, path in graphs.items():

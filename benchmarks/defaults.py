@@ -72,16 +72,11 @@ HOME = PLACES[0]
 class Way:
     """Options that make a plan.
 
-    Attributes
-    ----------
-    settings : dict
-        Options of `plancc.compile`; the model is hp, unless they say otherwise.
-    places : tuple of Place
-        Machines and widths that get a search.
-    of_machine, of_dims : bool
-        Whether a search depends on the machine, on the widths; else one serves all.
-    efforts : tuple of str
-    parts : tuple of int
+    Attributes:
+        settings: Options of `plancc.compile`; the model is hp, unless they say otherwise.
+        places: Machines and widths that get a search.
+        of_machine, of_dims: Whether a search depends on the machine, on the widths; else one serves
+            all.
     """
 
     settings: dict[str, Any]
@@ -146,15 +141,7 @@ class Cell:
 
 @dataclass
 class Bench:
-    """Makes and looks up results.
-
-    Attributes
-    ----------
-    graphs : dict of str to Path
-    parts : sequence of int
-    ways : dict of str to Way
-    kept : Kept
-    """
+    """Makes and looks up results."""
 
     graphs: dict[str, Path]
     parts: Sequence[int]

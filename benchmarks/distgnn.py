@@ -112,14 +112,10 @@ def compare(report: Report, name: str, plan: Plan, seeds: int, **changes: Any) -
 class Copies:
     """Who has copies of what.
 
-    Attributes
-    ----------
-    own, leaves : int64[p]
-        Vertices that a part owns, and foreign ones that it has a copy of.
-    sent : int64[p]
-        Copies that other parts have of its own.
-    split : int64[p]
-        Of its vertices, those that other parts have too.
+    Attributes:
+        own, leaves (int64[p]): Vertices that a part owns, and foreign ones that it has a copy of.
+        sent (int64[p]): Copies that other parts have of its own.
+        split (int64[p]): Of its vertices, those that other parts have too.
     """
 
     own: npt.NDArray[np.int64]

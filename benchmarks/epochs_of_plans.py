@@ -98,18 +98,13 @@ SECONDS, VOLUME = 1.3, 1.1
 class Work:
     """How much is done.
 
-    Attributes
-    ----------
-    many, few : tuple of int
-        See `MANY`, `FEW`; the first of `many` is that of the tables for the default machine.
-    effort : str
-        Of the calibrations.
-    rounds, epochs : int
-        Of a measurement.
-    rehearsed : int
-        Epochs of a rehearsal, which repeats each of them by itself.
-    pairs : int
-        Of timed compilations of a graph.
+    Attributes:
+        many, few: See `MANY`, `FEW`; the first of `many` is that of the tables for the default
+            machine.
+        effort: Of the calibrations.
+        rounds, epochs: Of a measurement.
+        rehearsed: Epochs of a rehearsal, which repeats each of them by itself.
+        pairs: Of timed compilations of a graph.
     """
 
     many: tuple[int, ...] = MANY
@@ -132,15 +127,9 @@ QUICK = Work(many=(8,), few=(2,), effort="tiny", rounds=1, epochs=2, pairs=1)
 class Bench:
     """Makes and looks up results.
 
-    Attributes
-    ----------
-    graphs : dict of str to Path
-    kept : Kept
-    folder : Path
-        Gets plans and machine files.
-    work : Work
-    plans : sequence of str
-        Names in `PLANS`.
+    Attributes:
+        folder: Gets plans and machine files.
+        plans: Names in `PLANS`.
     """
 
     graphs: dict[str, Path]
@@ -287,16 +276,10 @@ class Bench:
 class Job:
     """A plan to compile.
 
-    Attributes
-    ----------
-    graph : Path
-    num_parts : int
-    name : str
-        In `PLANS`.
-    plan : Path
-        The file to write.
-    machines : dict of str to Machine
-        That it is predicted for.
+    Attributes:
+        name: In `PLANS`.
+        plan: The file to write.
+        machines: That it is predicted for.
     """
 
     graph: Path
@@ -390,11 +373,8 @@ def _told(found: Any) -> str:
 class Orders:
     """Pairs of plans of one graph whose epochs differ, and those predicted in the right order.
 
-    Attributes
-    ----------
-    pairs : int
-    wrong : list of str
-        The others, in words.
+    Attributes:
+        wrong: The others, in words.
     """
 
     pairs: int

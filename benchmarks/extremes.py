@@ -140,13 +140,7 @@ def searched(model: str) -> bool:
 
 @dataclass(frozen=True)
 class Bench:
-    """Makes and looks up results.
-
-    Attributes
-    ----------
-    cells : list of Cell
-    kept : Kept
-    """
+    """Makes and looks up results."""
 
     cells: list[Cell]
     kept: Kept

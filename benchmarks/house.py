@@ -40,10 +40,8 @@ NUMERIC = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop)
 class Module:
     """A file of the sources.
 
-    Attributes
-    ----------
-    name : str
-        Its path below the root.
+    Attributes:
+        name: Its path below the root.
     """
 
     name: str

@@ -28,14 +28,11 @@ FORMATS = (".mtx", ".graph", ".hgr", ".txt", ".csv", ".tsv", ".npz", ".parquet",
 class Inputs:
     """Inputs of all benchmarks.
 
-    Attributes
-    ----------
-    folder : Path
-        Files that are there already are used again.
-    quick : bool
-        Small graphs and few repetitions: shows that a benchmark works; its figures mean little.
-    kept : bool
-        Whether the folder stays, so that what takes long to make is worth it.
+    Attributes:
+        folder: Files that are there already are used again.
+        quick: Small graphs and few repetitions: shows that a benchmark works; its figures mean
+            little.
+        kept: Whether the folder stays, so that what takes long to make is worth it.
     """
 
     folder: Path

@@ -50,12 +50,7 @@ def kind_of(graph: str) -> str:
 
 
 def mean_of_kinds(values: Mapping[str, float]) -> dict[str, float]:
-    """Geometric mean of the values of each kind's graphs; kinds without a value are left out.
-
-    Parameters
-    ----------
-    values : dict of graph to float
-    """
+    """Geometric mean of the values of each kind's graphs; kinds without a value are left out."""
     found: dict[str, list[float]] = {}
     for graph, value in values.items():
         found.setdefault(kind_of(graph), []).append(value)

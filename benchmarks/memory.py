@@ -90,14 +90,10 @@ KINDS: dict[str, Callable[[bool], Graph]] = {
 class Compiled:
     """A compile that was watched.
 
-    Attributes
-    ----------
-    told : dict
-        What the command printed.
-    nonzeros : int
-        Of the plan.
-    peak, with_files : int
-        Bytes, without and with pages of mapped files of data.
+    Attributes:
+        told: What the command printed.
+        nonzeros: Of the plan.
+        peak, with_files: Bytes, without and with pages of mapped files of data.
     """
 
     told: dict[str, Any]

@@ -39,17 +39,12 @@ KAHYPAR_MAX_PARTS = 64
 class Options:
     """What the methods of one comparison have in common.
 
-    Attributes
-    ----------
-    epsilon, seed, threads, balance, time_limit
-        As for `plancc.compile`.
-    dims : tuple of int
-        Widths of the layers, for objective time and balance work.
-    budget : float, or None
-        Seconds for effort best; None: `BUDGET_FACTOR` times the processor time of `BUDGET_OF`, on
-        one thread.
-    objective_effort : str
-        Effort of the searches whose objective is not the volume.
+    Attributes:
+        epsilon, seed, threads, balance, time_limit: As for `plancc.compile`.
+        dims: Widths of the layers, for objective time and balance work.
+        budget: Seconds for effort best; None: `BUDGET_FACTOR` times the processor time of
+            `BUDGET_OF`, on one thread.
+        objective_effort: Effort of the searches whose objective is not the volume.
     """
 
     epsilon: float = 0.01
@@ -98,15 +93,11 @@ class Case:
 class Answer:
     """What a method found.
 
-    Attributes
-    ----------
-    owner : int[n]
-    seconds, cpu_seconds : float, or None
-        None where nothing was computed.
-    notes : list of str
-        Warnings of the method.
-    tried : list of dict
-        Trials of a search that found better owners: ``step``, ``seconds``, ``value``.
+    Attributes:
+        owner: int[n].
+        seconds, cpu_seconds: None where nothing was computed.
+        notes: Warnings of the method.
+        tried: Trials of a search that found better owners: ``step``, ``seconds``, ``value``.
     """
 
     owner: npt.NDArray[np.integer]

@@ -73,12 +73,8 @@ WAYS = {
 class Draw:
     """A sampler before the graph is known.
 
-    Attributes
-    ----------
-    name : str
-    size : float
-        Of a batch: a share of the vertices up to 1, a number of them above.
-    fanouts : tuple of int, optional
+    Attributes:
+        size: Of a batch: a share of the vertices up to 1, a number of them above.
     """
 
     name: str = "uniform"
@@ -118,16 +114,10 @@ class Found:
 class Bench:
     """Reads graphs and finds owners, each once.
 
-    Parameters
-    ----------
-    graphs : dict of name to file
-    options : Options
-    folder : Path, optional
-        Gets the owners that do not depend on a sampler, so that a run can be resumed.
-    resumed : bool
-        Whether to use those that are there.
-    observer : callable
-        Called with a text before every step; returns a context manager around it.
+    Parameters:
+        folder: Gets the owners that do not depend on a sampler, so that a run can be resumed.
+        resumed: Whether to use those that are there.
+        observer: Called with a text before every step; returns a context manager around it.
     """
 
     def __init__(
@@ -163,10 +153,8 @@ class Bench:
     def owners(self, graph: str, num_parts: int, name: str, draw: Draw) -> Found:
         """Owners by one of `WAYS`; those for mini-batches are for batches of `draw`.
 
-        Raises
-        ------
-        PlanccError
-            Whatever the method says.
+        Raises:
+            PlanccError: Whatever the method says.
         """
         way = WAYS[name]
         if way.of_batches:

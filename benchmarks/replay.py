@@ -69,11 +69,8 @@ class Difference:
 class Comparison:
     """What differs, by section.
 
-    Attributes
-    ----------
-    cases, values : int
-        That were compared.
-    sections : dict of str to list of Difference
+    Attributes:
+        cases, values: That were compared.
     """
 
     cases: int = 0
@@ -90,11 +87,9 @@ class Comparison:
 def compare(old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     """Compare the outcomes of two trees, by the names of the cases.
 
-    Parameters
-    ----------
-    old, new : dict
-        For every case a value for every key of every section. A case that one tree lacks differs
-        in "plans".
+    Parameters:
+        old, new: For every case a value for every key of every section. A case that one tree lacks
+            differs in "plans".
     """
     found = Comparison()
     for case in [*old, *(name for name in new if name not in old)]:

@@ -121,12 +121,9 @@ FEATURE = ("mop", "mop-groups")
 def corpus(quick: bool, shared: bool) -> list[Case]:
     """All cases, in the order in which they run.
 
-    Parameters
-    ----------
-    quick : bool
-        Fewer parts, seeds and graphs; every model, objective and layout all the same.
-    shared : bool
-        Whether the shared real graphs are there.
+    Parameters:
+        quick: Fewer parts, seeds and graphs; every model, objective and layout all the same.
+        shared: Whether the shared real graphs are there.
     """
     cases = [
         *_model_cases(quick),

@@ -84,14 +84,10 @@ def main() -> None:
 class Corpus:
     """Runs cases in the working folder.
 
-    Parameters
-    ----------
-    plans : dict
-        The cases of named plans, which others start from.
-    graphs : dict
-        How every named graph is made.
-    shared : Path
-        Folder of real graphs.
+    Parameters:
+        plans: The cases of named plans, which others start from.
+        graphs: How every named graph is made.
+        shared: Folder of real graphs.
     """
 
     def __init__(self, plans: dict[str, Any], graphs: dict[str, Any], shared: Path) -> None:

@@ -19,12 +19,9 @@ _HOLDS = {"<=": operator.le, ">=": operator.ge, "=": operator.eq}
 class Figure:
     """One measured number.
 
-    Attributes
-    ----------
-    target : float, or None
-        What `value` should be; None for a number that is only shown.
-    relation : str
-        "<=", ">=" or "=": how `value` should stand to `target`.
+    Attributes:
+        target: What `value` should be; None for a number that is only shown.
+        relation: "<=", ">=" or "=": how `value` should stand to `target`.
     """
 
     name: str

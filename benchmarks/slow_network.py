@@ -33,16 +33,11 @@ from plancc_runtime.transport.messages import Addressed
 class Network:
     """The cards of all groups.
 
-    Attributes
-    ----------
-    node : int32[num_ranks]
-        Group of every rank.
-    free : list of float
-        When every card has sent what it has.
-    latency, bandwidth : float
-        Seconds per message, and bytes per second of a card.
-    due : dict
-        When the messages between two ranks arrive, in their order.
+    Attributes:
+        node (int32[num_ranks]): Group of every rank.
+        free: When every card has sent what it has.
+        latency, bandwidth: Seconds per message, and bytes per second of a card.
+        due: When the messages between two ranks arrive, in their order.
     """
 
     node: np.ndarray
@@ -127,12 +122,9 @@ class _SlowChannel(Channel):
 class SlowNetwork:
     """Network cards whose messages take time and no core.
 
-    Attributes
-    ----------
-    latency : float
-        Seconds of a message.
-    bandwidth : float
-        Bytes per second of a card.
+    Attributes:
+        latency: Seconds of a message.
+        bandwidth: Bytes per second of a card.
     """
 
     latency: float = 1e-4
@@ -163,16 +155,11 @@ class SlowNetwork:
     ) -> float:
         """Median seconds of an epoch.
 
-        Parameters
-        ----------
-        plan : Plan
-        node : sequence of int, optional
-            The group of every rank: ranks of one share a card, and messages between them are
-            copies. Default: every rank has a card.
-        first : int, optional
-            The first epoch that counts. Default: half of them are left out.
-        options
-            As of `benchmarks.training.trained`.
+        Parameters:
+            node: The group of every rank: ranks of one share a card, and messages between them are
+                copies. Default: every rank has a card.
+            first: The first epoch that counts. Default: half of them are left out.
+            options: As of `benchmarks.training.trained`.
         """
         chosen = training_options(**options)
         node_of_rank = np.arange(plan.num_parts) if node is None else np.asarray(node)

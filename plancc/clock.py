@@ -26,13 +26,10 @@ class Compilation:
     An interrupt (Ctrl-C) that comes while LLVM calls Python is lost there; it is raised again when
     the kernel is compiled.
 
-    Attributes
-    ----------
-    count : int
-        Kernels so far, with the one at work.
-    announce : callable or None
-        Called once, without arguments, when kernels have been compiled for `ANNOUNCED_AFTER`; from
-        a thread if that is in the middle of a kernel.
+    Attributes:
+        count (int): Kernels so far, with the one at work.
+        announce (callable or None): Called once, without arguments, when kernels have been compiled
+            for `ANNOUNCED_AFTER`; from a thread if that is in the middle of a kernel.
     """
 
     def __init__(self) -> None:

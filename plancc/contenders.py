@@ -36,15 +36,10 @@ MOST = 4096
 class Contender:
     """A model, or a partitioner alone, with options.
 
-    Attributes
-    ----------
-    label : str
-        Its name in tables.
-    model : str
-    options : dict
-        Of the model.
-    search : dict
-        Some of `OF_SEARCH`, in place of the study's.
+    Attributes:
+        label: Its name in tables.
+        options: Of the model.
+        search: Some of `OF_SEARCH`, in place of the study's.
     """
 
     label: str
@@ -61,10 +56,8 @@ class Contender:
         NAME is a model, or a partitioner, which stands for its own answer to the model that it
         solves: hp for one of hypergraphs, gp for one of graphs.
 
-        Raises
-        ------
-        InputError
-            An unknown name or option, or a value that the model refuses.
+        Raises:
+            InputError: An unknown name or option, or a value that the model refuses.
         """
         head, *words = text.strip().split(":")
         label, named, name = head.rpartition("=")
@@ -184,10 +177,8 @@ def _parse(parameter: str, text: str) -> Contender:
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     """Contenders with commas between them; the baseline is added where it is not one of them.
 
-    Raises
-    ------
-    InputError
-        There are none, or two have the same label.
+    Raises:
+        InputError: There are none, or two have the same label.
     """
     found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
@@ -206,10 +197,8 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
 def parse_numbers(text: str) -> list[int]:
     """Numbers of parts or ranks: "p=16..4096" has the powers of two, "p=16,36,64" these; ascending.
 
-    Raises
-    ------
-    InputError
-        Anything else, an empty range, or numbers outside 1..4096.
+    Raises:
+        InputError: Anything else, an empty range, or numbers outside 1..4096.
     """
     found: set[int] = set()
     for word in text.strip().removeprefix("p=").split(","):

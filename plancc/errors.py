@@ -27,10 +27,9 @@ _REASONS = {
 class PlanccError(Exception):
     """Base of every error that plancc raises on purpose.
 
-    Attributes
-    ----------
-    exit_code : int
-        What the command line exits with (1 failed, 2 wrong usage or input, 75 stopped on request).
+    Attributes:
+        exit_code (int): What the command line exits with (1 failed, 2 wrong usage or input, 75
+            stopped on request).
     """
 
     exit_code = 1

@@ -45,21 +45,15 @@ ANY = ValueKind("", lambda value: value)
 def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
     """A dataclass field that says what it is.
 
-    Parameters
-    ----------
-    default
-        Left out: the option must be given.
-    help : str
-        A noun phrase without a full stop; other options in backticks.
-    **metadata
-        ``more``: further sentences for the docstring;
-        ``otherwise``: the default in words, where `default` is None;
-        ``metavar``: placeholder of the value on the command line;
-        ``section``: title of the section of its help;
-        ``choices``: values; ``noun``: what an error calls one of them;
-        ``at_least``, ``above``, ``at_most``, ``below``: bounds of a number;
-        ``kind``: a `ValueKind`, where the type is none of `KINDS`;
-        ``internal``: True for a field that users do not set.
+    Parameters:
+        default: Left out: the option must be given.
+        help: A noun phrase without a full stop; other options in backticks.
+        **metadata: ``more``: further sentences for the docstring; ``otherwise``: the default in
+            words, where `default` is None; ``metavar``: placeholder of the value on the command
+            line; ``section``: title of the section of its help; ``choices``: values; ``noun``: what
+            an error calls one of them; ``at_least``, ``above``, ``at_most``, ``below``: bounds of a
+            number; ``kind``: a `ValueKind`, where the type is none of `KINDS`; ``internal``: True
+            for a field that users do not set.
     """
     return field(default=default, metadata={"help": help, **metadata})
 
@@ -149,8 +143,8 @@ def check_options(declared: Any) -> None:
 def described(declared: Class) -> Class:
     """A class decorator that adds the options to the docstring as its attributes."""
     if declared.__doc__ is not None:  # python -OO leaves docstrings out
-        parts = cleandoc(declared.__doc__).partition("\n\nRaises\n")
-        lines = "\n".join(["Attributes", "----------", *entries(options_of(declared))])
+        parts = cleandoc(declared.__doc__).partition("\n\nRaises:\n")
+        lines = "\n".join(["Attributes:", *entries(options_of(declared))])
         declared.__doc__ = f"{parts[0]}\n\n{lines}{parts[1]}{parts[2]}"
     return declared
 
@@ -174,7 +168,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
         shown = written.replace(parameters=[*own, *keywords, *more])
         function.__signature__ = shown  # type: ignore[attr-defined]
         if function.__doc__ is not None:
-            head, _, tail = cleandoc(function.__doc__).partition("**options\n")
+            head, _, tail = cleandoc(function.__doc__).partition("    **options\n")
             function.__doc__ = "\n".join([head.rstrip(), *entries(every), tail])
         return function
 
@@ -190,15 +184,15 @@ def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
 
 
 def entries(options: Iterable[Field[Any]]) -> list[str]:
-    """Lines of a numpy docstring about some options."""
+    """Lines of a docstring about some options."""
     lines = []
     for each in options:
         default, more = default_in_words(each), str(each.metadata.get("more", ""))
         note = "" if default in (None, "required") else f" Default: {default}."
         choices = ", ".join(each.metadata.get("choices", ()))
-        lines.append(f"{each.name} : {f'{{{choices}}}' if choices else each.type}")
-        text = " ".join(filter(None, [help_of(each) + note, more]))
-        lines.append(fill(text, 96, initial_indent="    ", subsequent_indent="    "))
+        kind = f"{{{choices}}}" if choices else each.type
+        text = " ".join(filter(None, [f"{each.name} ({kind}): {help_of(each)}{note}", more]))
+        lines.append(fill(text, 96, initial_indent=" " * 4, subsequent_indent=" " * 8))
     return lines
 
 

@@ -52,10 +52,8 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
     Opening a named pipe would block, and a device may have no end.
 
-    Raises
-    ------
-    InputError
-        If nothing is there, or something else; one sentence that names `path`.
+    Raises:
+        InputError: If nothing is there, or something else; one sentence that names `path`.
     """
     name = os.fspath(path)
     with _input_errors(name):
@@ -136,10 +134,8 @@ def _text_of(content: bytes) -> str:
 def check_target(path: str | os.PathLike[str]) -> None:
     """Refuse a path that cannot be written, before the work whose result it is to hold.
 
-    Raises
-    ------
-    OutputError
-        If the folder is missing or not writable, or `path` is not a regular file.
+    Raises:
+        OutputError: If the folder is missing or not writable, or `path` is not a regular file.
     """
     path, target = os.fspath(path), os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -201,15 +197,12 @@ def remove_leftovers(
     Only regular files (or folders) go whose names are of the form that `atomic_write` (or
     `atomic_folder`) makes for this very target.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        The file or folder that was to be written.
-    is_folder : bool
-        Which of both it is.
-    alone : bool
-        The caller knows that nobody else writes this file: leftovers of other machines and of
-        earlier versions go too. Otherwise only those of processes of this machine that are gone.
+    Parameters:
+        path: The file or folder that was to be written.
+        is_folder: Which of both it is.
+        alone: The caller knows that nobody else writes this file: leftovers of other machines and
+            of earlier versions go too. Otherwise only those of processes of this machine that are
+            gone.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -241,22 +234,13 @@ class FolderLock:
     The lock ends with the process. Where the file system has no locks, nothing
     is locked.
 
-    Parameters
-    ----------
-    folder : str or PathLike
+    Attributes:
+        holds: Whether the lock is held.
 
-    Attributes
-    ----------
-    holds : bool
-        Whether the lock is held.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process holds it, or another lock of this one; its text says which process, as
-        far as that is known.
-    OutputError
-        If the file cannot be opened or written.
+    Raises:
+        BlockingIOError: If another process holds it, or another lock of this one; its text says
+            which process, as far as that is known.
+        OutputError: If the file cannot be opened or written.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -330,29 +314,21 @@ def atomic_write(
 
     What a killed writer of the same file left behind is removed first (`remove_leftovers`).
 
-    Parameters
-    ----------
-    path : str or PathLike
-        The file to write. An existing file is replaced only when the new one is complete; a
-        symbolic link keeps pointing where it does.
-    former : sequence of str or PathLike
-        Names under which earlier files are kept, the newest first: the file that is replaced takes
-        the first of them, whose file takes the second. `path` is there all the time, unless the
-        file system has no hard links: then it is missing between two renames.
-    first : callable
-        Called when the new file is on the disk, right before it gets its name.
+    Parameters:
+        path: The file to write. An existing file is replaced only when the new one is complete; a
+            symbolic link keeps pointing where it does.
+        former: Names under which earlier files are kept, the newest first: the file that is
+            replaced takes the first of them, whose file takes the second. `path` is there all the
+            time, unless the file system has no hard links: then it is missing between two renames.
+        first: Called when the new file is on the disk, right before it gets its name.
 
-    Yields
-    ------
-    pathlib.Path
+    Yields:
         An empty file beside `path`, with the same last suffix.
 
-    Raises
-    ------
-    OutputError
-        If the folder is missing or not writable (checked before the body runs), or if writing
-        fails (disk full, quota, permission): one sentence that names `path`. Whatever the body
-        raises, KeyboardInterrupt included, the temporary file is removed.
+    Raises:
+        OutputError: If the folder is missing or not writable (checked before the body runs), or if
+            writing fails (disk full, quota, permission): one sentence that names `path`. Whatever
+            the body raises, KeyboardInterrupt included, the temporary file is removed.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)
@@ -405,23 +381,15 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 def hold_folder(folder: str | os.PathLike[str], *, alone: bool = False) -> int:
     """Keep a folder from being removed, or from being read, until the handle is closed.
 
-    Parameters
-    ----------
-    folder : str or PathLike
-    alone : bool
-        Whether nobody else may hold it.
+    Parameters:
+        alone: Whether nobody else may hold it.
 
-    Returns
-    -------
-    int
+    Returns:
         A handle; -1 where the system, the file system or the rights do not allow to hold it.
 
-    Raises
-    ------
-    FileNotFoundError, NotADirectoryError
-        If it is not there.
-    BlockingIOError
-        If another holds it in a way that excludes this.
+    Raises:
+        FileNotFoundError, NotADirectoryError: If it is not there.
+        BlockingIOError: If another holds it in a way that excludes this.
     """
     handle = -1
     try:
@@ -464,23 +432,16 @@ def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> I
 
     What killed writers of the same `path` left behind is removed first (`remove_leftovers`).
 
-    Parameters
-    ----------
-    path : str or PathLike
-        The folder to make. It must not exist yet, or be empty.
-    name : str, optional
-        The name that it gets in place of its own, which all writers share.
+    Parameters:
+        path: The folder to make. It must not exist yet, or be empty.
+        name: The name that it gets in place of its own, which all writers share.
 
-    Yields
-    ------
-    pathlib.Path
+    Yields:
         An empty folder beside `path`.
 
-    Raises
-    ------
-    OutputError
-        As `atomic_write`, and if `path` is a file or a folder that is not empty. Whatever the body
-        raises, the temporary folder is removed with all that is in it.
+    Raises:
+        OutputError: As `atomic_write`, and if `path` is a file or a folder that is not empty.
+            Whatever the body raises, the temporary folder is removed with all that is in it.
     """
     shown = os.fspath(path)
     of_all = os.path.realpath(shown)
@@ -511,9 +472,7 @@ def atomic_folder(path: str | os.PathLike[str], *, name: str | None = None) -> I
 def scratch_folder() -> Iterator[Path]:
     """A folder among the system's temporary ones, removed with all that is in it.
 
-    Yields
-    ------
-    pathlib.Path
+    Yields:
         An empty folder that only this user may read.
     """
     folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")

@@ -34,23 +34,16 @@ def ask(
 ) -> dict[str, Any]:
     """What the child process `module` answers of a file.
 
-    Parameters
-    ----------
-    module : str
-        Full name of a module whose ``main()`` calls `answer`.
-    path : str
-        The file that it reads.
-    seconds_per_byte : float
-        CPU time that the child may use for every byte of the file, besides `CPU_SECONDS`.
-    request : JSON value
-        What else the child is to know.
-    error : type
-        What is raised for a file that cannot be read.
+    Parameters:
+        module: Full name of a module whose ``main()`` calls `answer`.
+        path: The file that it reads.
+        seconds_per_byte: CPU time that the child may use for every byte of the file, besides
+            `CPU_SECONDS`.
+        request (JSON value): What else the child is to know.
+        error: What is raised for a file that cannot be read.
 
-    Raises
-    ------
-    PlanccError
-        An `error` with the child's own sentence, or with how the child ended.
+    Raises:
+        PlanccError: An `error` with the child's own sentence, or with how the child ended.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -88,10 +81,8 @@ def _limit_cpu(seconds: int) -> None:
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
     """Do the work of a child process, within the CPU time that the command line names; ends it.
 
-    Parameters
-    ----------
-    work : callable
-        ``work(path, request) -> dict``: what is answered, as JSON; not empty.
+    Parameters:
+        work: ``work(path, request) -> dict``: what is answered, as JSON; not empty.
     """
     path, seconds, parent, request = sys.argv[1:]
     die_with_parent(int(parent))

@@ -292,13 +292,10 @@ class KernelCache:
     The file begins with the SHA-256 digest of the rest and of everything that the kernel depends
     on. Nothing of the file is used if the digest is another.
 
-    Parameters
-    ----------
-    function : function
-        The kernel as Python has it.
-    is_portable : bool
-        Whether one for a level of the architecture does. Not where the compiler may reorder sums:
-        the result depends on the width of vectors then.
+    Parameters:
+        function (function): The kernel as Python has it.
+        is_portable: Whether one for a level of the architecture does. Not where the compiler may
+            reorder sums: the result depends on the width of vectors then.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:

@@ -38,12 +38,10 @@ types: Any = numba_types  # whose names its annotations do not have
 class Kernel(CPUDispatcher):
     """A compiled function as Python calls it, and as other kernels do.
 
-    Parameters
-    ----------
-    py_func : function
-    locals : dict, optional
-    targetoptions : dict
-        Options of `numba.njit`.
+    Parameters:
+        py_func: function.
+        locals: dict, optional.
+        targetoptions (dict): Options of `numba.njit`.
     """
 
     def __init__(

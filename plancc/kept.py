@@ -16,15 +16,11 @@ from plancc.files import open_file
 class Kept:
     """The results of steps in a file, a line of JSON each.
 
-    Attributes
-    ----------
-    path : Path
-        Need not be there; its folder must.
-    sources : str
-        What the results depend on, such as a hash of the code. Results of other sources stay in
-        the file and do not count.
-    any_sources : bool
-        The last result of every step counts, from any sources.
+    Attributes:
+        path: Need not be there; its folder must.
+        sources: What the results depend on, such as a hash of the code. Results of other sources
+            stay in the file and do not count.
+        any_sources: The last result of every step counts, from any sources.
     """
 
     path: Path
@@ -35,12 +31,9 @@ class Kept:
     def step(self, key: Sequence[str | int], work: Callable[[], Any]) -> Any:
         """The result of a step: kept, or that of `work`, which is then kept.
 
-        Parameters
-        ----------
-        key : sequence of str and int
-            Says which step it is.
-        work : callable
-            Its result is one that JSON keeps.
+        Parameters:
+            key: Says which step it is.
+            work: Its result is one that JSON keeps.
         """
         known = self._known
         if tuple(key) not in known:

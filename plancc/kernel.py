@@ -17,14 +17,11 @@ _LOADING = threading.RLock()
 class LazyKernel:
     """A kernel that `plancc.jit` loads or compiles at its first call.
 
-    Parameters
-    ----------
-    function : function
-        The kernel as Python has it.
-    plain : bool
-        Whether Python gives the same for a few elements; see `PLAIN`.
-    options : dict
-        Options of `numba.njit`. ``cache=True``: compiled versions are kept as `plancc.jit` says.
+    Parameters:
+        function: The kernel as Python has it.
+        plain: Whether Python gives the same for a few elements; see `PLAIN`.
+        options: Options of `numba.njit`. ``cache=True``: compiled versions are kept as `plancc.jit`
+            says.
     """
 
     __wrapped__: Callable[..., Any]

@@ -20,14 +20,10 @@ UNLIMITED = 1 << 60
 def available_memory(root: Path = ROOT) -> int | None:
     """Bytes that may be taken: of the system, and of every control group above this process.
 
-    Parameters
-    ----------
-    root : Path
-        Folder with ``proc`` and ``sys``.
+    Parameters:
+        root: Folder with ``proc`` and ``sys``.
 
-    Returns
-    -------
-    int or None
+    Returns:
         None where the system does not say, as systems other than Linux.
     """
     found = [*_of_system(root), *_of_groups(root)]
@@ -47,17 +43,13 @@ def give_back_at_once() -> None:
 def check_memory(wanted: int, what: str) -> None:
     """Refuse what a source asks for and this computer has not.
 
-    Parameters
-    ----------
-    wanted : int
-        Bytes that are going to be taken.
-    what : str
-        Names the source, and what of it takes them.
+    Parameters:
+        wanted: Bytes that are going to be taken.
+        what: Names the source, and what of it takes them.
 
-    Raises
-    ------
-    InputError
-        If fewer are left. Where the system does not say how many are left, nothing is refused.
+    Raises:
+        InputError: If fewer are left. Where the system does not say how many are left, nothing is
+            refused.
     """
     left = available_memory()
     if left is not None and wanted > left:

@@ -54,10 +54,8 @@ class SearchOptions(PartitionOptions):
     whatever the kind of graph (`plancc.search.footprint`); `room`, the bytes that a partitioner of
     that graph may take, or None.
 
-    Raises
-    ------
-    InputError
-        A name that is unknown, a number that is out of range.
+    Raises:
+        InputError: A name that is unknown, a number that is out of range.
     """
 
     objective: str | None = of_search(
@@ -144,10 +142,8 @@ class SearchOptions(PartitionOptions):
     def of_parts(self, num_parts: int) -> Self:
         """Copy with one capacity per part: as given, else the machine's speeds.
 
-        Raises
-        ------
-        InputError
-            There are capacities, or speeds, of another number of parts.
+        Raises:
+            InputError: There are capacities, or speeds, of another number of parts.
         """
         if self.capacities is not None:
             check_capacities(self.capacities, num_parts)
@@ -192,10 +188,8 @@ class SearchOptions(PartitionOptions):
 class PlanOptions:
     """What a plan holds, and what its parts share evenly.
 
-    Raises
-    ------
-    InputError
-        A name that is unknown, a number that is out of range.
+    Raises:
+        InputError: A name that is unknown, a number that is out of range.
     """
 
     value_dtype: str = option(
@@ -271,10 +265,8 @@ class PlanOptions:
 class RefineOptions:
     """How owners are refined.
 
-    Raises
-    ------
-    InputError
-        A number out of range.
+    Raises:
+        InputError: A number out of range.
     """
 
     objective: str = like(

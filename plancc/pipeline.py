@@ -60,44 +60,30 @@ def compile(
 ) -> Plan:
     """Compile a graph into a communication plan.
 
-    Parameters
-    ----------
-    graph : Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of \
-            PyTorch Geometric, DGL or igraph
-        See `plancc.graph.convert.as_graph`.
-    model : str, optional
-        A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for objective
-        "time" the faster one of "hp" and "checkerboard"
-        (`plancc.owners.request.default_model`).
-    num_parts : int
-        1..n. For process grids and feature parallelism the number of ranks; a grid has a block of
-        rows for every process row, in every layer, or for every group. Options of the search then
-        are those of the model of the blocks.
-    command : str
-        Recorded in the provenance.
-    observer : callable
-        Called with the name of each stage; returns a context manager around it.
-    report : callable
-        Called with every step of the search as it ends, a `plancc.search.Trial`.
-    **options
-    **model_options
-        The fields of the model's class (`Model.option_fields`), such as ``part`` for model file.
+    Parameters:
+        graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
+            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`.
+        model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for
+            objective "time" the faster one of "hp" and "checkerboard"
+            (`plancc.owners.request.default_model`).
+        num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
+            block of rows for every process row, in every layer, or for every group. Options of the
+            search then are those of the model of the blocks.
+        command: Recorded in the provenance.
+        observer: Called with the name of each stage; returns a context manager around it.
+        report: Called with every step of the search as it ends, a `plancc.search.Trial`.
+        **options
+        **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
+            for model file.
 
-    Returns
-    -------
-    Plan
+    Raises:
+        InputError, BackendUnavailable, BackendError: An InputError also where memory does not
+            suffice, before the search.
 
-    Raises
-    ------
-    InputError, BackendUnavailable, BackendError
-        An InputError also where memory does not suffice, before the search.
-
-    Warns
-    -----
-    PlanccWarning
-        Less of a search than was asked for, for want of memory; fallbacks, a missed balance, a
-        partition that another run may not repeat; what vertex data hold and is seldom meant
-        (`plancc.graph.remarks`).
+    Warns:
+        PlanccWarning: Less of a search than was asked for, for want of memory; fallbacks, a missed
+            balance, a partition that another run may not repeat; what vertex data hold and is
+            seldom meant (`plancc.graph.remarks`).
     """
     of_search, of_plan, model_options = divided(options, SearchOptions, PlanOptions)
     wishes, search = PlanOptions(**of_plan), SearchOptions(**of_search)

@@ -70,38 +70,27 @@ def refine(
     The result is never worse than what was given: parts above the allowed imbalance are brought
     below it first, then the objective counts. If nothing better is found, it has the same owners.
 
-    Parameters
-    ----------
-    plan : Plan, or path of one
-    part : path or int[num_vertices], optional
-        Owners to start from instead of the plan's, see `with_part`.
-    command : str
-        Recorded in the provenance.
-    observer : callable
-        Called with the name of each stage; returns a context manager around it.
-    report : callable
-        Called with the given owners and with the refined ones, each a `plancc.search.Trial`.
-    **options
+    Parameters:
+        part (path or int[num_vertices], optional): Owners to start from instead of the plan's, see
+            `with_part`.
+        command: Recorded in the provenance.
+        observer: Called with the name of each stage; returns a context manager around it.
+        report: Called with the given owners and with the refined ones, each a
+            `plancc.search.Trial`.
+        **options
 
-    Returns
-    -------
-    Plan
+    Returns:
         With the same matrix, grid, vertex data, original ids and baseline. New owners are numbered
         for the topology that the plan was compiled for. The provenance is the same but for what
         refining changed; ``refined_from`` is the content hash of the plan that was given (with
         `part`, of the plan with these owners), ``tried`` what was reached.
 
-    Raises
-    ------
-    InputError
-        An option out of range; a balance that the plan has no data for; an edge plan.
-    PlanError
-        The file is damaged.
+    Raises:
+        InputError: An option out of range; a balance that the plan has no data for; an edge plan.
+        PlanError: The file is damaged.
 
-    Warns
-    -----
-    PlanccWarning
-        A balance that is missed.
+    Warns:
+        PlanccWarning: A balance that is missed.
     """
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
@@ -234,25 +223,18 @@ def with_part(
 ) -> Plan:
     """The same matrix and vertex data under owners made elsewhere.
 
-    Parameters
-    ----------
-    plan : Plan
-    part : path or int[num_vertices]
-        Of every vertex, counted from 0, as for model "file".
-    num_parts : int, optional
-        None: as many parts as the plan has. A plan of a process grid can have no other number.
+    Parameters:
+        part (path or int[num_vertices]): Of every vertex, counted from 0, as for model "file".
+        num_parts: None: as many parts as the plan has. A plan of a process grid can have no other
+            number.
 
-    Returns
-    -------
-    Plan
+    Returns:
         Its provenance keeps what it says of the source, of balance and of the machine, and names
         model "file", for the blocks of a grid plan. Parts have the numbers of the vector, whatever
         topology there was.
 
-    Raises
-    ------
-    InputError
-        For a wrong part vector; the message names file, line and value.
+    Raises:
+        InputError: For a wrong part vector; the message names file, line and value.
     """
     matrix = _matrix(plan)
     model = FileModel(part)

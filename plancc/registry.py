@@ -25,17 +25,12 @@ _kinds: dict[str, str] = {}
 class Registry:
     """Map names to ``"module:attribute"`` targets that are imported at first use.
 
-    Parameters
-    ----------
-    kind : str
-        What the entries are, in the words of an error message ("model", "partitioner").
-    group : str
-        Entry-point group that third parties use.
-    targets : dict of str to str
-        The built-in entries, in the order in which they are listed to users.
-    instance_of, subclass_of : str, optional
-        Target of a class: entries of third parties must be its instances, or its subclasses
-        without abstract methods.
+    Parameters:
+        kind: What the entries are, in the words of an error message ("model", "partitioner").
+        group: Entry-point group that third parties use.
+        targets: The built-in entries, in the order in which they are listed to users.
+        instance_of, subclass_of: Target of a class: entries of third parties must be its instances,
+            or its subclasses without abstract methods.
     """
 
     def __init__(
@@ -87,13 +82,10 @@ class Registry:
     def __getitem__(self, name: str) -> Any:
         """The object registered under `name`.
 
-        Raises
-        ------
-        InputError
-            If there is no such entry; the message lists all entries.
-        BackendUnavailable
-            If the entry is a third party's and cannot be loaded, or is of another type than the
-            registry's; the message names its package.
+        Raises:
+            InputError: If there is no such entry; the message lists all entries.
+            BackendUnavailable: If the entry is a third party's and cannot be loaded, or is of
+                another type than the registry's; the message names its package.
         """
         check_choice(self.kind, name, self.names())
         if name in self._targets:
@@ -151,9 +143,7 @@ def place_of(function: Callable[..., Any]) -> str:
 def plugin_at_fault(error: BaseException) -> str:
     """The third party's entry in whose code an exception was raised, or that called what raised it.
 
-    Returns
-    -------
-    str
+    Returns:
         Kind, name, package, file and line, as far as they are known; "" where all code is ours.
     """
     from importlib.metadata import entry_points

@@ -52,24 +52,16 @@ Key = list[str | int]
 class Row:
     """Figures of one plan of a study.
 
-    Attributes
-    ----------
-    graph : str
-        Name of the graph's file.
-    vertices, nonzeros : int
-        Of the graph as it is read.
-    label, model, partitioner : str
-    parts, seed : int
-    figures : dict
-        Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
-        `random_epoch_seconds` and `bound_seconds` (predicted), and `seconds` (wall-clock seconds of
-        the compilation, but those of reading the graph and of compiling kernels). None: not known.
-    sha256 : str
-        Content hash of the plan.
-    notes : list of str
-        Warnings of the compiler.
-    why : str
-        Why there are no figures.
+    Attributes:
+        graph: Name of the graph's file.
+        vertices, nonzeros: Of the graph as it is read.
+        figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
+            `random_epoch_seconds` and `bound_seconds` (predicted), and `seconds` (wall-clock
+            seconds of the compilation, but those of reading the graph and of compiling kernels).
+            None: not known.
+        sha256: Content hash of the plan.
+        notes: Warnings of the compiler.
+        why: Why there are no figures.
     """
 
     graph: str
@@ -120,21 +112,12 @@ def _check_of(values: Mapping[str, Any], key: Key) -> str:
 class Study:
     """The rows of a study.
 
-    Attributes
-    ----------
-    rows : list of Row
-    labels : list of str
-    parts, seeds : list of int
-    baseline : str or None
-        A label.
-    dims : list of int
-        Widths of the layers that epochs are predicted for.
-    machine : str
-        Name of the machine that they are predicted on.
-    balance : str
-        What parts of row plans share evenly, unless a contender has a balance of its own.
-    num_kept : int
-        Rows that an earlier study had kept.
+    Attributes:
+        baseline: A label.
+        dims: Widths of the layers that epochs are predicted for.
+        machine: Name of the machine that they are predicted on.
+        balance: What parts of row plans share evenly, unless a contender has a balance of its own.
+        num_kept: Rows that an earlier study had kept.
     """
 
     rows: list[Row]
@@ -198,34 +181,22 @@ def study(
 ) -> Study:
     """Compile every graph with every contender for every number of parts.
 
-    Parameters
-    ----------
-    graphs : list of path
-    contenders : list of Contender
-    parts, seeds : list of int
-    baseline : str, optional
-        Label of a contender.
-    settings : dict, optional
-        Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders that have
-        use for them.
-    keep : path, optional
-        File of JSON lines in which rows are kept; present ones are not computed again.
-        Rows of another version of plancc, or with other options, do not count. Of an
-        edited row a warning says so, and it is computed again.
-    observer : callable, optional
-        Called with the name of each row; returns a context manager around it.
+    Parameters:
+        baseline: Label of a contender.
+        settings: Keywords of `plancc.read_graph`, and those of `plancc.compile` for all contenders
+            that have use for them.
+        keep: File of JSON lines in which rows are kept; present ones are not computed again. Rows
+            of another version of plancc, or with other options, do not count. Of an edited row a
+            warning says so, and it is computed again.
+        observer: Called with the name of each row; returns a context manager around it.
 
-    Returns
-    -------
-    Study
+    Returns:
         A row for everything, in the order of graphs, parts, contenders, seeds; a compilation that
         fails is a row that says why.
 
-    Raises
-    ------
-    InputError
-        A graph cannot be read, two have the same name, no model has the objective, or `keep` is
-        not a study's file.
+    Raises:
+        InputError: A graph cannot be read, two have the same name, no model has the objective, or
+            `keep` is not a study's file.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:

@@ -39,11 +39,9 @@ BALANCES = ("nnz", "rows", "weights", "work")
 def parse_models(text: str) -> list[Contender]:
     """Models with commas between them (`plancc.contenders`).
 
-    Raises
-    ------
-    InputError
-        There are none, two have the same label, one cannot be swept, or is searched for in a way of
-        its own.
+    Raises:
+        InputError: There are none, two have the same label, one cannot be swept, or is searched for
+            in a way of its own.
     """
     found = parse_contenders(text)
     for each in found:
@@ -75,28 +73,17 @@ def sweep(
 
     A model that does not admit a number of ranks has a cell that says why.
 
-    Parameters
-    ----------
-    source : Graph or Sizes
-        The normalised matrix, or numbers in its place.
-    ranks : list of int
-    models : list of Contender
-    predictor : Predictor
-    options : SearchOptions
-        Effort, epsilon, seed and threads of the search; the effort is for models that `compile`
-        searches without being asked to.
-    balance : str, optional
-        What parts of row plans share evenly; None: what `compile` has by default. Those of edge
-        plans share nonzeros.
-    name : str
-        Name of the graph, for tables.
-    observer : callable
-        Called with the name of each stage; returns a context manager around it.
+    Parameters:
+        source: The normalised matrix, or numbers in its place.
+        options: Effort, epsilon, seed and threads of the search; the effort is for models that
+            `compile` searches without being asked to.
+        balance: What parts of row plans share evenly; None: what `compile` has by default. Those of
+            edge plans share nonzeros.
+        name: Name of the graph, for tables.
+        observer: Called with the name of each stage; returns a context manager around it.
 
-    Raises
-    ------
-    InputError
-        An option that makes no sense for any cell, or no cell has a plan.
+    Raises:
+        InputError: An option that makes no sense for any cell, or no cell has a plan.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)

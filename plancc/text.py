@@ -87,9 +87,7 @@ def first_sentence(text: str) -> str:
 def message(sentence: object) -> str:
     """A sentence that names values from outside, fit to be shown.
 
-    Returns
-    -------
-    str
+    Returns:
         One printable line of at most `MOST_MESSAGE` characters. Words and quoted texts of more than
         `MOST_SHOWN` characters are cut in their middle.
     """

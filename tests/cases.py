@@ -17,10 +17,8 @@ CHOSEN = {"all": True}
 def pairs(unless: Callable[..., bool] | None = None, **axes: Iterable[Any]) -> Callable[[Any], Any]:
     """`pytest.mark.parametrize` over all pairs of values; the rest of the product is `long`.
 
-    Parameters
-    ----------
-    unless : callable, optional
-        Of the values by name: whether a case makes no sense. It is left out of both.
+    Parameters:
+        unless: Of the values by name: whether a case makes no sense. It is left out of both.
     """
     return _parametrized(_covering, axes, unless)
 

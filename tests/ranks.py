@@ -52,10 +52,8 @@ class Ended(RuntimeError):
 class Pool:
     """Ranks that wait for work, started when there is some, and again after they have ended.
 
-    Parameters
-    ----------
-    size : int
-        The most ranks that a piece of work can have.
+    Parameters:
+        size: The most ranks that a piece of work can have.
     """
 
     def __init__(self, size: int = SIZE) -> None:

@@ -99,7 +99,7 @@ def read(path: Path, modules: set[str]) -> Source:
             found.compiles |= node.attr in NUMBA
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             text = (ast.get_docstring(node, clean=False) or "").lstrip()
-            if text.startswith("Of "):
+            if text.startswith("Of ") or "\n    ----" in text:
                 found.half_sentences.append(f"{getattr(node, 'name', '')}: {text.splitlines()[0]}")
         kept = {name_of(each) for each in getattr(node, "decorator_list", ())}
         if "cached_property" in kept and re.search(
@@ -274,7 +274,7 @@ def test_every_module_says_what_it_is(sources):
     assert not [module for module in silent if sources[module].path.name != "__init__.py"]
 
 
-def test_no_docstring_begins_as_half_a_sentence(sources):
+def test_docstrings_begin_as_sentences_and_underline_no_section(sources):
     assert not {m: source.half_sentences for m, source in sources.items() if source.half_sentences}
 
 

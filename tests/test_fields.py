@@ -22,10 +22,8 @@ from plancc_runtime.options import TrainOptions
 class Cut:
     """How a cake is cut.
 
-    Raises
-    ------
-    InputError
-        It cannot be.
+    Raises:
+        InputError: It cannot be.
     """
 
     pieces: int = option(8, "number of pieces", more="All alike.", at_least=1, at_most=64)
@@ -48,22 +46,19 @@ class Served:
 def cut(cake: str, shape: str = "round", **options):
     """Cut a cake.
 
-    Parameters
-    ----------
-    cake : str
-    **options
-    **guests
-        By name.
+    Parameters:
+        **options
+        **guests: By name.
     """
     return divided(options, Cut)
 
 
 def test_a_docstring_has_the_options_of_its_class():
     assert Cut.__doc__ is not None
-    head, tail = Cut.__doc__.split("Raises\n")
-    assert "pieces : int\n    Number of pieces. Default: 8. All alike.\n" in head
-    assert "width : float | None\n    Width of a piece. Default: even.\n" in head
-    assert "shape : {round, square}\n    Outline; see `pieces`. Default: round." in head
+    head, tail = Cut.__doc__.split("Raises:\n")
+    assert "    pieces (int): Number of pieces. Default: 8. All alike.\n" in head
+    assert "    width (float | None): Width of a piece. Default: even.\n" in head
+    assert "    shape ({round, square}): Outline; see `pieces`. Default: round." in head
     assert "knife" not in head
     assert tail.endswith("It cannot be.")
 
@@ -74,7 +69,7 @@ def test_a_function_shows_the_options_that_it_takes():
     assert shown["pieces"].default == 8
     assert shown["guests"].kind is inspect.Parameter.VAR_KEYWORD
     assert cut.__doc__ is not None
-    assert "cake : str\npieces : int\n    Number" in cut.__doc__
+    assert "Parameters:\n    pieces (int): Number" in cut.__doc__
     assert cut("x", pieces=3, ann=1) == [{"pieces": 3}, {"ann": 1}]
     assert Served().pieces == 2
 
@@ -124,14 +119,14 @@ def test_the_library_shows_its_options(function, declared):
     parameters, text = inspect.signature(function).parameters, inspect.getdoc(function)
     for each in [each for one in declared for each in options_of(one)]:
         assert parameters[each.name].default == each.default
-        assert f"\n{each.name} : " in text
+        assert f"\n    {each.name} (" in text
         assert each.metadata["help"], each.name
 
 
 def test_what_refine_says_of_machines_and_their_speeds():
     text = inspect.getdoc(plancc.refine) or ""
-    speeds = text.split("\ncapacities : ")[1].split("\n\n")[0]
+    speeds = " ".join(text.split("\n    capacities (")[1].split("\n\n")[0].split())
     assert "Default: the machine's." in speeds
     assert "None:" not in speeds  # once
-    assert "\nmachine : Machine | str | None\n" in text
+    assert "\n    machine (Machine | str | None): " in text
     assert RefineOptions(machine="simple") == RefineOptions(machine=find_machine("simple"))

@@ -224,10 +224,9 @@ def nonzero_owners(graph: Graph, owner: np.ndarray, num_parts: int, seed: int = 
 def plan(name: str, layout: str = "row", num_parts: int = 4, seed: int = 0) -> Plan:
     """A plan of a world with data and random owners; no search.
 
-    Parameters
-    ----------
-    layout : str
-        "row", "edge", or a process grid as text ("2d 2x2", "feature 3x2"), whose parts then count.
+    Parameters:
+        layout: "row", "edge", or a process grid as text ("2d 2x2", "feature 3x2"), whose parts then
+            count.
     """
     matrix = graph(name)
     grid = None if layout in ("row", "edge") else Grid.parse(layout)

@@ -29,17 +29,11 @@ from plancc.plan.grid import Grid
 class Term(NamedTuple):
     """A term of the paper, per process and epoch.
 
-    Attributes
-    ----------
-    equation : str
-        Where it stands, such as "IV-A1".
-    layer : int
-        1..L; 0 for a sum over all layers.
-    what : str
-    messages : float
-        The factor of alpha.
-    words : float
-        The factor of beta.
+    Attributes:
+        equation: Where it stands, such as "IV-A1".
+        layer: 1..L; 0 for a sum over all layers.
+        messages: The factor of alpha.
+        words: The factor of beta.
     """
 
     equation: str
@@ -64,19 +58,14 @@ class CagnetCost(NamedTuple):
 def published(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> list[Term]:
     """The terms of Tripathy et al. 2020, Sections IV-A to IV-D, per process and epoch.
 
-    Parameters
-    ----------
-    grid : Grid
-        1d, 1.5d of c that divides P / c, a square 2d, or a cubic 3d one.
-    n, nnz : int
-        Vertices, and nonzeros of A with its diagonal.
-    dims : list of int
-        Widths d_0..d_L; the paper's f^{l-1} and f^l in layer l.
+    Parameters:
+        grid: 1d, 1.5d of c that divides P / c, a square 2d, or a cubic 3d one.
+        n, nnz: Vertices, and nonzeros of A with its diagonal.
+        dims: Widths d_0..d_L; the paper's f^{l-1} and f^l in layer l.
 
-    Raises
-    ------
-    InputError
-        For a grid whose epoch the paper has no formula for; `rectangular` has what there is.
+    Raises:
+        InputError: For a grid whose epoch the paper has no formula for; `rectangular` has what
+            there is.
     """
     known = {"1d": _one, "1.5d": _one_and_a_half, "2d": _two, "3d": _three}
     sides = {grid.rows, grid.columns, *([grid.layers] if grid.scheme == "3d" else [])}
@@ -201,10 +190,8 @@ def published_memory(grid: Grid, n: int, nnz: int, dims: Sequence[int]) -> Held:
     3d: the end of IV-D, ``nnz + sum of n f^l but the largest + cbrt(P) n f_max``. 1d and 2d: the
     optimum of IV-D, ``nnz + sum of n f^l``, which they are said to match.
 
-    Raises
-    ------
-    InputError
-        For grids that the paper does not have.
+    Raises:
+        InputError: For grids that the paper does not have.
     """
     p = grid.num_ranks
     if grid.scheme == "feature" or grid.sparse:

@@ -46,13 +46,10 @@ Found = Mapping[str, float | Mapping[Any, float]]
 class Published:
     """A figure of a paper: its value, its range, or a bound, which is a statement.
 
-    Attributes
-    ----------
-    low, high : float
-        The range; one end of a statement is infinite.
-    points : bool
-        Whether it is a difference of accuracies, in points; any other figure is positive, and 1
-        where there is no effect.
+    Attributes:
+        low, high: The range; one end of a statement is infinite.
+        points: Whether it is a difference of accuracies, in points; any other figure is positive,
+            and 1 where there is no effect.
     """
 
     low: float
@@ -114,16 +111,11 @@ def most(value: float) -> Published:
 def verdict(published: Mapping[str, Published], found: Mapping[str, Sequence[float]]) -> str:
     """The one rule by which claims are judged.
 
-    Parameters
-    ----------
-    published : dict of str to Published
-        Every figure of the claim, by label.
-    found : dict of str to sequence of float
-        What was found, in one case or several, of each of them at least.
+    Parameters:
+        published: Every figure of the claim, by label.
+        found: What was found, in one case or several, of each of them at least.
 
-    Returns
-    -------
-    str
+    Returns:
         `REPRODUCED` if every figure is near in every case; `SHAPE` if every figure agrees in half
         of its cases or more; else `REFUTED`.
     """
@@ -146,23 +138,16 @@ class Finding:
 class Claim:
     """A statement of a paper.
 
-    Attributes
-    ----------
-    text : str
-        What is claimed.
-    where : str
-        Table, figure or section.
-    published : dict of str to Published
-        All its figures by label; the label may be empty.
-    find : callable, or None
-        These figures from the rows of the item; what has another label is printed beside them
-        and not judged.
-    note : str
-        What a reader should know of it.
-    missing : str
-        Why it cannot be had here; what `find` finds, if anything, is then shown only.
-    fitted : bool
-        Whether the model was fitted to these figures, so that it can reproduce their shape at most.
+    Attributes:
+        text: What is claimed.
+        where: Table, figure or section.
+        published: All its figures by label; the label may be empty.
+        find: These figures from the rows of the item; what has another label is printed beside them
+            and not judged.
+        note: What a reader should know of it.
+        missing: Why it cannot be had here; what `find` finds, if anything, is then shown only.
+        fitted: Whether the model was fitted to these figures, so that it can reproduce their shape
+            at most.
     """
 
     text: str
@@ -228,17 +213,11 @@ def in_words(value: float) -> str:
 class Item:
     """Claims that the same rows check.
 
-    Attributes
-    ----------
-    name : str
-        As on the command line.
-    setting : str
-        What is run here, and how it differs from the paper.
-    claims : sequence of Claim
-    measure : callable, or None
-        Finds the rows; None where there are none.
-    graphs : sequence of str
-        Names of the graphs that it takes by default.
+    Attributes:
+        name: As on the command line.
+        setting: What is run here, and how it differs from the paper.
+        measure: Finds the rows; None where there are none.
+        graphs: Names of the graphs that it takes by default.
     """
 
     name: str
@@ -252,15 +231,10 @@ class Item:
 class Paper:
     """A paper and its items.
 
-    Attributes
-    ----------
-    cited : str
-        Authors and year, as sources and pages cite it.
-    title : str
-        Authors, title and where it was published.
-    here : str
-        What plancc takes from it, with links.
-    items : sequence of Item
+    Attributes:
+        cited: Authors and year, as sources and pages cite it.
+        title: Authors, title and where it was published.
+        here: What plancc takes from it, with links.
     """
 
     cited: str
@@ -329,18 +303,11 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 class Bench:
     """What an item may use while it measures.
 
-    Attributes
-    ----------
-    item : Item
-    store : Store
-    quick : bool
-        Small cases only.
-    chosen : sequence of Path
-        Graphs of the user's, in place of the item's own.
-    install : bool
-        Whether environments of other libraries are made where they are not there.
-    report : callable
-        Is told every new row.
+    Attributes:
+        quick: Small cases only.
+        chosen: Graphs of the user's, in place of the item's own.
+        install: Whether environments of other libraries are made where they are not there.
+        report: Is told every new row.
     """
 
     item: Item
@@ -377,11 +344,8 @@ class Bench:
 class Store:
     """Rows of all items in one JSON file.
 
-    Attributes
-    ----------
-    path : Path
-    items : dict
-        By the item's name: "machine", and "rows".
+    Attributes:
+        items: By the item's name: "machine", and "rows".
     """
 
     path: Path

@@ -35,14 +35,9 @@ TIMEOUT = 1800
 class Rival:
     """One way to train.
 
-    Attributes
-    ----------
-    name : str
-    command : tuple of str
-        Takes the problem and the options of `harness.py`; empty if not available.
-    available : bool
-    why_not : str
-        One sentence, "" if available.
+    Attributes:
+        command: Takes the problem and the options of `harness.py`; empty if not available.
+        why_not: One sentence, "" if available.
     """
 
     name: str
@@ -54,15 +49,11 @@ class Rival:
 def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS), make: bool = True) -> list[Rival]:
     """The rivals, with the environments that they need.
 
-    Parameters
-    ----------
-    folder : Path
-        Environments are made in ``folder / "environments"`` and found there again; that of DGL
-        takes 5 GB.
-    names : sequence of str
-        Keys of `SCRIPTS`.
-    make : bool
-        Whether environments that are not there are made first.
+    Parameters:
+        folder: Environments are made in ``folder / "environments"`` and found there again; that of
+            DGL takes 5 GB.
+        names: Keys of `SCRIPTS`.
+        make: Whether environments that are not there are made first.
     """
     found = []
     for name in names:
@@ -91,30 +82,21 @@ def run(
 ) -> dict[str, Any]:
     """Train in a new process; call it in turns for measurements that share the machine's mood.
 
-    Parameters
-    ----------
-    rival : Rival
-        An available one.
-    problem : Path
-        Of `problem.write_problem`.
-    hidden, epochs, threads : int
-        Width of the hidden layers, epochs that are timed, threads of OpenMP and MKL.
-    lr : float
-        Of plain SGD.
-    seed : int
-        Of the initial weights, those of `plancc_runtime.nn.gcn.glorot_weights`.
+    Parameters:
+        rival: An available one.
+        problem: Of `problem.write_problem`.
+        hidden, epochs, threads: Width of the hidden layers, epochs that are timed, threads of
+            OpenMP and MKL.
+        lr: Of plain SGD.
+        seed: Of the initial weights, those of `plancc_runtime.nn.gcn.glorot_weights`.
 
-    Returns
-    -------
-    dict
+    Returns:
         ``rival``, ``dims``, ``threads``; ``seconds`` of every timed epoch, their ``median`` and
         ``minimum``; ``losses`` of every epoch, the two of the warm-up first; ``peak_rss`` of the
         process in bytes (None where the system does not tell).
 
-    Raises
-    ------
-    BackendError
-        If the process fails or hangs.
+    Raises:
+        BackendError: If the process fails or hangs.
     """
     options = {"--hidden": hidden, "--epochs": epochs, "--lr": lr, "--seed": seed}
     command = [*rival.command, problem, *(word for pair in options.items() for word in pair)]

@@ -26,14 +26,11 @@ from plancc.plan.slices import read_rank_slice
 class BareExchange:
     """Buffers of the sizes that one rank sends and receives; calling it moves them. Collective.
 
-    Parameters
-    ----------
-    comm : MPI.Comm
-    part : Part
-        The slice of this rank.
-    width : int
-        Columns of the rows that travel.
-    dtype : numpy dtype
+    Parameters:
+        comm: MPI.Comm.
+        part: The slice of this rank.
+        width: Columns of the rows that travel.
+        dtype: numpy dtype.
     """
 
     def __init__(self, comm: Any, part: Part, width: int, dtype: Any = np.float32) -> None:

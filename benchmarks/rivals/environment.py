@@ -20,16 +20,11 @@ TIMEOUT = 1800
 class Environment:
     """A virtual environment with packages of PyPI.
 
-    Attributes
-    ----------
-    name : str
-        Of its folder.
-    module : str
-        What must be importable in it.
-    requirements : tuple of str
-        For pip, with their dependencies; wheels only.
-    pythons : tuple of str, optional
-        The versions of Python that have wheels; None for the running one.
+    Attributes:
+        name: Of its folder.
+        module: What must be importable in it.
+        requirements: For pip, with their dependencies; wheels only.
+        pythons: The versions of Python that have wheels; None for the running one.
     """
 
     name: str
@@ -40,10 +35,8 @@ class Environment:
     def python(self, folder: Path, make: bool = True) -> Path:
         """Its Python in ``folder / name``; made if it is not there, or of other requirements.
 
-        Raises
-        ------
-        BackendUnavailable
-            If it cannot be made, or is not there and must not be.
+        Raises:
+            BackendUnavailable: If it cannot be made, or is not there and must not be.
         """
         place = folder.absolute() / self.name
         python = place / "bin" / "python"

@@ -29,22 +29,17 @@ IGNORED = -100
 class Problem:
     """A graph convolutional network to train: ``H^k = relu(A H^{k-1} W^k)``.
 
-    Attributes
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[nnz]
-        Columns ascend in every row.
-    values : float32[nnz]
-        The normalised matrix, D^-1/2 (A + I) D^-1/2 of a symmetric pattern A.
-    adjacency : int32[nnz]
-        The entries of A + I: 2 where A has a self loop.
-    features : float32[n, d_0]
-    target : int64[n]
-        Classes; `IGNORED` at vertices that the loss, a mean over the others, leaves out.
-    weights : list of float32[d_{k-1}, d_k]
-        Initial W^1..W^L, the same for every rival.
-    lr : float
-        Of plain SGD.
+    Attributes:
+        indptr: int64[n + 1].
+        indices (int32[nnz]): Columns ascend in every row.
+        values (float32[nnz]): The normalised matrix, D^-1/2 (A + I) D^-1/2 of a symmetric pattern
+            A.
+        adjacency (int32[nnz]): The entries of A + I: 2 where A has a self loop.
+        features: float32[n, d_0].
+        target (int64[n]): Classes; `IGNORED` at vertices that the loss, a mean over the others,
+            leaves out.
+        weights (list of float32[d_{k-1}, d_k]): Initial W^1..W^L, the same for every rival.
+        lr: Of plain SGD.
     """
 
     indptr: np.ndarray
@@ -74,11 +69,9 @@ def glorot_weights(dims: list[int], seed: int) -> list[np.ndarray]:
 def main(builders: Mapping[str, Callable[[Problem], Callable[[], float]]]) -> None:
     """Train what the command line names, and print one JSON line.
 
-    Parameters
-    ----------
-    builders : dict
-        From the name of a rival to a callable that makes of a problem a callable which trains one
-        epoch and returns its loss.
+    Parameters:
+        builders: From the name of a rival to a callable that makes of a problem a callable which
+            trains one epoch and returns its loss.
     """
     options = _parser(list(builders)).parse_args()
     with np.load(options.problem) as file:

@@ -22,31 +22,20 @@ def write_problem(
 ) -> None:
     """Write a symmetric graph, normalised, with random features and labels, as .npz.
 
-    Parameters
-    ----------
-    path : Path
-        Ends in ``.npz``.
-    graph : Graph
-        A symmetric pattern; self loops are allowed.
-    width : int
-        Columns of the features.
-    num_classes : int
-    train_fraction : float
-        Each vertex is a training vertex with this probability.
-    seed : int
-        Of features, labels and the train mask.
-
-    Raises
-    ------
-    InputError
-        If the graph has weights or is not symmetric.
-
-    Notes
-    -----
     The file holds ``indptr`` int64[n + 1], ``indices`` int32[nnz], ``values`` float32[nnz]
     (D^-1/2 (A + I) D^-1/2 with D the row sums of A + I, what `plancc.compile` makes by default),
     ``adjacency`` int32[nnz] (A + I), ``features`` float32[n, width], ``labels`` int32[n],
     ``train_mask`` bool[n] and ``num_classes``.
+
+    Parameters:
+        path: Ends in ``.npz``.
+        graph: A symmetric pattern; self loops are allowed.
+        width: Columns of the features.
+        train_fraction: Each vertex is a training vertex with this probability.
+        seed: Of features, labels and the train mask.
+
+    Raises:
+        InputError: If the graph has weights or is not symmetric.
     """
     if graph.values is not None:
         raise InputError(f"{graph.source.name}: has weights; the rivals train on patterns")

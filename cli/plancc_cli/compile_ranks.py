@@ -47,10 +47,8 @@ def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
 
     It ends the process if that fails.
 
-    Parameters
-    ----------
-    of_models : mapping
-        Options of models that are given.
+    Parameters:
+        of_models: Options of models that are given.
     """
     context = click.get_current_context()
     job, work = RankJob("plancc", context.command), partial(_work, context, of_models)

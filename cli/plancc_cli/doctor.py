@@ -90,17 +90,11 @@ SCHEDULERS = (
 class Check:
     """Something that was looked at.
 
-    Attributes
-    ----------
-    section, name : str
-    state : str
-        OK, MISSING or FAILED.
-    found : str
-        What is there, or what is wrong.
-    advice : str
-        What to do about it.
-    needed : bool
-        Whether the compiler needs it.
+    Attributes:
+        state: OK, MISSING or FAILED.
+        found: What is there, or what is wrong.
+        advice: What to do about it.
+        needed: Whether the compiler needs it.
     """
 
     section: str
@@ -376,10 +370,8 @@ def _job() -> Iterator[Check]:
 def _nodes_and_ranks(variables: Sequence[str]) -> list[str]:
     """The numbers of nodes and ranks in two variables, or in a file with a host per rank.
 
-    Raises
-    ------
-    ValueError
-        If a number is none, or the file is not there.
+    Raises:
+        ValueError: If a number is none, or the file is not there.
     """
     numbers = {name: os.environ.get(name, "") for name in variables}
     if len(numbers) == 1:

@@ -69,16 +69,11 @@ def option_of(
 ) -> click.Option:
     """The option of a field, None where it is not given.
 
-    Parameters
-    ----------
-    field : dataclasses.Field
-    *others : dataclasses.Field
-        Fields of other classes with the same name. If one has another type, the option takes text,
-        which `of_class` reads.
-    who : str
-        Whose option it is, for the help text.
-    **settings
-        Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
+    Parameters:
+        *others (dataclasses.Field): Fields of other classes with the same name. If one has another
+            type, the option takes text, which `of_class` reads.
+        who: Whose option it is, for the help text.
+        **settings: Passed to `click.Option`; ``help``, or ``otherwise``, in place of the field's.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {
@@ -145,12 +140,9 @@ def fields_of(
 ) -> Declared:
     """Options of several classes.
 
-    Parameters
-    ----------
-    declared : dict of str to dict of str to Field
-        Options of a class by the name of the class.
-    taken : collection of str
-        Names to leave out, because the command has options of these names.
+    Parameters:
+        declared: Options of a class by the name of the class.
+        taken: Names to leave out, because the command has options of these names.
     """
     found: Declared = {}
     for who, options in declared.items():
@@ -172,10 +164,8 @@ def refuse_taken(who: str, options: Iterable[str], taken: Collection[str]) -> No
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
     """The options that are given, those that are text in the types of a class's fields.
 
-    Raises
-    ------
-    InputError
-        If a text is no value of the field's type.
+    Raises:
+        InputError: If a text is no value of the field's type.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -187,15 +177,11 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 class Sections(Interruptible):
     """A command whose help shows its options in sections, or first those that people use most.
 
-    Parameters
-    ----------
-    sections : dict of str to tuple of str
-        Names of parameters by the title of their section; the others stand in "Other".
-    common : collection of str
-        Parameters that ``--help`` shows; ``--help TOPIC`` shows a section, ``--help all`` all of
-        them. Empty: ``--help`` shows all.
-    details : str
-        An epilog of ``--help all``.
+    Parameters:
+        sections: Names of parameters by the title of their section; the others stand in "Other".
+        common: Parameters that ``--help`` shows; ``--help TOPIC`` shows a section, ``--help all``
+            all of them. Empty: ``--help`` shows all.
+        details: An epilog of ``--help all``.
     """
 
     def __init__(

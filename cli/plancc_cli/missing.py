@@ -35,10 +35,8 @@ def imports_of(program: str) -> Iterator[None]:
 def require(user: str, *libraries: str, advice: str = "") -> None:
     """Refuse, before any work, a picture or a page whose libraries are not installed.
 
-    Raises
-    ------
-    BackendUnavailable
-        Names the first that is missing.
+    Raises:
+        BackendUnavailable: Names the first that is missing.
     """
     for name in libraries:
         if find_spec(name) is None:

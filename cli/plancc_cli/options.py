@@ -246,12 +246,9 @@ def sampling(default: str, of_models: Declared | None = None) -> Decorator:
 
     A parameter ``sampler`` and one for every option of a sampler, None where not given.
 
-    Parameters
-    ----------
-    default : str
-        The sampler's default in words.
-    of_models : dict, optional
-        Options of the models that the command takes too.
+    Parameters:
+        default: The sampler's default in words.
+        of_models: Options of the models that the command takes too.
     """
     from plancc.sampling import SAMPLERS
 

@@ -37,14 +37,10 @@ OF_MODELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "
 def check_plot(path: str) -> None:
     """Refuse, before any work, a figure that cannot be drawn or written.
 
-    Raises
-    ------
-    InputError
-        The extension is none of `FORMATS`.
-    OutputError
-        The file cannot be written.
-    BackendUnavailable
-        There is no matplotlib.
+    Raises:
+        InputError: The extension is none of `FORMATS`.
+        OutputError: The file cannot be written.
+        BackendUnavailable: There is no matplotlib.
     """
     if os.path.splitext(path)[1].lower() not in FORMATS:
         raise InputError(f"--plot {path}: choose a name that ends in {', '.join(FORMATS)}")
@@ -57,10 +53,8 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
     steps, one group for every number of ranks and one bar for every model, as Figure 1 of Tripathy
     et al. 2020.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+    Raises:
+        OutputError: If the file cannot be written.
     """
     from matplotlib.figure import Figure
 
@@ -81,10 +75,8 @@ def plot_study(study: Study, path: str) -> None:
 
     Means over seeds; with a baseline in ratios to it.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+    Raises:
+        OutputError: If the file cannot be written.
     """
     from matplotlib.figure import Figure
 

@@ -72,12 +72,9 @@ def verbosity_level() -> int:
 class Progress:
     """The stage at work, its seconds, and the best that it has found so far.
 
-    Parameters
-    ----------
-    stages, steps : callable or None
-        Prints a line that stays: of a stage that is done, of a step of a search.
-    budget : float, optional
-        Seconds for the search.
+    Parameters:
+        stages, steps: Prints a line that stays: of a stage that is done, of a step of a search.
+        budget: Seconds for the search.
     """
 
     def __init__(
@@ -152,10 +149,8 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
     A terminal shows the stage at work; elsewhere it is a line every `EVERY` seconds.
 
-    Parameters
-    ----------
-    budget : float, optional
-        Seconds for the search.
+    Parameters:
+        budget: Seconds for the search.
     """
     from rich.console import Console
 

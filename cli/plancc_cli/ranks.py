@@ -32,12 +32,9 @@ FEW = 64
 class RankJob:
     """The ranks of a command.
 
-    Parameters
-    ----------
-    program : str
-        Its name, for messages.
-    command : click.Command
-        Its options, for messages.
+    Parameters:
+        program: Its name, for messages.
+        command: Its options, for messages.
     """
 
     def __init__(self, program: str, command: click.Command) -> None:

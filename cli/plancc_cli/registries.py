@@ -28,7 +28,7 @@ KINDS = {Hypergraph: "hypergraphs", WeightedGraph: "graphs"}
 
 def _about(declared: type) -> str:
     """A class's own docstring without its attributes; "" where it has none."""
-    return docstring(declared).split("\n\nAttributes")[0].replace("`", "")
+    return docstring(declared).split("\n\nAttributes:")[0].replace("`", "")
 
 
 def _of_class(declared: type, fields: Iterable[Field[Any]]) -> dict[str, Any]:

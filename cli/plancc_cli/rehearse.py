@@ -273,10 +273,8 @@ def _with_node(basis: Basis, ranks: int) -> Basis:
 def links_of(machine: Machine, num_ranks: int) -> Links:
     """What a replay needs to know of a machine.
 
-    Raises
-    ------
-    InputError
-        If the machine has speeds of another number of ranks.
+    Raises:
+        InputError: If the machine has speeds of another number of ranks.
     """
     from plancc.predict.collectives import collective_times
     from plancc_runtime.transport.links import Link, Links
@@ -297,10 +295,8 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
 def check_memory(plan: str, prediction: Prediction) -> None:
     """Whether all ranks together find the memory that they are predicted to hold.
 
-    Raises
-    ------
-    PlanccError
-        If they do not; where this computer does not say what it has, they do.
+    Raises:
+        PlanccError: If they do not; where this computer does not say what it has, they do.
     """
     from plancc.memory import available_memory
     from plancc_cli.tables import size

@@ -33,11 +33,8 @@ class EpochTable:
 
     Where the lines are too narrow for its columns, all is printed at the end, in several tables.
 
-    Parameters
-    ----------
-    outline : RunOutline
-    f1 : bool
-        Whether F1 stands in place of accuracy.
+    Parameters:
+        f1: Whether F1 stands in place of accuracy.
     """
 
     def __init__(self, outline: RunOutline, f1: bool) -> None:

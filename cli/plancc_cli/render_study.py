@@ -54,10 +54,9 @@ RATIO = "_ratio"
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
     """Names of columns with commas between them; none where no text is given.
 
-    Raises
-    ------
-    InputError
-        A name is unknown or there twice, a ratio has no baseline, or `form` has all columns.
+    Raises:
+        InputError: A name is unknown or there twice, a ratio has no baseline, or `form` has all
+            columns.
     """
     if text is None:
         return []

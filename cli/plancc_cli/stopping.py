@@ -25,13 +25,10 @@ class StopSignals:
     block must be entered in the main thread. Once a signal has come, the process is expected to
     end: after the block these signals do nothing more.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Some of `SIGNALS`; SIGTERM always counts.
-    end : callable
-        Called when another signal comes later than `TWICE` seconds after the first; it ends the
-        process.
+    Parameters:
+        names: Some of `SIGNALS`; SIGTERM always counts.
+        end: Called when another signal comes later than `TWICE` seconds after the first; it ends
+            the process.
     """
 
     def __init__(self, names: Sequence[str], end: Callable[[], object]) -> None:
@@ -84,10 +81,8 @@ class KeepBest:
     Before the first step has ended there is nothing to keep: these signals end the program then, as
     does a second one later than `TWICE` seconds after the first.
 
-    Parameters
-    ----------
-    report : callable
-        Called with every step of the search.
+    Parameters:
+        report: Called with every step of the search.
     """
 
     def __init__(self, report: Callable[[Any], None]) -> None:

@@ -46,12 +46,9 @@ def supervise(program: str, work: Callable[[], object]) -> None:
     SystemExit carries the exit code, unless that is 0. The work is done in this very process if
     somebody else's code calls the entry point: with other streams, threads, a debugger.
 
-    Parameters
-    ----------
-    program : str
-        Its name, for messages.
-    work : callable
-        Prints its own errors, and raises SystemExit with the exit code.
+    Parameters:
+        program: Its name, for messages.
+        work: Prints its own errors, and raises SystemExit with the exit code.
     """
     processes.report_to(None)
     open_streams()

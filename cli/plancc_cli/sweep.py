@@ -89,12 +89,8 @@ def refuse(given: dict[str, Any]) -> None:
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
     """Predict the table and print it.
 
-    Parameters
-    ----------
-    graph : path, or None with ``--vertices``
-    predictor : Predictor
-    given : dict
-        What `sweep_options` adds, "sweep" among it.
+    Parameters:
+        given: What `sweep_options` adds, "sweep" among it.
     """
     import plancc
     from plancc.contenders import parse_numbers

@@ -155,14 +155,10 @@ def print_table(table: Table | str, out: Console | None = None, boxed: bool | No
     Each of them repeats the labels of the rows, which are the columns up to the last that is flush
     left, or the first column. Figures are neither cut nor broken.
 
-    Parameters
-    ----------
-    table : Table or str
-        A sentence is printed where there is nothing to put into a table.
-    out : rich.console.Console, optional
-        What it is printed with.  [default: stdout]
-    boxed : bool, optional
-        Whether lines are drawn.  [default: on a terminal]
+    Parameters:
+        table: A sentence is printed where there is nothing to put into a table.
+        out: What it is printed with.  [default: stdout]
+        boxed: Whether lines are drawn.  [default: on a terminal]
     """
     out = out or console()
     if isinstance(table, str):

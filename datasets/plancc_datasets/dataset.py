@@ -37,11 +37,8 @@ DATASETS = Registry(
 class Dataset:
     """A graph with the data of its vertices.
 
-    Attributes
-    ----------
-    graph : Graph
-    data : VertexData
-        In the graph's vertex order; empty for a bare graph.
+    Attributes:
+        data: In the graph's vertex order; empty for a bare graph.
     """
 
     graph: Graph
@@ -63,19 +60,13 @@ def dataset_options(name: str) -> tuple[Field[Any], ...]:
 def load_dataset(name: str, **options: Any) -> Dataset:
     """Make the data set `name`.
 
-    Parameters
-    ----------
-    name : str
-        One of `DATASETS`.
-    **options
-        Fields of its dataclass (`dataset_options`); the others take their defaults.
+    Parameters:
+        name: One of `DATASETS`.
+        **options: Fields of its dataclass (`dataset_options`); the others take their defaults.
 
-    Raises
-    ------
-    InputError
-        For an unknown name, an unknown option or a wrong value.
-    BackendUnavailable
-        If a library that the data set comes from is not installed.
+    Raises:
+        InputError: For an unknown name, an unknown option or a wrong value.
+        BackendUnavailable: If a library that the data set comes from is not installed.
     """
     recipe = DATASETS[name]
     unknown = unknown_option(options, recipe)
@@ -111,16 +102,11 @@ def split_masks(
 ) -> dict[str, Any]:
     """Random masks with the same shares in every class; the rest is for testing.
 
-    Parameters
-    ----------
-    labels : int32[n]
-    rng : numpy.random.Generator
-    train, val : float
-        Shares. Every class has at least one training vertex.
+    Parameters:
+        labels: int32[n].
+        train, val: Shares. Every class has at least one training vertex.
 
-    Returns
-    -------
-    dict
+    Returns:
         train_mask, val_mask, test_mask: bool[n], disjoint; together they cover all vertices.
     """
     n = len(labels)

@@ -35,22 +35,17 @@ _CHOICES = {
 class OutputTiles:
     """Memory of a design that completes a tile of Z on chip before it goes on to the next.
 
-    Attributes
-    ----------
-    node_buffer, output_buffer, adjacency_buffer : float
-        Bytes on chip for rows of H, rows of Z and the nonzeros of A; at least 4 of the first two.
-    mask_buffer : float
-        Bytes for the bits of the output mask. 0: the design knows no mask, so it computes all of Z,
-        and the mask is applied by a second pass over Z.
-    adjacency : str
-        How A is stored: "csr", one tile of rows and columns after the other, each with a pointer
-        per row; "csc", one tile of rows after the other, with a pointer per column; "pairs", no
-        pointers.
-    nonzero_bytes : float
-        Bytes of one nonzero beside those pointers.
-    skips : str
-        What is not read of H where the rows of an output tile do not need it: single "rows", whole
-        "windows" as large as the node buffer, or "nothing".
+    Attributes:
+        node_buffer, output_buffer, adjacency_buffer: Bytes on chip for rows of H, rows of Z and the
+            nonzeros of A; at least 4 of the first two.
+        mask_buffer: Bytes for the bits of the output mask. 0: the design knows no mask, so it
+            computes all of Z, and the mask is applied by a second pass over Z.
+        adjacency: How A is stored: "csr", one tile of rows and columns after the other, each with a
+            pointer per row; "csc", one tile of rows after the other, with a pointer per column;
+            "pairs", no pointers.
+        nonzero_bytes: Bytes of one nonzero beside those pointers.
+        skips: What is not read of H where the rows of an output tile do not need it: single "rows",
+            whole "windows" as large as the node buffer, or "nothing".
     """
 
     node_buffer: float
@@ -83,12 +78,9 @@ class OutputTiles:
 class Cache:
     """Memory of a processor: a cache that keeps what was read last.
 
-    Attributes
-    ----------
-    cache : float
-        Bytes.
-    nonzero_bytes : float
-        Bytes of one nonzero of A, in CSR.
+    Attributes:
+        cache: Bytes.
+        nonzero_bytes: Bytes of one nonzero of A, in CSR.
     """
 
     cache: float
@@ -104,31 +96,19 @@ class Cache:
 class Accelerator:
     """A machine for neighbour aggregation.
 
-    Attributes
-    ----------
-    name : str
-    adders : float
-        Additions of 32-bit numbers per clock, at most.
-    clock : float
-        Hz.
-    utilisation : float
-        Share of those additions that is reached when the memory is no limit, in (0, 1].
-    bandwidth : float
-        Bytes per second of the memory.
-    efficiency : float
-        Share of it that is reached, in (0, 1].
-    overlaps : bool
-        Whether the memory works while the adders do.
-    power : float
-        Watts, without the memory if `memory_energy` is given.
-    memory_energy : float
-        Joules per bit that is read or written; 0 if it is part of `power`.
-    memory : OutputTiles or Cache
+    Attributes:
+        adders: Additions of 32-bit numbers per clock, at most.
+        clock: Hz.
+        utilisation: Share of those additions that is reached when the memory is no limit, in (0,
+            1].
+        bandwidth: Bytes per second of the memory.
+        efficiency: Share of it that is reached, in (0, 1].
+        overlaps: Whether the memory works while the adders do.
+        power: Watts, without the memory if `memory_energy` is given.
+        memory_energy: Joules per bit that is read or written; 0 if it is part of `power`.
 
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
+    Raises:
+        InputError: If a value is out of its range.
     """
 
     name: str
@@ -152,10 +132,8 @@ class Accelerator:
 def accelerator(name: str | os.PathLike[str]) -> Accelerator:
     """A shipped accelerator by its name in `SHIPPED`, or one from a file.
 
-    Raises
-    ------
-    InputError
-        If it is neither, or the file is no accelerator.
+    Raises:
+        InputError: If it is neither, or the file is no accelerator.
     """
     text = os.fspath(name)
     if text in SHIPPED:
@@ -170,18 +148,14 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
 def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     """An accelerator from a TOML file.
 
-    Parameters
-    ----------
-    path : path of the file
-        At top level the attributes of `Accelerator`, and those of its memory in a table ``[tiles]``
-        (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are bytes, Hz, bytes per
-        second, watts and joules per bit.
+    Parameters:
+        path: At top level the attributes of `Accelerator`, and those of its memory in a table
+            ``[tiles]`` (`OutputTiles`) or ``[cache]`` (`Cache`). All are needed; units are bytes,
+            Hz, bytes per second, watts and joules per bit.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not TOML; if a key is missing or unknown, or a value out of
-        range.
+    Raises:
+        InputError: If the file cannot be read or is not TOML; if a key is missing or unknown, or a
+            value out of range.
     """
     values, name = read_toml(path), os.fspath(path)
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}

@@ -42,20 +42,14 @@ MOST_SLICE_WIDTHS = 4096
 class Aggregations:
     """Neighbour aggregations of one graph.
 
-    Attributes
-    ----------
-    vertices, nonzeros : float
-        Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
-    widths : tuple of int
-        Columns of H in every aggregation.
-    keep : float
-        Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of one half, and
-        about that for ReLU (Wan et al. 2025, section 3.2.1).
+    Attributes:
+        vertices, nonzeros: Sizes of A; rounded figures such as 1.81e9 will do. At least one vertex.
+        widths: Columns of H in every aggregation.
+        keep: Share of the outputs that the mask keeps, in [0, 1]: 0.5 for a dropout of one half,
+            and about that for ReLU (Wan et al. 2025, section 3.2.1).
 
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
+    Raises:
+        InputError: If a value is out of its range.
     """
 
     vertices: float
@@ -85,10 +79,8 @@ def gcn_aggregations(
     width, which the ReLU of the layer before masks (Wan et al. 2025, section 3.2.1); the first
     layer has no way back.
 
-    Parameters
-    ----------
-    dims : list of int
-        Widths d_0..d_L, at least two; nothing is aggregated in the last.
+    Parameters:
+        dims: Widths d_0..d_L, at least two; nothing is aggregated in the last.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), keep)
 
@@ -111,16 +103,11 @@ class MemoryTraffic:
 class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
-    Attributes
-    ----------
-    additions : float
-    features, adjacency, outputs : float
-        Bytes that the memory moves, of H, of A, and of Z with the mask.
-    compute_seconds, memory_seconds : float
-        Time of the adders and of the memory, each on its own.
-    seconds : float
-        Time of both.
-    joules : float
+    Attributes:
+        features, adjacency, outputs: Bytes that the memory moves, of H, of A, and of Z with the
+            mask.
+        compute_seconds, memory_seconds: Time of the adders and of the memory, each on its own.
+        seconds: Time of both.
     """
 
     additions: float

@@ -25,13 +25,9 @@ HIDDEN = 128
 class PublishedDataset:
     """A row of Table 2, with the row of Table 3.
 
-    Attributes
-    ----------
-    vertices, nonzeros : float
-        Nodes and edges as the paper counts and rounds them.
-    features, classes : int
-    joules : dict of str to float
-        Energy by accelerator; the CPU's are a thousandth of the printed ones.
+    Attributes:
+        vertices, nonzeros: Nodes and edges as the paper counts and rounds them.
+        joules: Energy by accelerator; the CPU's are a thousandth of the printed ones.
     """
 
     name: str
@@ -97,14 +93,9 @@ def apart(value: float, low: float, high: float | None = None) -> float:
 class Comparison:
     """A modelled figure beside the published one.
 
-    Attributes
-    ----------
-    dataset, machine : str
-    figure : str
-        "speed-up", of MixGCN-SPU over `machine`, or "energy", of `machine`, in joules.
-    value : float
-    low, high : float
-        The published range, or twice the published figure.
+    Attributes:
+        figure: "speed-up", of MixGCN-SPU over `machine`, or "energy", of `machine`, in joules.
+        low, high: The published range, or twice the published figure.
     """
 
     dataset: str

@@ -16,14 +16,9 @@ from plancc.registry import check_choice
 class Subject:
     """A graph whose neighbours are aggregated.
 
-    Attributes
-    ----------
-    name : str
-    dims : tuple of int
-        Widths d_0..d_L.
-    work : Aggregations
-    dataset : str or None
-        Data set whose published figures are for the same work.
+    Attributes:
+        dims: Widths d_0..d_L.
+        dataset: Data set whose published figures are for the same work.
     """
 
     name: str

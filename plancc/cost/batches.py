@@ -35,20 +35,15 @@ Float64Array = npt.NDArray[np.float64]
 class BatchFigures:
     """Figures of several batches under one owner vector.
 
-    Attributes
-    ----------
-    vertices : int64[batches]
-        Distinct vertices of the batch, of all owners.
-    nonzeros : int64[batches]
-        Kept by all blocks together.
-    volume : int64[batches]
-        Rows moved by one exchange of every block.
-    max_volume : int64[batches]
-        Rows sent or received, whichever is more, by all blocks at the busiest part.
-    messages : int64[batches]
-        Ordered pairs of parts that talk, summed over the blocks.
-    work_imbalance : float64[batches]
-        max / mean - 1 of the kept nonzeros per part; 0 where none is kept.
+    Attributes:
+        vertices (int64[batches]): Distinct vertices of the batch, of all owners.
+        nonzeros (int64[batches]): Kept by all blocks together.
+        volume (int64[batches]): Rows moved by one exchange of every block.
+        max_volume (int64[batches]): Rows sent or received, whichever is more, by all blocks at the
+            busiest part.
+        messages (int64[batches]): Ordered pairs of parts that talk, summed over the blocks.
+        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 where
+            none is kept.
     """
 
     vertices: Int64Array
@@ -76,28 +71,19 @@ def batch_figures(
 ) -> list[BatchFigures]:
     """Figures of the same batches under several owner vectors; every batch is drawn once.
 
-    Parameters
-    ----------
-    sampler : Sampler
-    population : Population
-        With the pattern.
-    owners : sequence of (int32[n], int)
-        Owner vectors, each with its number of parts.
-    numbers : sequence of int
-        Numbers of the batches, such as ``range(1000)``.
-    seed, stream : int
-        See `Sampler.batch`.
-    threads : int
-        1..1024; the result does not depend on it. Each holds 8 n bytes and one batch.
+    Parameters:
+        population: With the pattern.
+        owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
+        numbers: Numbers of the batches, such as ``range(1000)``.
+        seed, stream: See `Sampler.batch`.
+        threads: 1..1024; the result does not depend on it. Each holds 8 n bytes and one batch.
 
-    Returns
-    -------
-    list of BatchFigures, one per owner vector, in the order of `numbers`
+    Returns:
+        list of BatchFigures, one per owner vector, in the order of `numbers`
 
-    Raises
-    ------
-    InputError
-        As `Sampler.check`, if the population has no pattern, or for `threads` out of range.
+    Raises:
+        InputError: As `Sampler.check`, if the population has no pattern, or for `threads` out of
+            range.
     """
     sampler.check(population)
     check_threads(threads)
@@ -182,13 +168,9 @@ def expected_volume(
     ``share * sum over columns j, over parts q other than j's, of reach[c_jq]``, where part q owns
     c_jq rows i != j with a nonzero in column j, and all of them may take part.
 
-    Parameters
-    ----------
-    inclusion : Inclusion
-    indptr : int64[n + 1], indices : int32[num_nonzeros]
-        The pattern.
-    owner : int32[n]
-    num_parts : int
+    Parameters:
+        indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern.
+        owner: int32[n].
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
@@ -224,11 +206,8 @@ def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: igno
 class Estimate:
     """A mean over batches with its confidence interval.
 
-    Attributes
-    ----------
-    mean : float
-    low, high : float or None
-        None where one batch, or none, says nothing of the spread.
+    Attributes:
+        low, high: None where one batch, or none, says nothing of the spread.
     """
 
     mean: float

@@ -15,17 +15,12 @@ from plancc.registry import check_choice
 class Objective:
     """A number to minimise.
 
-    Attributes
-    ----------
-    what : str
-        What it counts.
-    value : callable or None
-        ``value(parts)``: the number, exactly, from the `Traffic` of a partition. None: the
-        predicted time of an epoch.
-    of_busiest : bool
-        Whether the busiest part counts alone; otherwise it is a sum over all parts.
-    counts_messages : bool
-        Whether messages count, not only rows.
+    Attributes:
+        what: What it counts.
+        value: ``value(parts)``: the number, exactly, from the `Traffic` of a partition. None: the
+            predicted time of an epoch.
+        of_busiest: Whether the busiest part counts alone; otherwise it is a sum over all parts.
+        counts_messages: Whether messages count, not only rows.
     """
 
     what: str
@@ -80,14 +75,10 @@ def objective_value(
 ) -> int | float:
     """The value of an objective, exactly.
 
-    Parameters
-    ----------
-    name : str
-        In `OBJECTIVES`; InputError if it is not.
-    parts : Traffic
-        Of the owners.
-    owners : Owners
-    time : EpochTime, for "time" only
+    Parameters:
+        name: In `OBJECTIVES`; InputError if it is not.
+        parts: Of the owners.
+        time: EpochTime, for "time" only.
     """
     objective = find_objective(name)
     if objective.value is not None:

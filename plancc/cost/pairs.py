@@ -24,16 +24,12 @@ if TYPE_CHECKING:
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
     """Rows that every part sends to every other under an owner vector.
 
-    Parameters
-    ----------
-    matrix : Graph
-        Part m needs row j if it owns a row i with ``matrix[i, j] != 0`` and not j.
-    owner : int32[n]
-    num_parts : int
+    Parameters:
+        matrix: Part m needs row j if it owns a row i with ``matrix[i, j] != 0`` and not j.
+        owner: int32[n].
 
-    Returns
-    -------
-    csr_array int64[num_parts, num_parts]
+    Returns:
+        csr_array int64[num_parts, num_parts]
     """
     rows, _, part_ptr = grouped(owner, num_parts)
     nonzeros_ptr = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()[part_ptr]
@@ -59,10 +55,8 @@ def read_pair_volumes(file: PlanFile, table: str = "expand/send") -> sp.csr_arra
 
     `table`: another one by sender, such as "fold/send".
 
-    Raises
-    ------
-    PlanError
-        If the file is damaged.
+    Raises:
+        PlanError: If the file is damaged.
     """
     return _of_messages(*file.read_messages(table))
 

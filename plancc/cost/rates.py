@@ -12,16 +12,11 @@ from plancc.graph.owners import Owners
 class EpochRates(NamedTuple):
     """Seconds that an epoch takes longer per unit more: estimates of what a move gains.
 
-    Attributes
-    ----------
-    message : float
-        Per message of one expand.
-    row : float
-        Per row of one expand.
-    nonzero : float
-        Per nonzero of the part.
-    own_row : float
-        Per row that the part owns.
+    Attributes:
+        message: Per message of one expand.
+        row: Per row of one expand.
+        nonzero: Per nonzero of the part.
+        own_row: Per row that the part owns.
     """
 
     message: float
@@ -33,21 +28,14 @@ class EpochRates(NamedTuple):
 class LinkRates(NamedTuple):
     """Seconds that messages of an epoch take inside nodes and between them; a kernel may take it.
 
-    Attributes
-    ----------
-    node : int64[num_parts]
-        Node of every rank, ascending.
-    message_inside, message_between : float
-        Of one message in all exchanges of an epoch.
-    row_inside, row_between : float
-        Of one row at a rank.
-    row_of_node : float
-        Of one row that leaves or enters a node.
-    row_copied : (float, float)
-        Of copying one row that an owner sends, or adding one that it receives, on the way there
-        and back: in the expand, in the fold.
-    slow : float64[num_parts]
-        How many times as long every rank takes for that.
+    Attributes:
+        node (int64[num_parts]): Node of every rank, ascending.
+        message_inside, message_between: Of one message in all exchanges of an epoch.
+        row_inside, row_between: Of one row at a rank.
+        row_of_node: Of one row that leaves or enters a node.
+        row_copied: Of copying one row that an owner sends, or adding one that it receives, on the
+            way there and back: in the expand, in the fold.
+        slow (float64[num_parts]): How many times as long every rank takes for that.
     """
 
     node: Any
@@ -64,12 +52,9 @@ class LinkRates(NamedTuple):
 class EpochTime:
     """The predicted epoch of one matrix as a function of owners.
 
-    Attributes
-    ----------
-    seconds : callable
-        ``seconds(owners)``: the prediction, by which owners are accepted and reported.
-    rates : EpochRates
-        What a search estimates moves with.
+    Attributes:
+        seconds: ``seconds(owners)``: the prediction, by which owners are accepted and reported.
+        rates: What a search estimates moves with.
     """
 
     seconds: Callable[[Owners], float]

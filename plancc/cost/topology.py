@@ -21,16 +21,11 @@ class ByNode(NamedTuple):
 def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
     """Rows that one expand moves inside and between nodes.
 
-    Parameters
-    ----------
-    pairs : csr_array int64[p, p]
-        Rows that part q sends to part m (`plancc.cost.pairs`).
-    topology : Topology
+    Parameters:
+        pairs (csr_array int64[p, p]): Rows that part q sends to part m (`plancc.cost.pairs`).
 
-    Raises
-    ------
-    InputError
-        If the topology has not p ranks.
+    Raises:
+        InputError: If the topology has not p ranks.
     """
     return _split(pairs, topology, pairs.data)
 

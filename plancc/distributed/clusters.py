@@ -33,15 +33,10 @@ from plancc.search.presets import ON_RANKS
 class ClusterLevel:
     """A graph, this rank's share of its links.
 
-    Attributes
-    ----------
-    links : ClusterLinks
-        Of the vertices from `first` on.
-    first : int
-    weight : int64[n, c]
-        Of all vertices.
-    total : int
-        Links of all ranks.
+    Attributes:
+        links: Of the vertices from `first` on.
+        weight (int64[n, c]): Of all vertices.
+        total: Links of all ranks.
     """
 
     links: ClusterLinks
@@ -62,18 +57,11 @@ class ClusterLevel:
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
     """Clusters that leave room for a balanced partition. Collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    level : ClusterLevel
-        The graph.
-    limits : Limits
-        Of the parts.
-    seed : int
+    Parameters:
+        level: The graph.
+        limits: Of the parts.
 
-    Returns
-    -------
-    Clusters, or None
+    Returns:
         The graph is on rank 0; it is empty elsewhere. A graph with few links is its own: every
         vertex is a cluster. None where clusters save few links.
     """

@@ -69,14 +69,8 @@ FORMAT = "csr"
 class Compiled:
     """What several ranks have written.
 
-    Attributes
-    ----------
-    content_sha256 : str
-    header : Header
-    metrics, baseline : Metrics
-        Of the plan, and of a random partition.
-    provenance : dict
-    warnings : list of str
+    Attributes:
+        metrics, baseline: Of the plan, and of a random partition.
     """
 
     content_sha256: str
@@ -91,25 +85,16 @@ class Compiled:
 class Order:
     """What is to be compiled, and how.
 
-    Attributes
-    ----------
-    folder : path
-        The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to read.
-    num_parts : int
-        At least one for every rank.
-    model : str
-        One whose class is `on_ranks`.
-    model_options : dict
-    options : SearchOptions
-        The objective is the volume, the effort fast.
-    plan : PlanOptions
-        ``memory`` is that of every rank; None: its share of what its computer has left, less a
-        margin.
-    allow_large : bool
-        As of `plancc.graph.convert.own_data`.
-    compress : bool
-    command : str
-        For the provenance.
+    Attributes:
+        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to
+            read.
+        num_parts: At least one for every rank.
+        model: One whose class is `on_ranks`.
+        options: The objective is the volume, the effort fast.
+        plan: ``memory`` is that of every rank; None: its share of what its computer has left, less
+            a margin.
+        allow_large: As of `plancc.graph.convert.own_data`.
+        command: For the provenance.
     """
 
     folder: str | PathLike[str]
@@ -194,23 +179,15 @@ def compile_folder(
 
     The owners do not depend on the number of ranks, and neither does the plan's content.
 
-    Parameters
-    ----------
-    transport : Collectives
-        A transport of `plancc_runtime`.
-    order : Order
-        The same on all ranks.
-    output : path
-        Head of the plan; its pieces are in a folder beside it.
-    observer : callable
+    Parameters:
+        transport: A transport of `plancc_runtime`.
+        order: The same on all ranks.
+        output: Head of the plan; its pieces are in a folder beside it.
 
-    Raises
-    ------
-    InputError
-        On all ranks: what cannot be compiled by several ranks, and all that is wrong with the
-        graph.
-    PlanccError
-        On all ranks, if one cannot go on.
+    Raises:
+        InputError: On all ranks: what cannot be compiled by several ranks, and all that is wrong
+            with the graph.
+        PlanccError: On all ranks, if one cannot go on.
     """
     ranks = Ranks(transport)
     give_back_at_once()

@@ -32,23 +32,16 @@ def wanted_labels(
 ) -> Any:  # fmt: skip
     """The label that most of a vertex' links lead to, if that has room; -1: its own.
 
-    Parameters
-    ----------
-    rows : int64[k]
-        Of this rank's links; row r is vertex `base` + r.
-    base : int
-    links : ClusterLinks
-        Of this rank's vertices.
-    weight, load : int64[n, c]
-        Of all vertices, and of all labels.
-    heaviest : int64[c]
-    label : int32[n]
-    score : int64[n]
-        All 0, before and after.
+    Parameters:
+        rows (int64[k]): Of this rank's links; row r is vertex `base` + r.
+        links: Of this rank's vertices.
+        weight, load (int64[n, c]): Of all vertices, and of all labels.
+        heaviest: int64[c].
+        label: int32[n].
+        score (int64[n]): All 0, before and after.
 
-    Returns
-    -------
-    int32[k]
+    Returns:
+        int32[k]
     """
     seen = np.empty(len(label), dtype=np.int32)
     wanted = np.full(len(rows), -1, dtype=np.int32)
@@ -85,19 +78,15 @@ def parts_of_nets(
 ) -> tuple[Any, Any]:
     """The parts that every net of a rank has pins in; its own vertex is always a pin.
 
-    Parameters
-    ----------
-    base : int
-        Vertex of the first net.
-    net_ptr, pins : int64[m + 1], int32
-    owner : int32[n]
-    num_parts : int
+    Parameters:
+        base: Vertex of the first net.
+        net_ptr, pins: int64[m + 1], int32.
+        owner: int32[n].
 
-    Returns
-    -------
-    ptr : int64[m + 1]
-    entry : uint16 or uint32[entries]
-        Twice the part, and 1 more where it has one pin only. Ascending where it is all parts.
+    Returns:
+        ptr: int64[m + 1]
+        entry (uint16 or uint32[entries]): Twice the part, and 1 more where it has one pin only.
+            Ascending where it is all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -184,30 +173,19 @@ def wanted_parts(
 ) -> Any:  # fmt: skip
     """The part that every row would best go to: by the volume, and the price of overweight.
 
-    Parameters
-    ----------
-    rows : int64[k]
-        Of this rank; row r is vertex `base` + r.
-    base : int
-    indptr, indices
-        This rank's rows.
-    place : int32[n]
-        Where a net's parts are in `ptr`.
-    ptr, entry
-        As of `parts_of_nets`, of the nets of these rows.
-    owner : int32[n]
-    weight : int64[n, c]
-    load : int64[num_parts, c]
-    bounds : Bounds
+    Parameters:
+        rows (int64[k]): Of this rank; row r is vertex `base` + r.
+        indptr, indices: This rank's rows.
+        place (int32[n]): Where a net's parts are in `ptr`.
+        ptr, entry: As of `parts_of_nets`, of the nets of these rows.
+        owner: int32[n].
+        weight: int64[n, c].
+        load: int64[num_parts, c].
 
-    Returns
-    -------
-    part : int32[k]
-        -1: none.
-    saved : int32[k]
-        Rows less to be moved.
-    gain : float64[k]
-        The same and what overweight costs less.
+    Returns:
+        part (int32[k]): -1: none.
+        saved (int32[k]): Rows less to be moved.
+        gain (float64[k]): The same and what overweight costs less.
     """
     num_parts = len(load)
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)

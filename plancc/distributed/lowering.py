@@ -27,14 +27,10 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
     Peers of its messages are parts of the whole plan.
 
-    Parameters
-    ----------
-    ranks : Ranks
-        At most as many as there are parts.
-    share : Share
-    owner : int32[n]
-    header : Header
-        Of the whole plan.
+    Parameters:
+        ranks: At most as many as there are parts.
+        owner: int32[n].
+        header: Of the whole plan.
     """
     num_parts = header.num_parts
     boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
@@ -67,12 +63,10 @@ def _own_rows(
 ) -> tuple[Int64Array, Int32Array, npt.NDArray[np.floating]]:
     """Rows of this rank's parts in plan order, with places in plan order for columns.
 
-    Returns
-    -------
-    row_ptr : int64[n + 1]
-        Entries of these rows only, from 0.
-    column : int32[nonzeros]
-    value : float32 or float64[nonzeros]
+    Returns:
+        row_ptr (int64[n + 1]): Entries of these rows only, from 0.
+        column: int32[nonzeros]
+        value: float32 or float64[nonzeros]
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")

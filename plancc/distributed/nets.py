@@ -35,17 +35,11 @@ def nets_between(
 ) -> Hypergraph | None:
     """The nets of all vertices as nets of labels. Collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    share : Share
-    label : int32[n]
-        Numbers 0..m-1, all taken.
-    weight : int64[n, c]
+    Parameters:
+        label (int32[n]): Numbers 0..m-1, all taken.
+        weight: int64[n, c].
 
-    Returns
-    -------
-    Hypergraph, or None
+    Returns:
         On rank 0, elsewhere without nets. None, on all ranks, where there are too many.
     """
     num = int(label.max()) + 1
@@ -72,10 +66,8 @@ def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
     """Labels of the vertices near the boundary, and one for the rest of every part. Collective.
 
-    Returns
-    -------
-    int32[n], or None
-        None where the boundary alone has too many links.
+    Returns:
+        int32[n], or None: None where the boundary alone has too many links.
     """
     near = np.zeros(len(owner), dtype=np.bool_)
     new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)
@@ -102,15 +94,9 @@ def refined(
 ) -> Int32Array:
     """Owners by sweeps and minimum cuts within the limits, from the start with the least volume.
 
-    Parameters
-    ----------
-    problem : Hypergraph
-    owners : sequence of int32[num_vertices]
-        Starts; not changed.
-    limits : Limits
-    seed : int
-    coarse : bool
-        Whether the vertices are clusters: then a V-cycle follows.
+    Parameters:
+        owners (sequence of int32[num_vertices]): Starts; not changed.
+        coarse: Whether the vertices are clusters: then a V-cycle follows.
     """
     nets, sweeps = nets_of(problem), Sweeps(limits, np.random.default_rng(seed))
     states = [state_of(nets, owner, limits.num_parts) for owner in owners]

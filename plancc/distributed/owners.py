@@ -36,15 +36,9 @@ def find_owners(
     0. Graphs with hubs are swept on all ranks, by the exact volume. For others rank 0 improves the
     partition of the clusters, and then the corridor along its boundary (`plancc.distributed.nets`).
 
-    Parameters
-    ----------
-    ranks : Ranks
-    share : Share
-    task : Task
-        Of a model that is `on_ranks`.
-    balance : Balance
-    source : Source
-        For messages.
+    Parameters:
+        task: Of a model that is `on_ranks`.
+        source: For messages.
     """
     num_parts, seed, epsilon = task.num_parts, task.options.seed, task.options.epsilon
     made, begin = None, wall_seconds()

@@ -42,12 +42,9 @@ class Collectives(Protocol):
 class Ranks:
     """All ranks of a job. Every method is collective.
 
-    Attributes
-    ----------
-    rank, size : int
-        Number of this rank, and of all.
-    here : int
-        Ranks on this computer.
+    Attributes:
+        rank, size (int): Number of this rank, and of all.
+        here (int): Ranks on this computer.
     """
 
     def __init__(self, transport: Collectives) -> None:

@@ -26,18 +26,13 @@ Int64Array = npt.NDArray[np.int64]
 class Share:
     """Consecutive rows of the normalised matrix, and the column nets of the same vertices.
 
-    Attributes
-    ----------
-    bounds : int64[num_ranks + 1]
-        First vertex of every rank.
-    rank : int
-    indptr, indices, values
-        This rank's rows as CSR: int64[m + 1] from 0, int32 vertices, float32 or float64.
-    net_ptr, pins : int64[m + 1], int32
-        The rows that use each of its vertices; the arrays of the rows where the graph is
-        undirected.
-    degree : int32[n]
-        Nonzeros of every row of the matrix.
+    Attributes:
+        bounds (int64[num_ranks + 1]): First vertex of every rank.
+        indptr, indices, values: This rank's rows as CSR: int64[m + 1] from 0, int32 vertices,
+            float32 or float64.
+        net_ptr, pins (int64[m + 1], int32): The rows that use each of its vertices; the arrays of
+            the rows where the graph is undirected.
+        degree (int32[n]): Nonzeros of every row of the matrix.
     """
 
     bounds: Int64Array
@@ -89,11 +84,9 @@ def read_share(
 
     Ranks have about as many nonzeros and rows, together.
 
-    Raises
-    ------
-    InputError
-        On all ranks: an index out of range, columns that do not ascend, zeros, values that cannot
-        be normalised, a pattern that is said to be symmetric and is not.
+    Raises:
+        InputError: On all ranks: an index out of range, columns that do not ascend, zeros, values
+            that cannot be normalised, a pattern that is said to be symmetric and is not.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -148,15 +141,10 @@ def _nets(
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
     """Lists of several ranks as one matrix, its columns ascending in every row.
 
-    Parameters
-    ----------
-    counts : list of int32[rows]
-        Entries of every row from every rank.
-    ends : int32[entries]
-        Columns: all of rank 0, row by row, then all of rank 1, and so on.
-    cost : [entries]
-        Values; those of entries that ranks have in common are added.
-    columns : int
+    Parameters:
+        counts (list of int32[rows]): Entries of every row from every rank.
+        ends (int32[entries]): Columns: all of rank 0, row by row, then all of rank 1, and so on.
+        cost ([entries]): Values; those of entries that ranks have in common are added.
     """
     from scipy.sparse import coo_array
 

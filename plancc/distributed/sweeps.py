@@ -42,17 +42,10 @@ def sweep(
 ) -> Int32Array:
     """Owners after moves of rows, until hardly any saves volume: the same on all ranks. Collective.
 
-    Parameters
-    ----------
-    ranks : Ranks
-    share : Share
-    owner : int32[n]
-        Not changed.
-    limits : Limits
-        Of the parts.
-    seed : int
-    within : bool
-        Whether no sweep allows weight beyond the limits, unless the start has some.
+    Parameters:
+        owner (int32[n]): Not changed.
+        limits: Of the parts.
+        within: Whether no sweep allows weight beyond the limits, unless the start has some.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()

@@ -29,10 +29,9 @@ class Edges:
 
     Sorted by source, then target, which is the order of a coalesced `edge_index`.
 
-    Attributes
-    ----------
-    source, target : int64[num_nonzeros]
-    weight : float32 or float64[num_nonzeros]
+    Attributes:
+        source, target: int64[num_nonzeros].
+        weight: float32 or float64[num_nonzeros].
     """
 
     source: Int64Array
@@ -57,18 +56,13 @@ def place_of_vertex(plan: Plan) -> Int64Array:
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     """Vertex data in plan order, in the types that frameworks train with.
 
-    Parameters
-    ----------
-    plan : Plan
-    names : mapping
-        The framework's names of features, labels, targets and clusters; masks keep theirs.
+    Parameters:
+        names: The framework's names of features, labels, targets and clusters; masks keep theirs.
 
-    Returns
-    -------
-    dict of str to array
-        Features float32, labels and clusters int64, targets float32, masks bool, as far as the
-        plan has them; besides ``vertex``, the number of the vertex in the source, int64, and
-        ``original_id``, the source's own id, where it differs.
+    Returns:
+        dict of str to array: Features float32, labels and clusters int64, targets float32, masks
+            bool, as far as the plan has them; besides ``vertex``, the number of the vertex in the
+            source, int64, and ``original_id``, the source's own id, where it differs.
     """
     data = plan.vertex_data
     types = {

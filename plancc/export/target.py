@@ -34,19 +34,13 @@ EXPORTS = Registry(
 class Export:
     """One target: a folder of files that another framework reads.
 
-    Attributes
-    ----------
-    what : str
-        One line that says what is written, for listings.
-    write : callable
-        ``write(plan, folder) -> None``: writes into the empty folder `folder`. The plan has whole
-        rows: `export` refuses edge plans.
-    library : str
-        Import name of a library without which nothing can be written; "" for none.
-    install : str
-        The command that installs it.
-    doubles : bool
-        Whether the matrix is written in double precision, also of a plan in single.
+    Attributes:
+        what: One line that says what is written, for listings.
+        write: ``write(plan, folder) -> None``: writes into the empty folder `folder`. The plan has
+            whole rows: `export` refuses edge plans.
+        library: Import name of a library without which nothing can be written; "" for none.
+        install: The command that installs it.
+        doubles: Whether the matrix is written in double precision, also of a plan in single.
     """
 
     what: str
@@ -62,24 +56,17 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     Beside the target's own files there is ``plan.json``: sizes, normalisation, the content hash
     and the provenance of the plan.
 
-    Parameters
-    ----------
-    plan : Plan
-        Of layout "row", "grid" or "feature"; of a grid plan the blocks of rows are the parts.
-    target : str
-        Name of an entry of `EXPORTS`.
-    folder : path
-        A folder that is new, or empty.
+    Parameters:
+        plan: Of layout "row", "grid" or "feature"; of a grid plan the blocks of rows are the parts.
+        target: Name of an entry of `EXPORTS`.
+        folder: A folder that is new, or empty.
 
-    Raises
-    ------
-    InputError
-        For an unknown target, an edge plan, a plan with types, and what the target's format cannot
-        hold.
-    BackendUnavailable
-        If the target needs a library that is not installed; the message says how to install it.
-    OutputError
-        If the folder cannot be written.
+    Raises:
+        InputError: For an unknown target, an edge plan, a plan with types, and what the target's
+            format cannot hold.
+        BackendUnavailable: If the target needs a library that is not installed; the message says
+            how to install it.
+        OutputError: If the folder cannot be written.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)

@@ -41,33 +41,24 @@ def build_graph(
 ) -> Graph:
     """Turn entries in any order into a Graph: sorted, unique, without zeros.
 
-    Parameters
-    ----------
-    num_vertices : int
-    row, col : int[entries]
-        0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not copied.
-    values : number[entries], or None
-        None: a matrix of ones. float32 stays float32, all else becomes float64.
-    directed : bool
-        What the source says.
-    symmetrize : bool
-        Read every entry (i, j) as (j, i) too: the result is ``A + A^T`` off the diagonal and
-        undirected. An undirected source is left as it is.
-    transpose : bool
-        The result is ``A^T``.
-    source : Source, optional
-        Passed on, with the range of the values; its name begins every message, and its `weights`
-        names the values.
+    Parameters:
+        row, col (int[entries]): 0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not
+            copied.
+        values (number[entries], or None): None: a matrix of ones. float32 stays float32, all else
+            becomes float64.
+        directed: What the source says.
+        symmetrize: Read every entry (i, j) as (j, i) too: the result is ``A + A^T`` off the
+            diagonal and undirected. An undirected source is left as it is.
+        transpose: The result is ``A^T``.
+        source: Passed on, with the range of the values; its name begins every message, and its
+            `weights` names the values.
 
-    Raises
-    ------
-    InputError
-        For no or too many vertices, an index out of range, NaN, infinity or a complex value.
+    Raises:
+        InputError: For no or too many vertices, an index out of range, NaN, infinity or a complex
+            value.
 
-    Warns
-    -----
-    PlanccWarning
-        If the values look like times, types or ids (`plancc.graph.edge_weights`).
+    Warns:
+        PlanccWarning: If the values look like times, types or ids (`plancc.graph.edge_weights`).
     """
     from scipy.sparse import coo_array
 
@@ -120,15 +111,10 @@ def graph_of_rows(
 ) -> Graph:
     """`build_graph` from compressed rows: arrays that are canonical already are kept as they are.
 
-    Parameters
-    ----------
-    num_vertices : int
-    indptr : int[num_vertices + 1]
-        Ascending from 0 to the number of entries.
-    indices : int[entries]
-        In 0..num_vertices-1.
-    values, symmetrize, transpose, source
-        As of `build_graph`.
+    Parameters:
+        indptr (int[num_vertices + 1]): Ascending from 0 to the number of entries.
+        indices (int[entries]): In 0..num_vertices-1.
+        values, symmetrize, transpose, source: As of `build_graph`.
     """
     source = source or Source()
     check_num_vertices(num_vertices, source.name)

@@ -25,12 +25,10 @@ def usable_cores() -> int:
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
     """``work(first, last)`` for ranges of items, in threads; results in the items' order.
 
-    Parameters
-    ----------
-    work : callable
-        Does items ``first..last-1``; it must release the GIL.
-    load_ptr : int64[items + 1]
-        Load of all items before each; the ranges have about equal loads.
+    Parameters:
+        work: Does items ``first..last-1``; it must release the GIL.
+        load_ptr (int64[items + 1]): Load of all items before each; the ranges have about equal
+            loads.
     """
     items = len(load_ptr) - 1
     threads = max(1, min(usable_cores(), MAX_THREADS, items))

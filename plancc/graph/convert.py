@@ -37,33 +37,31 @@ _ACCEPTED = (
 def as_graph(obj: Any) -> Graph:
     """Turn what a user has into a Graph.
 
-    Parameters
-    ----------
-    obj : Graph, path, scipy sparse, networkx graph, (n, edge_index), or an object of a library
-        - Graph: returned as it is.
-        - Path: read by `plancc.graph.formats.read_graph`.
-        - scipy sparse matrix or array: ``A`` itself; duplicates are summed, zeros dropped;
-          a boolean matrix has no values. Undirected if its pattern is symmetric. A rectangular
-          one is a graph of types (`plancc.graph.union.rectangular`).
-        - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of types
-          (`graph_of_relations`). In place of a count also a mapping of vertex data by name, with
-          the count as "num_nodes" where no array says it.
-        - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both directions.
-          Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
-          ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
-          without it); parallel edges are summed then.
-        - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
-          ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
-          from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
-        - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with ``edge_index``
-          (`plancc.interop.record.graph_of_record`).
-        - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n, edge_index)``.
-        - igraph: as networkx; values if edges have the attribute "weight".
+    Parameters:
+        obj (Graph, path, scipy sparse, networkx graph, (n, edge_index), or an object of a library):
+            - Graph: returned as it is.
+            - Path: read by `plancc.graph.formats.read_graph`.
+            - scipy sparse matrix or array: ``A`` itself; duplicates are summed, zeros dropped; a
+              boolean matrix has no values. Undirected if its pattern is symmetric. A rectangular
+              one is a graph of types (`plancc.graph.union.rectangular`).
+            - ``{type: count, (source, name, destination): matrix or edge_index}``: a graph of types
+              (`graph_of_relations`). In place of a count also a mapping of vertex data by name,
+              with the count as "num_nodes" where no array says it.
+            - networkx: edge u -> v is ``A[u, v]`` (u needs v); undirected graphs have both
+              directions. Vertices in the graph's order; integer nodes other than 0..n-1 are kept as
+              ``original_ids``. Values if at least one edge has the attribute "weight" (1 for edges
+              without it); parallel edges are summed then.
+            - ``(n, edge_index)``: int[2, edges] as in PyTorch Geometric, numpy or torch:
+              ``edge_index[0]`` is the source j, ``edge_index[1]`` the destination i that aggregates
+              from it, hence ``A[i, j]``. No values. Undirected if its pattern is symmetric.
+            - A Data of PyTorch Geometric, its ``to_dict()``, or any object or dict with
+              ``edge_index`` (`plancc.interop.record.graph_of_record`).
+            - A homogeneous graph of DGL: an edge from u to v is ``A[v, u]``, as in ``(n,
+              edge_index)``.
+            - igraph: as networkx; values if edges have the attribute "weight".
 
-    Raises
-    ------
-    InputError
-        For any other object, a dense matrix, an index out of range, NaN or infinity.
+    Raises:
+        InputError: For any other object, a dense matrix, an index out of range, NaN or infinity.
     """
     if isinstance(obj, Graph):
         return obj
@@ -97,21 +95,16 @@ def as_source(
 ) -> tuple[Graph, VertexData]:
     """Graph and vertex data of what a user has; weights of vertices are in the graph.
 
-    Parameters
-    ----------
-    obj
-        As `as_graph` takes it.
-    data : path, several paths, VertexData, mapping of str to array, or False, optional
-        The vertex data. None: what `obj` holds besides the graph; False: none.
-    split, keys
-        As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
-        `plancc.graph.formats.read_graph`.
-    features_from_edges : str, optional
-        As in `plancc.graph.edge_features.with_edge_features`.
+    Parameters:
+        obj: As `as_graph` takes it.
+        data (path, several paths, VertexData, mapping of str to array, or False, optional): The
+            vertex data. None: what `obj` holds besides the graph; False: none.
+        split, keys: As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
+            `plancc.graph.formats.read_graph`.
+        features_from_edges: As in `plancc.graph.edge_features.with_edge_features`.
 
-    Raises
-    ------
-    InputError
+    Raises:
+        InputError
     """
     if isinstance(obj, str | os.PathLike):
         with taking_features(features_from_edges):
@@ -157,18 +150,12 @@ def own_data(
 ) -> VertexData:
     """Vertex data that the source of a graph holds; none where it has none.
 
-    Parameters
-    ----------
-    obj
-        What `graph` was made of, a path, or what `find_held` says of an object.
-    graph : Graph
-    format, split, keys, allow_large
-        As in `plancc.graph.vertexdata.read_vertex_data`.
+    Parameters:
+        obj: What `graph` was made of, a path, or what `find_held` says of an object.
+        format, split, keys, allow_large: As in `plancc.graph.vertexdata.read_vertex_data`.
 
-    Raises
-    ------
-    InputError
-        If it is wrong; the message says how to leave it out.
+    Raises:
+        InputError: If it is wrong; the message says how to leave it out.
     """
     choice: Any = {"split": split, "keys": keys, "required": False}
     try:
@@ -248,18 +235,13 @@ def _count_of(given: Any) -> Any:
 def graph_of_relations(relations: Mapping[Any, Any], source: Source | None = None) -> Graph:
     """The graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
 
-    Parameters
-    ----------
-    relations : mapping
-        A matrix is sparse, of scipy, with a row for every vertex of the destination and a column
-        for every one of the source. An ``edge_index``, int[2, edges], has sources and destinations,
-        as in PyTorch Geometric; it needs the counts of its types.
-    source : Source, optional
+    Parameters:
+        relations: A matrix is sparse, of scipy, with a row for every vertex of the destination and
+            a column for every one of the source. An ``edge_index``, int[2, edges], has sources and
+            destinations, as in PyTorch Geometric; it needs the counts of its types.
 
-    Raises
-    ------
-    InputError
-        For shapes that disagree with each other or with the counts, and as of `united`.
+    Raises:
+        InputError: For shapes that disagree with each other or with the counts, and as of `united`.
     """
     source = source or Source("relations", format="dict")
     counts = {name: _count_of(each) for name, each in relations.items() if isinstance(name, str)}

@@ -49,16 +49,13 @@ def read_csr(
 ) -> Graph:
     """The graph of a folder.
 
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose
-        As in `plancc.graph.formats.read_graph`.
+    Parameters:
+        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
 
-    Raises
-    ------
-    InputError
-        For a file that is missing, cut short or of another type, arrays that disagree in length,
-        offsets that do not ascend, an index out of range; the message names the file.
+    Raises:
+        InputError: For a file that is missing, cut short or of another type, arrays that disagree
+            in length, offsets that do not ascend, an index out of range; the message names the
+            file.
     """
     files = MappedGraph.open(path, pattern=pattern)
     files.check_range(0, len(files.indices))
@@ -80,19 +77,13 @@ def read_csr(
 class MappedGraph:
     """The arrays of a folder, mapped.
 
-    Attributes
-    ----------
-    folder : str
-    indptr : int64[n + 1]
-        Offsets that fit the indices.
-    indices : int[entries]
-        Not yet looked at.
-    values : number[entries], or None
-    original_ids : int64[n], or None
-    directed : bool, or None
-        None: ``graph.json`` does not say.
-    source : Source
-        With the weights as ``graph.json`` has them.
+    Attributes:
+        indptr (int64[n + 1]): Offsets that fit the indices.
+        indices (int[entries]): Not yet looked at.
+        values: number[entries], or None.
+        original_ids: int64[n], or None.
+        directed: None: ``graph.json`` does not say.
+        source: With the weights as ``graph.json`` has them.
     """
 
     folder: str
@@ -107,10 +98,8 @@ class MappedGraph:
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
         """Map the arrays of a folder; `pattern`: without values.
 
-        Raises
-        ------
-        InputError
-            As `read_csr`, but for what is in the indices.
+        Raises:
+            InputError: As `read_csr`, but for what is in the indices.
         """
         folder = os.fspath(path)
         ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)

@@ -25,10 +25,9 @@ LEFT_OUT = "is left out; a graph has one value per edge"
 class EdgeFeatures(NamedTuple):
     """The edges of a source with their features; edge k is ``A[row[k], column[k]]``.
 
-    Attributes
-    ----------
-    row, column : int[edges]
-    features : number[edges, width]
+    Attributes:
+        row, column: int[edges].
+        features: number[edges, width].
     """
 
     row: npt.NDArray[np.integer]
@@ -71,23 +70,17 @@ def with_edge_features(
 
     The edges of vertex i are those that it aggregates over, the row ``A[i, :]``, loops too.
 
-    Parameters
-    ----------
-    data : VertexData
-    graph : Graph
-    reduction : str
-        A name in `REDUCTIONS`; sums are in float64.
-    edges : EdgeFeatures or None
-        With every edge that the source lists; None: the weights of the graph are the features.
-    symmetrize, transpose : bool
-        As the graph was read. As in its matrix, features of an edge that is listed both ways are
-        added where it has values, and stay with their own direction where it has none.
+    Parameters:
+        reduction: A name in `REDUCTIONS`; sums are in float64.
+        edges: With every edge that the source lists; None: the weights of the graph are the
+            features.
+        symmetrize, transpose: As the graph was read. As in its matrix, features of an edge that is
+            listed both ways are added where it has values, and stay with their own direction where
+            it has none.
 
-    Raises
-    ------
-    InputError
-        For a graph of types, if the vertices have features, or the edges have neither these nor
-        weights.
+    Raises:
+        InputError: For a graph of types, if the vertices have features, or the edges have neither
+            these nor weights.
     """
     where, n = graph.source.name, graph.num_vertices
     given = f"{where}: `features_from_edges` {reduction}"

@@ -29,10 +29,8 @@ _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 class WeightRange:
     """Least and largest of the values that are added, and whether they are whole numbers.
 
-    Parameters
-    ----------
-    name : str
-        What the source calls the values.
+    Parameters:
+        name: What the source calls the values.
     """
 
     def __init__(self, name: str) -> None:
@@ -62,17 +60,12 @@ class WeightRange:
     def told(self, source: Source, repeated: int = 0) -> Source:
         """The source with the range in words.
 
-        Parameters
-        ----------
-        source : Source
-            A range that it has already is kept.
-        repeated : int
-            Entries that were added to others at their place.
+        Parameters:
+            source: A range that it has already is kept.
+            repeated: Entries that were added to others at their place.
 
-        Warns
-        -----
-        PlanccWarning
-            If the values look like times, types or ids.
+        Warns:
+            PlanccWarning: If the values look like times, types or ids.
         """
         if source.weight_range:
             return source

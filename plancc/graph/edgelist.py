@@ -65,20 +65,13 @@ class End(NamedTuple):
 class _Table(NamedTuple):
     """How the lines of an edge list are read.
 
-    Attributes
-    ----------
-    separator : bytes
-        Between columns; empty: blanks and tabs.
-    columns : int
-        Of every line.
-    chosen : tuple of int
-        Columns of u, v and perhaps weights, where these are not all columns in this order.
-    weights : str
-        Name of the weights; "" without.
-    ends : str
-        Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
-    comma : bool
-        Whether a comma is the decimal point of weights.
+    Attributes:
+        separator: Between columns; empty: blanks and tabs.
+        columns: Of every line.
+        chosen: Columns of u, v and perhaps weights, where these are not all columns in this order.
+        weights: Name of the weights; "" without.
+        ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
+        comma: Whether a comma is the decimal point of weights.
     """
 
     separator: bytes
@@ -107,20 +100,16 @@ def read_edgelist(
     words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
     `plancc.graph.ids.number` says. The graph is undirected if and only if its pattern is symmetric.
 
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose, num_vertices, keep_ids
-        As in `plancc.graph.formats.read_graph`.
-    columns : sequence of str
-        Names of the columns of u and v, and of the weights, or their numbers from 1 where there is
-        no line of names. Empty: those that `plancc.graph.ids.edge_columns` finds by their names;
-        else the only two or three columns in this order.
+    Parameters:
+        path, pattern, symmetrize, transpose, num_vertices, keep_ids: As in
+            `plancc.graph.formats.read_graph`.
+        columns: Names of the columns of u and v, and of the weights, or their numbers from 1 where
+            there is no line of names. Empty: those that `plancc.graph.ids.edge_columns` finds by
+            their names; else the only two or three columns in this order.
 
-    Raises
-    ------
-    InputError
-        For a line of more or fewer columns than the first, an id that is negative or no whole
-        number, a weight that is no finite number; the message names file, line and value.
+    Raises:
+        InputError: For a line of more or fewer columns than the first, an id that is negative or no
+            whole number, a weight that is no finite number; the message names file, line and value.
     """
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
@@ -146,15 +135,11 @@ class EdgeListEntries:
 
     The file is read twice: for the ids that occur, then for the edges.
 
-    Parameters
-    ----------
-    path, num_vertices, keep_ids, columns
-        As `read_edgelist` takes them.
+    Parameters:
+        path, num_vertices, keep_ids, columns: As `read_edgelist` takes them.
 
-    Raises
-    ------
-    InputError
-        As `read_edgelist`.
+    Raises:
+        InputError: As `read_edgelist`.
     """
 
     directed = None
@@ -382,13 +367,9 @@ def read_integer_columns(
 def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
     """`fail` for the first line of an edge list with a vertex that its type does not have.
 
-    Parameters
-    ----------
-    data : bytes
-        The text, without a line of names.
-    ends : sequence of End
-    what : str
-        Names the relation.
+    Parameters:
+        data: The text, without a line of names.
+        what: Names the relation.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if wrong.any():

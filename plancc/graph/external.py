@@ -40,16 +40,10 @@ Entries = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None]
 class Entrywise(Protocol):
     """A source that is read chunk by chunk, any number of times.
 
-    Attributes
-    ----------
-    num_vertices : int
-    most : int
-        Entries that it has at most, as far as can be told.
-    weighted : bool
-    directed : bool or None
-        None: the source does not say.
-    original_ids : int64[num_vertices] or None
-    source : Source
+    Attributes:
+        most: Entries that it has at most, as far as can be told.
+        directed: None: the source does not say.
+        original_ids: int64[num_vertices] or None.
     """
 
     num_vertices: int
@@ -74,26 +68,16 @@ class Reading:
 def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> int:
     """Write a source as a folder of compressed rows (`plancc.graph.csr`).
 
-    Parameters
-    ----------
-    source : Entrywise
-    folder : Path
-        An empty folder; files of its own pass through it.
-    reading : Reading
-    memory : int
-        Bytes that sorting may take.
+    Parameters:
+        folder: An empty folder; files of its own pass through it.
+        memory: Bytes that sorting may take.
 
-    Returns
-    -------
-    int
+    Returns:
         Nonzeros.
 
-    Raises
-    ------
-    InputError
-        As `build_graph`.
-    OutputError
-        If the disk has too little room, before it is used.
+    Raises:
+        InputError: As `build_graph`.
+        OutputError: If the disk has too little room, before it is used.
     """
     mirrored = reading.symmetrize and source.directed is not False
     weighted = source.weighted and not reading.pattern

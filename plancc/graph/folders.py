@@ -57,24 +57,16 @@ def to_folder(
 ) -> Graph:
     """Write a source as a folder of ``.npy`` files, and return its graph, mapped.
 
-    Parameters
-    ----------
-    path : path
-    folder : path
-        It must not exist yet, or be empty.
-    format, allow_large, reading
-        As in `plancc.graph.formats.read_graph`.
-    data, split, keys
-        As in `plancc.graph.vertexdata.read_vertex_data`; without `data`, the vertex data that the
-        source holds.
-    memory : int, optional
-        Bytes that may be taken. None: what this computer has left.
+    Parameters:
+        folder: It must not exist yet, or be empty.
+        format, allow_large, reading: As in `plancc.graph.formats.read_graph`.
+        data, split, keys: As in `plancc.graph.vertexdata.read_vertex_data`; without `data`, the
+            vertex data that the source holds.
+        memory: Bytes that may be taken. None: what this computer has left.
 
-    Raises
-    ------
-    InputError
-    OutputError
-        If the folder has files, cannot be written, or the disk has too little room.
+    Raises:
+        InputError
+        OutputError: If the folder has files, cannot be written, or the disk has too little room.
     """
     name = find_format(path, format)
     entry: Format = FORMATS[name]
@@ -121,18 +113,12 @@ def to_folder(
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:
     """Refuse a text that takes more memory while it is read than there is.
 
-    Parameters
-    ----------
-    path : path
-    memory : int or None
-        Bytes; None: any.
-    format : str, optional
-        As in `plancc.graph.formats.read_graph`.
+    Parameters:
+        memory: Bytes; None: any.
+        format: As in `plancc.graph.formats.read_graph`.
 
-    Raises
-    ------
-    InputError
-        It names the way around.
+    Raises:
+        InputError: It names the way around.
     """
     if memory is None or not os.path.exists(path):
         return

@@ -108,16 +108,12 @@ READING = tuple(each.name for each in options_of(ReadOptions))
 class Held(NamedTuple):
     """A graph in memory that another library made.
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    graph : callable
-        ``graph() -> Graph``.
-    data : mapping
-        Its vertex data by name, beside what is of edges; empty where it can hold none.
-    edges : callable, or None
-        ``edges() -> plancc.graph.edge_features.EdgeFeatures or None``, as `Format.read_edges`.
+    Attributes:
+        name: For messages.
+        graph: ``graph() -> Graph``.
+        data: Its vertex data by name, beside what is of edges; empty where it can hold none.
+        edges: ``edges() -> plancc.graph.edge_features.EdgeFeatures or None``, as
+            `Format.read_edges`.
     """
 
     name: str
@@ -130,45 +126,35 @@ class Held(NamedTuple):
 class Format:
     """One graph format.
 
-    Attributes
-    ----------
-    extensions : tuple of str
-        With their dot, lower case, without ``.gz``.
-    read : callable
-        ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph``; `choices` are those
-        of `options` that the user gave.
-    write : callable, or None
-        ``write(graph, temporary, *, pattern, compress, path) -> None``: writes to the file
-        `temporary`, gzipped if `compress`; errors name `path`.
-    gzip : bool
-        Whether ``.gz`` may follow the extension.
-    options : tuple of str
-        Names in `CHOICES` that `read` understands.
-    read_data : callable, or None
-        ``read_data(path, *, split, keys) -> Mapping[str, array]``: the vertex data that the source
-        holds, by its own names, all vertices in the order of the graph; empty where there are none.
-        `split` is the name of a split or None, `keys` a mapping of names as `read_vertex_data` has
-        it. None: files of this format hold no vertex data.
-    read_edges : callable, or None
-        ``read_edges(path, *, keys) -> plancc.graph.edge_features.EdgeFeatures or None``: edges with
-        features of any width. None: the weights of the graph are all that there is.
-    files : callable, or None
-        ``files(folder) -> list of str``: the files that the graph of a folder is read from,
-        relative to it; empty for folders of other formats. None: the format has no folders.
-    entries : callable, or None
-        ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk by chunk,
-        for sources that do not fit into memory. None: files of this format are read whole.
-    hold : callable, or None
-        ``hold(object) -> Held``: a graph that the library has in memory; None for other objects.
-    read_columns : callable, or None
-        ``read_columns(path, wanted) -> dict of str to array or None``: a table of vertices, the
-        columns that ``wanted(names)`` returns; None for the others.
-    read_parts : callable, or None
-        ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's vertices.
-    needs : str
-        Library that reads it, in the words of `pip install`; "" where plancc needs nothing else.
-    what : str
-        What it is, in a few words.
+    Attributes:
+        extensions: With their dot, lower case, without ``.gz``.
+        read: ``read(path, *, pattern, symmetrize, transpose, **choices) -> Graph``; `choices` are
+            those of `options` that the user gave.
+        write: ``write(graph, temporary, *, pattern, compress, path) -> None``: writes to the file
+            `temporary`, gzipped if `compress`; errors name `path`.
+        gzip: Whether ``.gz`` may follow the extension.
+        options: Names in `CHOICES` that `read` understands.
+        read_data: ``read_data(path, *, split, keys) -> Mapping[str, array]``: the vertex data that
+            the source holds, by its own names, all vertices in the order of the graph; empty where
+            there are none. `split` is the name of a split or None, `keys` a mapping of names as
+            `read_vertex_data` has it. None: files of this format hold no vertex data.
+        read_edges: ``read_edges(path, *, keys) -> plancc.graph.edge_features.EdgeFeatures or
+            None``: edges with features of any width. None: the weights of the graph are all that
+            there is.
+        files: ``files(folder) -> list of str``: the files that the graph of a folder is read from,
+            relative to it; empty for folders of other formats. None: the format has no folders.
+        entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk
+            by chunk, for sources that do not fit into memory. None: files of this format are read
+            whole.
+        hold: ``hold(object) -> Held``: a graph that the library has in memory; None for other
+            objects.
+        read_columns: ``read_columns(path, wanted) -> dict of str to array or None``: a table of
+            vertices, the columns that ``wanted(names)`` returns; None for the others.
+        read_parts: ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's
+            vertices.
+        needs: Library that reads it, in the words of `pip install`; "" where plancc needs nothing
+            else.
+        what: What it is, in a few words.
     """
 
     extensions: tuple[str, ...]
@@ -191,10 +177,9 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     """Name of the format of a file or a folder: `format` if given, else by the file's extension, or
     by the files of the folder.
 
-    Raises
-    ------
-    InputError
-        For an unknown name or extension, or a folder of no format; the message lists the formats.
+    Raises:
+        InputError: For an unknown name or extension, or a folder of no format; the message lists
+            the formats.
     """
     if format is not None:
         check_choice("format", format, FORMATS)
@@ -257,26 +242,19 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
     line ``i j`` both are ``A[i, j]``. Duplicates are summed where the file has values and are one
     nonzero where it has none; zeros are dropped; self loops are kept.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        The format follows from the extension (``plancc formats`` lists them), or from what is in
-        the folder.
-    **options
+    Parameters:
+        path: The format follows from the extension (``plancc formats`` lists them), or from what is
+            in the folder.
+        **options
 
-    Returns
-    -------
-    Graph
+    Returns:
         With ``source`` = base name, SHA-256, format, and how it was read. The hash is that of the
         file's bytes; of a folder, that of one line ``<SHA-256>  <name>`` for every file read.
 
-    Raises
-    ------
-    InputError
-        For a file that is missing, unreadable, empty, of unknown format, or wrong; the message
-        names file, line and value. For a reading option that the format does not have.
-    BackendUnavailable
-        If the library that reads this format is not installed.
+    Raises:
+        InputError: For a file that is missing, unreadable, empty, of unknown format, or wrong; the
+            message names file, line and value. For a reading option that the format does not have.
+        BackendUnavailable: If the library that reads this format is not installed.
     """
     if not os.path.isdir(path):
         check_readable(path)
@@ -419,21 +397,14 @@ def write_graph(
 ) -> None:
     """Write a graph as MatrixMarket or METIS file, whole or not at all.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        Extension .mtx, .graph or .metis, each also with .gz.
-    format : str, optional
-        "mtx" or "metis", whatever the extension.
-    pattern : bool
-        Leave the values out.
+    Parameters:
+        path: Extension .mtx, .graph or .metis, each also with .gz.
+        format: "mtx" or "metis", whatever the extension.
+        pattern: Leave the values out.
 
-    Raises
-    ------
-    InputError
-        For a format that cannot be written or cannot hold this graph.
-    OutputError
-        If the file cannot be written.
+    Raises:
+        InputError: For a format that cannot be written or cannot hold this graph.
+        OutputError: If the file cannot be written.
     """
     from plancc.files import atomic_write
 

@@ -20,26 +20,18 @@ NORMALIZATIONS = ("sym", "row", "none")
 class Source:
     """Where a graph came from, for the provenance of a plan.
 
-    Attributes
-    ----------
-    name : str
-        File name without its folder, or a short description of an in-memory object.
-    sha256 : str
-        Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
-    format : str
-        Name of the format in ``plancc.graph.formats``, or of the Python type.
-    reading : str
-        Reading options that were on, joined by spaces, as in "symmetrize num_vertices=1000"
-        (`plancc.graph.formats.reading_of`).
-    weights : str
-        What the source calls the weights of its edges, as in "column 'weight'"; empty where the
-        graph has none.
-    weight_range : str
-        "LEAST to LARGEST" or "all VALUE", before entries at one place are summed, and how many
-        were; empty where it is not known.
-    columns : str
-        Of edge lists: the names of the columns of u and v, with a comma between
-        (`plancc.graph.formats.join_names`); empty where they have none.
+    Attributes:
+        name: File name without its folder, or a short description of an in-memory object.
+        sha256: Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
+        format: Name of the format in ``plancc.graph.formats``, or of the Python type.
+        reading: Reading options that were on, joined by spaces, as in "symmetrize
+            num_vertices=1000" (`plancc.graph.formats.reading_of`).
+        weights: What the source calls the weights of its edges, as in "column 'weight'"; empty
+            where the graph has none.
+        weight_range: "LEAST to LARGEST" or "all VALUE", before entries at one place are summed, and
+            how many were; empty where it is not known.
+        columns: Of edge lists: the names of the columns of u and v, with a comma between
+            (`plancc.graph.formats.join_names`); empty where they have none.
     """
 
     name: str = "memory"
@@ -71,26 +63,22 @@ class Graph:
     ``A[i, j] != 0`` means *row i needs row j*: vertex i aggregates from vertex j. Columns are
     sorted and unique in every row and no stored value is zero.
 
-    Attributes
-    ----------
-    indptr : int64[num_vertices + 1]
-    indices : int32[num_nonzeros]
-    values : float32 or float64[num_nonzeros], or None
-        None stands for a matrix of ones (a graph without edge weights).
-    directed : bool
-        As the source declares it, or as the pattern is (`plancc.graph.canonical.detect_direction`);
-        an undirected graph holds both (i, j) and (j, i).
-    vertex_weights : int64[num_vertices, num_weights], or None
-        Weights of vertices, of the source (METIS ``.graph``) or others (`plancc.graph.weights`).
-    original_ids : int64[num_vertices], or None
-        The source's own vertex ids; None when they are 0..n-1, and for
-        formats that count vertices from 1 without gaps (MatrixMarket, METIS).
-    source : Source
-    types : Types or None
-        The types of the vertices, and the relations that the nonzeros are of.
-    relation : uint16[num_nonzeros], or None
-        Number of the relation of every nonzero, where relations are parallel (`Types`). A column
-        then may occur several times in a row, once for a relation; they ascend together.
+    Attributes:
+        indptr: int64[num_vertices + 1].
+        indices: int32[num_nonzeros].
+        values (float32 or float64[num_nonzeros], or None): None stands for a matrix of ones (a
+            graph without edge weights).
+        directed: As the source declares it, or as the pattern is
+            (`plancc.graph.canonical.detect_direction`); an undirected graph holds both (i, j) and
+            (j, i).
+        vertex_weights (int64[num_vertices, num_weights], or None): Weights of vertices, of the
+            source (METIS ``.graph``) or others (`plancc.graph.weights`).
+        original_ids (int64[num_vertices], or None): The source's own vertex ids; None when they are
+            0..n-1, and for formats that count vertices from 1 without gaps (MatrixMarket, METIS).
+        types: The types of the vertices, and the relations that the nonzeros are of.
+        relation (uint16[num_nonzeros], or None): Number of the relation of every nonzero, where
+            relations are parallel (`Types`). A column then may occur several times in a row, once
+            for a relation; they ascend together.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -155,15 +143,11 @@ def as_offsets(
 
     Neighbours are compared: a difference may overflow, and of unsigned numbers is never below 0.
 
-    Parameters
-    ----------
-    array : int[rows + 1]
-    end : int
-        The number of entries.
-    what : str
-        Names the array in messages.
-    of : str
-        Says what `end` counts.
+    Parameters:
+        array: int[rows + 1].
+        end: The number of entries.
+        what: Names the array in messages.
+        of: Says what `end` counts.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

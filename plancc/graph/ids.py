@@ -25,25 +25,17 @@ _WEIGHTS = ("weight", "edge_weight", "w", "value")
 def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
     """Names of the columns of u, v and perhaps weights.
 
-    Parameters
-    ----------
-    where : str
-        Names the source in messages.
-    names : sequence of str
-        Of all columns.
-    columns : sequence of str
-        What was asked for. Empty: the first of the usual pairs, with a column of weights if one has
-        its usual name, in any case of letters; else the only two columns.
+    Parameters:
+        where: Names the source in messages.
+        names: Of all columns.
+        columns: What was asked for. Empty: the first of the usual pairs, with a column of weights
+            if one has its usual name, in any case of letters; else the only two columns.
 
-    Raises
-    ------
-    InputError
-        For a name that is missing or twice there, and where nothing says what is meant.
+    Raises:
+        InputError: For a name that is missing or twice there, and where nothing says what is meant.
 
-    Warns
-    -----
-    PlanccWarning
-        If the usual names stand in the other order, as target before source.
+    Warns:
+        PlanccWarning: If the usual names stand in the other order, as target before source.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -78,13 +70,10 @@ def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tu
 class Numbered(NamedTuple):
     """Edges by vertex numbers.
 
-    Attributes
-    ----------
-    num_vertices : int
-    u, v : int[edges]
-        Vertex numbers.
-    original_ids : int64[num_vertices], or None
-        The source's ids; None where they are the vertex numbers.
+    Attributes:
+        u, v (int[edges]): Vertex numbers.
+        original_ids (int64[num_vertices], or None): The source's ids; None where they are the
+            vertex numbers.
     """
 
     num_vertices: int
@@ -103,33 +92,22 @@ def number(
 ) -> Numbered:
     """Vertex numbers for the ids of an edge list.
 
-    Parameters
-    ----------
-    u, v : int64[edges]
-        Ids, not negative; at least one edge.
-    where : str
-        Names the source in messages.
-    num_vertices : int, optional
-        The ids are vertex numbers, of this many vertices.
-    keep_ids : bool
-        The ids are vertex numbers; the last vertex is the largest id.
+    Parameters:
+        u, v (int64[edges]): Ids, not negative; at least one edge.
+        where: Names the source in messages.
+        num_vertices: The ids are vertex numbers, of this many vertices.
+        keep_ids: The ids are vertex numbers; the last vertex is the largest id.
 
-    Returns
-    -------
-    Numbered
+    Returns:
         Without `num_vertices` and `keep_ids` the vertices are the ids that occur, in ascending
         order.
 
-    Raises
-    ------
-    InputError
-        For an id that `num_vertices` leaves no room for, or too many vertices.
+    Raises:
+        InputError: For an id that `num_vertices` leaves no room for, or too many vertices.
 
-    Warns
-    -----
-    PlanccWarning
-        If ids between the smallest and the largest do not occur, and therefore are no vertices; if
-        vertex numbers seem to be counted from 1.
+    Warns:
+        PlanccWarning: If ids between the smallest and the largest do not occur, and therefore are
+            no vertices; if vertex numbers seem to be counted from 1.
     """
     smallest, largest = int(min(u.min(), v.min())), int(max(u.max(), v.max()))
     if num_vertices is not None:

@@ -33,12 +33,9 @@ class MappedRows:
     ``rows[key]`` is an array of the rows that a slice, or numbers of rows, name; numpy's functions
     take it as the whole matrix, which is made in memory for them.
 
-    Parameters
-    ----------
-    source : number[m, width]
-        Mapped; of any type of numbers.
-    order : int[num_rows], optional
-        Which of its rows these are; None: all.
+    Parameters:
+        source (number[m, width]): Mapped; of any type of numbers.
+        order (int[num_rows], optional): Which of its rows these are; None: all.
     """
 
     ndim = 2

@@ -36,19 +36,15 @@ def read_metis(
     The graph is undirected. Edge weights become the values, vertex weights
     ``Graph.vertex_weights``; vertex sizes are read and ignored.
 
-    Parameters
-    ----------
-    path, pattern
-        As in `plancc.graph.formats.read_graph`.
-    symmetrize, transpose
-        Change nothing: the format is undirected.
+    Parameters:
+        path, pattern: As in `plancc.graph.formats.read_graph`.
+        symmetrize, transpose: Change nothing: the format is undirected.
 
-    Raises
-    ------
-    InputError
-        For a wrong header, a wrong number of lines or edges, a neighbour out of range, listed
-        twice, or the vertex itself, an edge weight < 1, a negative vertex weight, an edge that is
-        not stored in both directions with one weight; the message names file, line and value.
+    Raises:
+        InputError: For a wrong header, a wrong number of lines or edges, a neighbour out of range,
+            listed twice, or the vertex itself, an edge weight < 1, a negative vertex weight, an
+            edge that is not stored in both directions with one weight; the message names file, line
+            and value.
     """
     data = read_bytes(path)
     try:
@@ -212,10 +208,8 @@ def write_metis(
 
     Self loops are dropped, as the format has none. Values become edge weights.
 
-    Raises
-    ------
-    InputError
-        If the graph is not symmetric, or its values are not whole numbers >= 1.
+    Raises:
+        InputError: If the graph is not symmetric, or its values are not whole numbers >= 1.
     """
     from plancc.graph.kernels import format_lines
 

@@ -84,16 +84,12 @@ def read_mtx(
     read with a warning. A rectangular matrix is a graph of types
     (`plancc.graph.union.rectangular`).
 
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose
-        As in `plancc.graph.formats.read_graph`.
+    Parameters:
+        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
 
-    Raises
-    ------
-    InputError
-        For a dense or complex matrix, NaN or infinity, an index out of range, a
-        truncated or garbled file; the message names file, line and value.
+    Raises:
+        InputError: For a dense or complex matrix, NaN or infinity, an index out of range, a
+            truncated or garbled file; the message names file, line and value.
     """
     entries = MtxEntries(path)
     row, col, values = entries.whole()
@@ -273,15 +269,11 @@ def _most_bytes(path: StrPath) -> int:
 class MtxEntries:
     """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
 
-    Parameters
-    ----------
-    path
-        As `read_mtx` takes it.
+    Parameters:
+        path: As `read_mtx` takes it.
 
-    Raises
-    ------
-    InputError
-        As `read_mtx`; what is wrong with an entry is said when it is read.
+    Raises:
+        InputError: As `read_mtx`; what is wrong with an entry is said when it is read.
     """
 
     original_ids = None

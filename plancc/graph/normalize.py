@@ -44,24 +44,18 @@ def normalize(
     Relations of a graph of types are normalised each by itself, without self loops; ``sym`` then
     divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
 
-    Parameters
-    ----------
-    graph : Graph
-    normalization : {"sym", "row", "none"}
-    self_loops : bool
-        Add the identity first; a self loop that the graph has already is added to, not replaced.
-    dtype : float32 or float64
+    Parameters:
+        normalization: {"sym", "row", "none"}.
+        self_loops: Add the identity first; a self loop that the graph has already is added to, not
+            replaced.
+        dtype: float32 or float64.
 
-    Returns
-    -------
-    Graph
+    Returns:
         `values` is an array of `dtype`, never None.
 
-    Raises
-    ------
-    InputError
-        For a row that sums to zero or less or to infinity (it has no square root or inverse), and
-        for values that `dtype` cannot hold.
+    Raises:
+        InputError: For a row that sums to zero or less or to infinity (it has no square root or
+            inverse), and for values that `dtype` cannot hold.
     """
     if graph.types is not None:
         return _by_relation(graph, graph.types, normalization, dtype)
@@ -113,25 +107,16 @@ def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTyp
 class Rows:
     """Consecutive rows of a matrix that is to be normalised; all of them, or those of a rank.
 
-    Attributes
-    ----------
-    indptr : int64[m + 1]
-        From 0.
-    indices : int32[entries]
-        Ascending in every row.
-    values : float32 or float64[entries], or None
-        None stands for ones.
-    first : int
-        Number of the first row.
-    name : str
-        Of the source, for messages.
-    normalization : {"sym", "row", "none"}
-    self_loops : bool
+    Attributes:
+        indptr (int64[m + 1]): From 0.
+        indices (int32[entries]): Ascending in every row.
+        values (float32 or float64[entries], or None): None stands for ones.
+        first: Number of the first row.
+        name: Of the source, for messages.
+        normalization: {"sym", "row", "none"}.
 
-    Raises
-    ------
-    InputError
-        For an unknown normalisation.
+    Raises:
+        InputError: For an unknown normalisation.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -161,10 +146,8 @@ class Rows:
     def scale(self) -> npt.NDArray[np.float64]:
         """The factors of these rows; with "sym" those of their columns too: float64[m].
 
-        Raises
-        ------
-        InputError
-            For a row that sums to zero or less or to infinity.
+        Raises:
+            InputError: For a row that sums to zero or less or to infinity.
         """
         scale = np.ones(len(self.indptr) - 1)
         if self.normalization == "none":
@@ -190,18 +173,13 @@ class Rows:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """The normalised rows: indptr, indices and values.
 
-        Parameters
-        ----------
-        row_scale : float64[m]
-            What `scale` answers.
-        all_scale : float64[n]
-            The same of all rows of the matrix.
-        dtype : float32 or float64
+        Parameters:
+            row_scale (float64[m]): What `scale` answers.
+            all_scale (float64[n]): The same of all rows of the matrix.
+            dtype: float32 or float64.
 
-        Raises
-        ------
-        InputError
-            For a value that `dtype` cannot hold.
+        Raises:
+            InputError: For a value that `dtype` cannot hold.
         """
         dtype, indptr = np.dtype(dtype), self._made_ptr
         values = large(indptr[-1], dtype)

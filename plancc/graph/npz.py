@@ -216,16 +216,12 @@ def read_npz(
     The graph is undirected if and only if its pattern is symmetric. A rectangular matrix is a graph
     of types (`plancc.graph.union.rectangular`).
 
-    Parameters
-    ----------
-    path, pattern, symmetrize, transpose
-        As in `plancc.graph.formats.read_graph`.
+    Parameters:
+        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
 
-    Raises
-    ------
-    InputError
-        For a damaged archive, pickled objects, missing keys, offsets or indices out of range,
-        complex values, NaN or infinity; the message names file, key, value.
+    Raises:
+        InputError: For a damaged archive, pickled objects, missing keys, offsets or indices out of
+            range, complex values, NaN or infinity; the message names file, key, value.
     """
     source = Source.of_file(path, "npz", "'data'")
     reading: dict[str, Any] = {"symmetrize": symmetrize, "source": source}

@@ -12,18 +12,12 @@ from plancc.text import shown
 def library(module: str, where: str, install: str) -> Any:
     """The module of an optional library.
 
-    Parameters
-    ----------
-    module : str
-    where : str
-        The file that cannot be read without it.
-    install : str
-        What pip installs it by.
+    Parameters:
+        where: The file that cannot be read without it.
+        install: What pip installs it by.
 
-    Raises
-    ------
-    BackendUnavailable
-        If it is not installed, or cannot be loaded.
+    Raises:
+        BackendUnavailable: If it is not installed, or cannot be loaded.
     """
     try:
         return import_module(module)

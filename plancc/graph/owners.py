@@ -21,13 +21,10 @@ class Owners:
     Row i of H and row i of the product have one owner. A part that owns nonzero (i, j) needs row j
     of H and has a partial sum of row i of the product.
 
-    Attributes
-    ----------
-    rows : int32[n]
-        Part of every row.
-    nonzeros : int32[nnz] or None
-        Part of every nonzero, in CSR order; a nonzero of the diagonal belongs to the owner of its
-        row. None: every nonzero does.
+    Attributes:
+        rows (int32[n]): Part of every row.
+        nonzeros (int32[nnz] or None): Part of every nonzero, in CSR order; a nonzero of the
+            diagonal belongs to the owner of its row. None: every nonzero does.
     """
 
     rows: npt.NDArray[np.int32]

@@ -16,22 +16,16 @@ from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_in
 def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDArray[np.int32]:
     """Read a part vector, plain or .gz, as METIS, hMETIS and KaHyPar write it.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        Or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
-    num_vertices : int, optional
-        How many parts must be listed.
+    Parameters:
+        path: Or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
+        num_vertices: How many parts must be listed.
 
-    Returns
-    -------
-    int32[num_vertices]
+    Returns:
+        int32[num_vertices]
 
-    Raises
-    ------
-    InputError
-        For a file that is not text, a line that is not one whole number, a negative part, a wrong
-        number of lines; the message names file, line and value.
+    Raises:
+        InputError: For a file that is not text, a line that is not one whole number, a negative
+            part, a wrong number of lines; the message names file, line and value.
     """
     if os.fspath(path).lower().endswith(".json"):
         parts: npt.NDArray[np.int32] = FORMATS["dgl"].read_parts(path)
@@ -66,19 +60,13 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
 def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
     """Write a part vector.
 
-    Parameters
-    ----------
-    owner : int[num_vertices]
-        Parts, 0-based.
-    path : str or PathLike
-        Customarily ``graph.part.K`` with K parts.
+    Parameters:
+        owner (int[num_vertices]): Parts, 0-based.
+        path: Customarily ``graph.part.K`` with K parts.
 
-    Raises
-    ------
-    InputError
-        If `owner` is not a list of integers >= 0.
-    OutputError
-        If the file cannot be written.
+    Raises:
+        InputError: If `owner` is not a list of integers >= 0.
+        OutputError: If the file cannot be written.
     """
     from plancc.graph.kernels import format_lines
 

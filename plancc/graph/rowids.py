@@ -22,24 +22,17 @@ def rows_by_id(
 ) -> npt.NDArray[np.intp]:
     """The row of every vertex, int[num_vertices].
 
-    Parameters
-    ----------
-    ids : int[rows]
-        The vertex that each row is of, in any order: an id of the source, or a vertex number
-        where the graph has no ids.
-    num_vertices : int or Graph
-    what : str
-        Names `ids` in messages.
+    Parameters:
+        ids (int[rows]): The vertex that each row is of, in any order: an id of the source, or a
+            vertex number where the graph has no ids.
+        what: Names `ids` in messages.
 
-    Raises
-    ------
-    InputError
-        For ids that are no list of integers, an id that is there twice, and a vertex without a row.
+    Raises:
+        InputError: For ids that are no list of integers, an id that is there twice, and a vertex
+            without a row.
 
-    Warns
-    -----
-    PlanccWarning
-        If there are rows of ids that do not occur in the graph.
+    Warns:
+        PlanccWarning: If there are rows of ids that do not occur in the graph.
     """
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]

@@ -17,14 +17,9 @@ LOOKED_AT = 4096
 class Kind(NamedTuple):
     """Files that begin alike.
 
-    Attributes
-    ----------
-    what : str
-    begins : pattern of bytes
-    formats : tuple of str
-        Our formats that such files may be of.
-    advice : str
-        What to do with one, where no format reads it.
+    Attributes:
+        formats: Our formats that such files may be of.
+        advice: What to do with one, where no format reads it.
     """
 
     what: str
@@ -59,17 +54,12 @@ KINDS = (
 def check_kind(path: StrPath, format: str) -> None:
     """Refuse a file that is of another format by its first bytes.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        A file, decompressed by the extension .gz.
-    format : str
-        What it is read as: a format of ours, "npy", or "table" (numbers as text).
+    Parameters:
+        path: A file, decompressed by the extension .gz.
+        format: What it is read as: a format of ours, "npy", or "table" (numbers as text).
 
-    Raises
-    ------
-    InputError
-        It says what the file is and what to do. Also for a file that cannot be read.
+    Raises:
+        InputError: It says what the file is and what to do. Also for a file that cannot be read.
     """
     with input_errors(path), open_input(path) as stream:
         head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)

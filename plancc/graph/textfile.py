@@ -200,14 +200,11 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
 class Integers(NamedTuple):
     """Lines of whole numbers.
 
-    Attributes
-    ----------
-    values : int64[tokens]
-    ptr : int64[lines + 1]
-        Numbers of line k are ``values[ptr[k]:ptr[k + 1]]``. Comment lines do not count; blank
-        lines do.
-    line : int64[lines]
-        Number of every line in the file, 1-based.
+    Attributes:
+        values: int64[tokens].
+        ptr (int64[lines + 1]): Numbers of line k are ``values[ptr[k]:ptr[k + 1]]``. Comment lines
+            do not count; blank lines do.
+        line (int64[lines]): Number of every line in the file, 1-based.
     """
 
     values: npt.NDArray[np.int64]
@@ -224,19 +221,14 @@ def read_integers(
 ) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
 
-    Parameters
-    ----------
-    data : bytes
-        The text.
-    comments : bytes
-        A line whose first character is one of these is skipped.
-    advice : callable
-        What to do about a token, for the message.
+    Parameters:
+        data: The text.
+        comments: A line whose first character is one of these is skipped.
+        advice: What to do about a token, for the message.
 
-    Raises
-    ------
-    InputError
-        For the first token that is not a whole number of at most 18 digits (what int64 holds).
+    Raises:
+        InputError: For the first token that is not a whole number of at most 18 digits (what int64
+            holds).
     """
     from plancc.graph import kernels
 

@@ -37,17 +37,13 @@ MOST_RELATIONS = 1 << 16
 class Types:
     """The types of a graph's vertices and its relations.
 
-    Attributes
-    ----------
-    counts : dict of str to int
-        Vertices of every type, in the order of their numbers.
-    relations : tuple of (source, name, destination)
-        None twice; at most `MOST_RELATIONS`.
+    Attributes:
+        counts: Vertices of every type, in the order of their numbers.
+        relations: None twice; at most `MOST_RELATIONS`.
 
-    Raises
-    ------
-    InputError
-        For a count below 1, an empty name, a relation of unknown types or that is there twice.
+    Raises:
+        InputError: For a count below 1, an empty name, a relation of unknown types or that is there
+            twice.
     """
 
     counts: Mapping[str, int]
@@ -100,10 +96,8 @@ class Types:
     def vertices(self, name: str) -> slice:
         """The numbers of a type's vertices in the union.
 
-        Raises
-        ------
-        InputError
-            For an unknown type.
+        Raises:
+            InputError: For an unknown type.
         """
         if name not in self.counts:
             raise InputError(f"type '{shown(name)}' is unknown; there are {_listed(self.counts)}")
@@ -113,10 +107,8 @@ class Types:
     def relation(self, name: str | Relation) -> Relation:
         """The relation of a name, or of (source, name, destination).
 
-        Raises
-        ------
-        InputError
-            For an unknown one, and for a name that several relations have.
+        Raises:
+            InputError: For an unknown one, and for a name that several relations have.
         """
         whole = tuple(name) if isinstance(name, tuple | list) else None
         found = [each for each in self.relations if whole == each or each[1] == name]
@@ -141,12 +133,9 @@ class Types:
     ) -> npt.NDArray[np.int64]:
         """Rows of every type before each part: int64[types, num_parts + 1].
 
-        Parameters
-        ----------
-        vertices : int[rows]
-            Vertex of every row.
-        part_ptr : int64[num_parts + 1]
-            First row of every part.
+        Parameters:
+            vertices (int[rows]): Vertex of every row.
+            part_ptr (int64[num_parts + 1]): First row of every part.
         """
         of, at = self.type_of(vertices), np.clip(part_ptr, 0, len(vertices))
         counts = (np.concatenate([[0], np.cumsum(of == k)]) for k in range(len(self.counts)))
@@ -157,10 +146,8 @@ class Types:
 
         Of parallel relations it is any one.
 
-        Parameters
-        ----------
-        rows, columns : int[m]
-            Vertices of the union.
+        Parameters:
+            rows, columns (int[m]): Vertices of the union.
         """
         number = np.full((len(self.counts), len(self.counts)), -1, np.int64)
         for k, (source, _, destination) in enumerate(self.relations):

@@ -121,18 +121,13 @@ def read_relations(
 ) -> Graph:
     """Read the graph of types of a folder.
 
-    Parameters
-    ----------
-    path, pattern
-        As in `plancc.graph.formats.read_graph`.
-    symmetrize, transpose : bool
-        Refused.
+    Parameters:
+        path, pattern: As in `plancc.graph.formats.read_graph`.
+        symmetrize, transpose: Refused.
 
-    Raises
-    ------
-    InputError
-        For a wrong head, a missing or wrong file, and a file of more rows or columns than there are
-        vertices.
+    Raises:
+        InputError: For a wrong head, a missing or wrong file, and a file of more rows or columns
+            than there are vertices.
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
@@ -185,10 +180,8 @@ def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: boo
 def write_relations(graph: Graph, path: StrPath) -> None:
     """Write a graph of types as a new folder that `read_relations` reads; without vertex data.
 
-    Raises
-    ------
-    OutputError
-        As `plancc.files.atomic_folder`.
+    Raises:
+        OutputError: As `plancc.files.atomic_folder`.
     """
     from scipy.io import mmwrite
 

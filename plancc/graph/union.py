@@ -37,15 +37,11 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     Values of a pattern are 1 where another relation has values. Undirected if the pattern is
     symmetric.
 
-    Raises
-    ------
-    InputError
-        As of `Types` and `build_graph`; for an index out of range.
+    Raises:
+        InputError: As of `Types` and `build_graph`; for an index out of range.
 
-    Warns
-    -----
-    PlanccWarning
-        Of relations without entries, and vertices that are in none.
+    Warns:
+        PlanccWarning: Of relations without entries, and vertices that are in none.
     """
     with_source = f"{source.name}: "
     try:
@@ -138,10 +134,8 @@ def rectangular(
 ) -> Graph:
     """The graph of a rectangular matrix: of types "rows" and "columns", and `RELATION`.
 
-    Raises
-    ------
-    InputError
-        For no rows or columns, and to `symmetrize` it.
+    Raises:
+        InputError: For no rows or columns, and to `symmetrize` it.
     """
     row, column, values = entries
     if transpose:

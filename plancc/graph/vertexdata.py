@@ -50,22 +50,19 @@ from plancc.text import shown
 class VertexData:
     """Features, labels, targets, masks, clusters, one row per vertex; in a plan, in plan order.
 
-    Attributes
-    ----------
-    features : float32, float16 or int8[num_vertices, num_features], or None
-        Of a mapped file `plancc.graph.mapped.MappedRows`: nothing is read that is not looked at.
-    labels : int32[num_vertices], or None
-        Class of every vertex; -1 where it is unknown.
-    train_mask, val_mask, test_mask : bool[num_vertices], or None
-    clusters : int32[num_vertices], or None
-        Cluster of every vertex, from 0: what the sampler `cluster` draws.
-    targets : bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None
-        In place of labels: of which classes a vertex is, or its real numbers; a row of NaN where
-        these are unknown.
-    weights : int64[num_vertices, num_weights], or None
-        For balance "weights" (`plancc.graph.weights`); of sources only, plans have none.
-    by_type : DataByType or None
-        Of a graph of types.
+    Attributes:
+        features (float32, float16 or int8[num_vertices, num_features], or None): Of a mapped file
+            `plancc.graph.mapped.MappedRows`: nothing is read that is not looked at.
+        labels (int32[num_vertices], or None): Class of every vertex; -1 where it is unknown.
+        train_mask, val_mask, test_mask: bool[num_vertices], or None.
+        clusters (int32[num_vertices], or None): Cluster of every vertex, from 0: what the sampler
+            `cluster` draws.
+        targets (bool[num_vertices, num_classes] or float32[num_vertices, num_targets], or None): In
+            place of labels: of which classes a vertex is, or its real numbers; a row of NaN where
+            these are unknown.
+        weights (int64[num_vertices, num_weights], or None): For balance "weights"
+            (`plancc.graph.weights`); of sources only, plans have none.
+        by_type: Of a graph of types.
     """
 
     features: npt.NDArray[Any] | None = None
@@ -134,13 +131,10 @@ class VertexData:
 class DataByType:
     """Vertex data of every type by itself, with its own widths.
 
-    Attributes
-    ----------
-    of_type : dict of str to VertexData
-        Of types that have some: a row for every row that is of the type, in the same order.
-    types : Types
-    row_type : int64[rows]
-        Number of the type of every row of all types.
+    Attributes:
+        of_type: Of types that have some: a row for every row that is of the type, in the same
+            order.
+        row_type (int64[rows]): Number of the type of every row of all types.
     """
 
     of_type: Mapping[str, VertexData]
@@ -247,38 +241,29 @@ def read_vertex_data(
 ) -> VertexData:
     """Read the data of all vertices.
 
-    Parameters
-    ----------
-    path : str or PathLike, or several
-        ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
-        ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
-        matrix is the features, a list of whole numbers the labels, of others the targets.
-        ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns are
-        the features; with a line of names the columns that have one of ours. Or a graph file or
-        folder of a format that holds vertex data too. Of several sources every array may be in one.
-    num_vertices : int or Graph
-        Rows that every array must have.
-    format : str, optional
-        Name of a format in `plancc.graph.formats.FORMATS`, whatever the extension.
-    split : str, optional
-        The split to take where the source has several: its name, or the column of masks that have
-        one for every split.
-    keys : mapping of str to str, optional
-        The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
-        "leiden"}``. Of several sources one must have the name.
-    required : bool
-        Whether a source without vertex data is wrong.
-    allow_large : bool
-        Read larger data than a file of its size should hold, and class numbers far above the number
-        of classes that occur (`plancc.graph.bounds`).
+    Parameters:
+        path: ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
+            ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
+            matrix is the features, a list of whole numbers the labels, of others the targets.
+            ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns
+            are the features; with a line of names the columns that have one of ours. Or a graph
+            file or folder of a format that holds vertex data too. Of several sources every array
+            may be in one.
+        num_vertices: Rows that every array must have.
+        format: Name of a format in `plancc.graph.formats.FORMATS`, whatever the extension.
+        split: The split to take where the source has several: its name, or the column of masks that
+            have one for every split.
+        keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
+            "leiden"}``. Of several sources one must have the name.
+        required: Whether a source without vertex data is wrong.
+        allow_large: Read larger data than a file of its size should hold, and class numbers far
+            above the number of classes that occur (`plancc.graph.bounds`).
 
-    Raises
-    ------
-    InputError
-        For a damaged file, pickled objects, none of the names, several splits and no choice among
-        them, and what `check_vertex_data` refuses; the message names file, key and value.
-    BackendUnavailable
-        If the library that reads this format is not installed.
+    Raises:
+        InputError: For a damaged file, pickled objects, none of the names, several splits and no
+            choice among them, and what `check_vertex_data` refuses; the message names file, key and
+            value.
+        BackendUnavailable: If the library that reads this format is not installed.
     """
     with allowing(large=allow_large):
         if not isinstance(path, str | os.PathLike):
@@ -405,29 +390,19 @@ def vertex_data_of(
 ) -> VertexData:
     """Vertex data from arrays (numpy, torch) by the names of their source.
 
-    Parameters
-    ----------
-    held : mapping of str to array
-        Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others are ignored. Of a graph of types
-        also such a mapping for every type, by its name.
-    num_vertices, split, keys, required
-        As in `read_vertex_data`.
-    where : str
-        Put before every message.
-    elsewhere : bool
-        Whether another source may have what `keys` name.
-    in_order : bool
-        Whether rows are in the order of the vertices, whatever their ids.
+    Parameters:
+        held (mapping of str to array): Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others
+            are ignored. Of a graph of types also such a mapping for every type, by its name.
+        num_vertices, split, keys, required: As in `read_vertex_data`.
+        where: Put before every message.
+        elsewhere: Whether another source may have what `keys` name.
+        in_order: Whether rows are in the order of the vertices, whatever their ids.
 
-    Raises
-    ------
-    InputError
-        As `read_vertex_data`.
+    Raises:
+        InputError: As `read_vertex_data`.
 
-    Warns
-    -----
-    PlanccWarning
-        If rows without ids are of vertices whose ids do not ascend.
+    Warns:
+        PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
     """
     types = None if isinstance(num_vertices, int) else num_vertices.types
     if types is not None and any(isinstance(each, Mapping) for each in held.values()):
@@ -822,14 +797,10 @@ def _of_columns(
 class TableReading:
     """What of a table is read.
 
-    Attributes
-    ----------
-    columns : tuple of int
-        The columns, in this order.
-    booleans : tuple of int
-        Those that may hold True and False.
-    names : tuple of str
-        The names of all columns, for messages.
+    Attributes:
+        columns: The columns, in this order.
+        booleans: Those that may hold True and False.
+        names: The names of all columns, for messages.
     """
 
     columns: tuple[int, ...]
@@ -854,10 +825,9 @@ def read_numbers(
 
     `mark` is between columns; None: blanks.
 
-    Raises
-    ------
-    InputError
-        For a word that is no number, or lines of different lengths; the message names the file.
+    Raises:
+        InputError: For a word that is no number, or lines of different lengths; the message names
+            the file.
     """
     check_readable(path)
     try:
@@ -922,23 +892,16 @@ def check_vertex_data(
 ) -> VertexData:
     """Vertex data in the types that plans hold.
 
-    Parameters
-    ----------
-    arrays : mapping
-        Some of `SOURCE_KEYS`.
-    num_vertices : int or Graph
-    where : str
-        Put before every message.
-    names : mapping of str to str, optional
-        What messages call an array, where that is not its key.
+    Parameters:
+        arrays: Some of `SOURCE_KEYS`.
+        where: Put before every message.
+        names: What messages call an array, where that is not its key.
 
-    Raises
-    ------
-    InputError
-        A wrong number of rows or dimensions, NaN or infinity, labels that are not integers >= -1,
-        masks that are not boolean, clusters that are not integers >= 0 or far above the number of
-        vertices, integer targets other than 0 and 1, labels and targets both, weights below 0; the
-        message names key and value.
+    Raises:
+        InputError: A wrong number of rows or dimensions, NaN or infinity, labels that are not
+            integers >= -1, masks that are not boolean, clusters that are not integers >= 0 or far
+            above the number of vertices, integer targets other than 0 and 1, labels and targets
+            both, weights below 0; the message names key and value.
     """
     names = names or {}
     checked: dict[str, Any] = {
@@ -1147,18 +1110,14 @@ def _sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray
 def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
     """A sparse matrix of scipy as dense features.
 
-    Parameters
-    ----------
-    matrix : csr_array or csc_array
-    path : str or PathLike
-        The file that it is in.
-    what : str
-        Names it in messages.
+    Parameters:
+        matrix: csr_array or csc_array.
+        path: The file that it is in.
+        what: Names it in messages.
 
-    Raises
-    ------
-    InputError
-        For numbers that are not finite, and if it is too wide, or larger than the memory.
+    Raises:
+        InputError: For numbers that are not finite, and if it is too wide, or larger than the
+            memory.
     """
     rows, columns = matrix.shape
     size = f"{what}, dense of shape {matrix.shape},"
@@ -1177,12 +1136,9 @@ def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
 def save_vertex_data(data: VertexData, path: StrPath) -> None:
     """Write vertex data as `read_vertex_data` reads it; features are stored dense.
 
-    Raises
-    ------
-    InputError
-        If there is nothing to write.
-    OutputError
-        If the file cannot be written.
+    Raises:
+        InputError: If there is nothing to write.
+        OutputError: If the file cannot be written.
     """
     arrays = {key: value for key in SOURCE_KEYS if (value := getattr(data, key)) is not None}
     if not arrays:

@@ -35,15 +35,12 @@ from plancc.graph.wholeweights import RULE, first_wrong
 def weighted(graph: Graph, weights: Any) -> Graph:
     """The graph with these weights in place of its own.
 
-    Parameters
-    ----------
-    graph : Graph
-    weights : path, or number[num_vertices] or number[num_vertices, num_weights]
-        As of `read_weights`, or an array in vertex order.
+    Parameters:
+        weights (path, or number[num_vertices] or number[num_vertices, num_weights]): As of
+            `read_weights`, or an array in vertex order.
 
-    Raises
-    ------
-    InputError
+    Raises:
+        InputError
     """
     if isinstance(weights, str | os.PathLike):
         return replace(graph, vertex_weights=read_weights(weights, graph))
@@ -61,24 +58,17 @@ def with_own_weights(graph: Graph, data: VertexData) -> tuple[Graph, VertexData]
 def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
     """Read weights of all vertices of a graph.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        ``.npy``: number[num_vertices] or number[num_vertices, num_weights]. ``.npz`` and
-        ``.parquet``: a key or column "weights" or "weight", as in `read_vertex_data`. Else a text,
-        plain or .gz, as the module describes.
-    graph : Graph
+    Parameters:
+        path: ``.npy``: number[num_vertices] or number[num_vertices, num_weights]. ``.npz`` and
+            ``.parquet``: a key or column "weights" or "weight", as in `read_vertex_data`. Else a
+            text, plain or .gz, as the module describes.
 
-    Returns
-    -------
-    int64[num_vertices, num_weights]
-        Fractions are scaled (`plancc.graph.wholeweights`).
+    Returns:
+        int64[num_vertices, num_weights]: Fractions are scaled (`plancc.graph.wholeweights`).
 
-    Raises
-    ------
-    InputError
-        For a file that cannot be read, a word that is no number, a number below 0, another number
-        of lines than vertices; the message names file, line and value.
+    Raises:
+        InputError: For a file that cannot be read, a word that is no number, a number below 0,
+            another number of lines than vertices; the message names file, line and value.
     """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")

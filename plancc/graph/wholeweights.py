@@ -17,21 +17,16 @@ LARGEST = 2**53
 def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     """Weights as they are where all are whole numbers, else scaled to a mean of `SCALE`.
 
-    Parameters
-    ----------
-    array : number[n] or number[n, num_weights]
-        Finite, from 0 to `LARGEST`. Every column is scaled on its own.
-    what : str
-        Names the array in messages.
+    Parameters:
+        array (number[n] or number[n, num_weights]): Finite, from 0 to `LARGEST`. Every column is
+            scaled on its own.
+        what: Names the array in messages.
 
-    Returns
-    -------
-    int64[n, num_weights]
+    Returns:
+        int64[n, num_weights]
 
-    Raises
-    ------
-    InputError
-        For other numbers, of which the first is named with its row, and other shapes.
+    Raises:
+        InputError: For other numbers, of which the first is named with its row, and other shapes.
     """
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
         raise InputError(

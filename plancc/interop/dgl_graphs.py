@@ -37,10 +37,8 @@ def record_of_dgl(obj: Any, where: str) -> Record:
     """Edges, number of vertices, weights of edges and data of vertices of a DGLGraph; of a
     heterogeneous one all of it by relation and type.
 
-    Raises
-    ------
-    InputError
-        For a block of a mini-batch.
+    Raises:
+        InputError: For a block of a mini-batch.
     """
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")
@@ -80,12 +78,9 @@ def hold(obj: Any) -> Held | None:
 def read_record(path: StrPath) -> Record:
     """The one graph of a file of dgl.save_graphs.
 
-    Raises
-    ------
-    InputError
-        For several graphs, a file that dgl cannot read.
-    BackendUnavailable
-        Without dgl.
+    Raises:
+        InputError: For several graphs, a file that dgl cannot read.
+        BackendUnavailable: Without dgl.
     """
     check_readable(path)
     where = os.fspath(path)

@@ -46,22 +46,16 @@ EDGE = "_N:_E:_N"
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     """The part of every vertex, in the order of the graph that was partitioned.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        The .json file of the partition.
+    Parameters:
+        path: The .json file of the partition.
 
-    Returns
-    -------
-    int32[num_vertices]
+    Returns:
+        int32[num_vertices]
 
-    Raises
-    ------
-    InputError
-        For a file that does not describe a partition of DGL, a heterogeneous graph, or where the
-        graph's own numbers are nowhere to be found.
-    BackendUnavailable
-        If they are in files of dgl and it is not installed.
+    Raises:
+        InputError: For a file that does not describe a partition of DGL, a heterogeneous graph, or
+            where the graph's own numbers are nowhere to be found.
+        BackendUnavailable: If they are in files of dgl and it is not installed.
     """
     where = os.fspath(path)
     try:

@@ -136,17 +136,14 @@ def read_h5ad(
 ) -> Graph:
     """Read a graph of the observations of an AnnData.
 
-    Parameters
-    ----------
-    path, pattern, flags
-        As in `plancc.graph.formats.read_graph`.
-    keys : mapping of str to str, optional
-        ``keys["graph"]`` names the matrix of ``obsp``. None: "connectivities", or the only one.
+    Parameters:
+        path, pattern, flags: As in `plancc.graph.formats.read_graph`.
+        keys: ``keys["graph"]`` names the matrix of ``obsp``. None: "connectivities", or the only
+            one.
 
-    Raises
-    ------
-    InputError
-        For a file that is no AnnData, several matrices and no choice, or a damaged matrix.
+    Raises:
+        InputError: For a file that is no AnnData, several matrices and no choice, or a damaged
+            matrix.
     """
     where = os.fspath(path)
     ((name, matrix),) = _read_in_child(path, "graph", keys or {}).items()

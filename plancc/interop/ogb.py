@@ -58,10 +58,8 @@ def read_record(path: StrPath) -> Record:
     each as .csv.gz or .csv; or all of it is in ``raw/data.npz``. Of a heterogeneous graph what the
     module describes, and ``num-node-dict``.
 
-    Raises
-    ------
-    InputError
-        For several graphs, a missing or a wrong file.
+    Raises:
+        InputError: For several graphs, a missing or a wrong file.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):

@@ -61,22 +61,16 @@ def read_parquet(
 
     The graph is undirected if and only if its pattern is symmetric.
 
-    Parameters
-    ----------
-    path, num_vertices, keep_ids, pattern, **flags
-        As in `plancc.graph.formats.read_graph`.
-    columns : sequence of str
-        Names of the columns of u and v, and of the weights. Empty: src and dst, source and target,
-        u and v, from and to, or row and col, with weight, edge_weight, w or value if there is one;
-        else the only two columns.
+    Parameters:
+        path, num_vertices, keep_ids, pattern, **flags: As in `plancc.graph.formats.read_graph`.
+        columns: Names of the columns of u and v, and of the weights. Empty: src and dst, source and
+            target, u and v, from and to, or row and col, with weight, edge_weight, w or value if
+            there is one; else the only two columns.
 
-    Raises
-    ------
-    InputError
-        For a damaged file, a column that is missing, an id that is null, negative or no whole
-        number, a weight that is no finite number.
-    BackendUnavailable
-        Without pyarrow.
+    Raises:
+        InputError: For a damaged file, a column that is missing, an id that is null, negative or no
+            whole number, a weight that is no finite number.
+        BackendUnavailable: Without pyarrow.
     """
     where = os.fspath(path)
     with _arrow_errors(where):
@@ -100,15 +94,11 @@ class ParquetEntries:
 
     The files are read twice: for the ids that occur, then for the edges.
 
-    Parameters
-    ----------
-    path, columns, num_vertices, keep_ids
-        As `read_parquet` takes them.
+    Parameters:
+        path, columns, num_vertices, keep_ids: As `read_parquet` takes them.
 
-    Raises
-    ------
-    InputError, BackendUnavailable
-        As `read_parquet`.
+    Raises:
+        InputError, BackendUnavailable: As `read_parquet`.
     """
 
     directed = None
@@ -230,24 +220,18 @@ def read_columns(
 ) -> dict[str, npt.NDArray[Any] | None]:
     """Columns of a table of vertices; lists of equal length are the rows of a matrix.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        A file, or a folder of parts.
-    wanted : callable
-        Called with the names of all columns; returns those to read.
+    Parameters:
+        path: A file, or a folder of parts.
+        wanted: Called with the names of all columns; returns those to read.
 
-    Returns
-    -------
-    dict of str to array, or None
-        All columns by name; None for those that were not read. A null number is nan.
+    Returns:
+        dict of str to array, or None: All columns by name; None for those that were not read. A
+            null number is nan.
 
-    Raises
-    ------
-    InputError
-        For a damaged file, two columns of one name, lists of different lengths, what is no number.
-    BackendUnavailable
-        Without pyarrow.
+    Raises:
+        InputError: For a damaged file, two columns of one name, lists of different lengths, what is
+            no number.
+        BackendUnavailable: Without pyarrow.
     """
     where = os.fspath(path)
     arrow = library("pyarrow", where, NEEDS)

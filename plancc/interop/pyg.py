@@ -33,10 +33,8 @@ def is_data(obj: Any) -> bool:
 def record_of(obj: Any, where: str) -> Record:
     """The attributes of a Data by name; of a HeteroData, those of its types and relations.
 
-    Raises
-    ------
-    InputError
-        For several graphs, and what is no graph.
+    Raises:
+        InputError: For several graphs, and what is no graph.
     """
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
@@ -89,12 +87,9 @@ def read_record(path: StrPath) -> Record:
     """What a file holds: a Data or HeteroData, its ``to_dict()``, a dict of tensors, or the
     ``processed/data.pt`` of an InMemoryDataset of one graph.
 
-    Raises
-    ------
-    InputError
-        For what is no graph, several graphs, an object that is no tensor.
-    BackendUnavailable
-        Without torch.
+    Raises:
+        InputError: For what is no graph, several graphs, an object that is no tensor.
+        BackendUnavailable: Without torch.
     """
     return record_of(load_torch(path), os.fspath(path))
 

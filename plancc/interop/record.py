@@ -38,25 +38,17 @@ def graph_of_record(
 ) -> Graph:
     """The graph of a record.
 
-    Parameters
-    ----------
-    record : dict
-        ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
-        ``edge_attr`` or ``edge-feat`` of one column: the values;
-        ``num_nodes``, else as many vertices as the features have rows, or other vertex data that
-        have one for every vertex of ``edge_index``; ``n_id`` or ``ids``, int[n] that differ, are
-        the vertices' ids.
-    where : str
-        Names the source in messages.
-    source : Source
-    graph_key : str
-        The name of ``edge_index``.
-    **reading
-        Flags as `plancc.graph.formats.read_graph` has them.
+    Parameters:
+        record: ``edge_index`` int[2, edges], or ``adj_t``, a sparse tensor; ``edge_weight``, or
+            ``edge_attr`` or ``edge-feat`` of one column: the values; ``num_nodes``, else as many
+            vertices as the features have rows, or other vertex data that have one for every vertex
+            of ``edge_index``; ``n_id`` or ``ids``, int[n] that differ, are the vertices' ids.
+        where: Names the source in messages.
+        graph_key: The name of ``edge_index``.
+        **reading: Flags as `plancc.graph.formats.read_graph` has them.
 
-    Raises
-    ------
-    InputError
+    Raises:
+        InputError
     """
     flags = {name: on for name, on in reading.items() if name != "pattern"}
     if is_typed(record):
@@ -266,14 +258,11 @@ def format_of_records(
 ) -> Format:
     """The format of files that hold one record each.
 
-    Parameters
-    ----------
-    name : str
-        Of the format.
-    read_record : callable
-        Returns the record of a file.
-    extensions, others
-        As of `Format`; with the reading option "keys", its "graph" names ``edge_index``.
+    Parameters:
+        name: Of the format.
+        read_record: Returns the record of a file.
+        extensions, others: As of `Format`; with the reading option "keys", its "graph" names
+            ``edge_index``.
     """
 
     def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:

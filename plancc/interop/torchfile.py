@@ -54,13 +54,10 @@ _STORED = (
 def load_torch(path: StrPath) -> Any:
     """What torch.save wrote into a file.
 
-    Raises
-    ------
-    InputError
-        For a damaged file, or one that holds anything but tensors, arrays, containers and what
-        PyTorch Geometric stores a graph in.
-    BackendUnavailable
-        Without torch.
+    Raises:
+        InputError: For a damaged file, or one that holds anything but tensors, arrays, containers
+            and what PyTorch Geometric stores a graph in.
+        BackendUnavailable: Without torch.
     """
     check_readable(path)
     name = os.fspath(path)

@@ -86,20 +86,13 @@ def build_problem(
 ) -> Any:
     """What a model builds, which is one of the types that its caller takes.
 
-    Parameters
-    ----------
-    model : Model
-        Perhaps a third party's.
-    matrix, num_parts, balance, seed
-        As of `Model.build`.
-    takes : tuple of type
+    Parameters:
+        model: Perhaps a third party's.
+        matrix, num_parts, balance, seed: As of `Model.build`.
 
-    Raises
-    ------
-    InputError
-        What the model refuses.
-    BackendError
-        If it builds anything else; the message names model, package, file and line.
+    Raises:
+        InputError: What the model refuses.
+        BackendError: If it builds anything else; the message names model, package, file and line.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):

@@ -19,10 +19,8 @@ CANDIDATES = ("hp", "medium-grain", "hub-split", "checkerboard", "libra")
 class AutoModel(Model):
     """Best of several models by the objective.
 
-    Attributes
-    ----------
-    candidates : sequence of str, or str with commas
-        Names of models, each with options of its own at their defaults.
+    Attributes:
+        candidates: Names of models, each with options of its own at their defaults.
     """
 
     layout: ClassVar[str] = "any"

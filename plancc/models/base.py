@@ -23,45 +23,33 @@ class Model(ABC):
     The class attributes say what a model is. The pipeline, the search, sweeps, process grids and
     the command line read them; none of them asks for a model's name.
 
-    Attributes
-    ----------
-    layout : str
-        Layout of its plans: "row", "edge", "grid", "feature", or "any" (it chooses among models).
-    problem : type or None
-        What it hands to a partitioner: `Hypergraph` or `WeightedGraph` (models of layout "edge"
-        wrap theirs in an `EdgeProblem`). None: it assigns owners without a partitioner.
-    searched : bool
-        Whether `plancc.search` looks for owners, unless the user names a partitioner.
-    default_objective : str or None
-        What is minimised where the user names no objective; None: nothing is.
-    own_objectives : tuple of str
-        Objectives beside those of the search, which its partitioner minimises (`with_objective`).
-        A model whose default is one of them is searched on request only.
-    minimised : tuple of str
-        Objectives that its problem states exactly, so that a partitioner's answer needs no
-        refinement.
-    starts_from_cut : bool
-        Whether a search starts from few cut edges of the graph, by the quickest partitioner.
-        False: from a partition of the model's own problem.
-    of_batches : bool
-        Whether the objective is the expected volume of mini-batches (classes derived from
-        `StochasticModel` only).
-    competes : bool
-        Whether model auto may try it.
-    timed : bool
-        Whether it competes for the least time where the user names no model.
-    swept : bool
-        Whether it has owners of its own for any number of ranks, so that a sweep can predict it.
-    assigns_blocks : bool
-        Whether a row model can assign rows to the blocks of a process grid.
-    even_random : bool
-        Whether rows are owned at random in equal numbers: the halo then follows from sizes alone.
-    follows_capacities : bool
-        Whether a model that assigns owners itself makes parts in proportion to the capacities of
-        its balance, or leaves sizes to the user. What is searched or partitioned always is.
-    on_ranks : bool
-        Whether several ranks can compile it together (`plancc.distributed`): it is searched by the
-        volume of row plans, or `build` looks at no column.
+    Attributes:
+        layout: Layout of its plans: "row", "edge", "grid", "feature", or "any" (it chooses among
+            models).
+        problem: What it hands to a partitioner: `Hypergraph` or `WeightedGraph` (models of layout
+            "edge" wrap theirs in an `EdgeProblem`). None: it assigns owners without a partitioner.
+        searched: Whether `plancc.search` looks for owners, unless the user names a partitioner.
+        default_objective: What is minimised where the user names no objective; None: nothing is.
+        own_objectives: Objectives beside those of the search, which its partitioner minimises
+            (`with_objective`). A model whose default is one of them is searched on request only.
+        minimised: Objectives that its problem states exactly, so that a partitioner's answer needs
+            no refinement.
+        starts_from_cut: Whether a search starts from few cut edges of the graph, by the quickest
+            partitioner. False: from a partition of the model's own problem.
+        of_batches: Whether the objective is the expected volume of mini-batches (classes derived
+            from `StochasticModel` only).
+        competes: Whether model auto may try it.
+        timed: Whether it competes for the least time where the user names no model.
+        swept: Whether it has owners of its own for any number of ranks, so that a sweep can predict
+            it.
+        assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
+        even_random: Whether rows are owned at random in equal numbers: the halo then follows from
+            sizes alone.
+        follows_capacities: Whether a model that assigns owners itself makes parts in proportion to
+            the capacities of its balance, or leaves sizes to the user. What is searched or
+            partitioned always is.
+        on_ranks: Whether several ranks can compile it together (`plancc.distributed`): it is
+            searched by the volume of row plans, or `build` looks at no column.
     """
 
     layout: ClassVar[str] = "row"
@@ -84,18 +72,11 @@ class Model(ABC):
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """What is partitioned, or the owners.
 
-        Parameters
-        ----------
-        matrix : Graph
-            The normalised matrix.
-        num_parts : int
-        balance : Balance, or str for `plancc.models.weights.Balance.parse`
-        seed : int
+        Parameters:
+            matrix: The normalised matrix.
 
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
+        Raises:
+            InputError: `num_parts` is not in 1..num_vertices, or `balance` cannot be had.
         """
 
     @classmethod
@@ -136,13 +117,10 @@ class Model(ABC):
 class EdgeModel(Model):
     """A model of owners of rows and of single nonzeros, whose plans have an expand and a fold.
 
-    Attributes
-    ----------
-    partitioned_first : bool
-        Whether a search starts from a partition of the model's own problem, not from a search by
-        rows.
-    of_cells : bool
-        Whether parts are the cells of a grid of row groups and column groups.
+    Attributes:
+        partitioned_first: Whether a search starts from a partition of the model's own problem, not
+            from a search by rows.
+        of_cells: Whether parts are the cells of a grid of row groups and column groups.
     """
 
     layout: ClassVar[str] = "edge"

@@ -29,18 +29,13 @@ def block_owner(
     Cut k is where the running weight is closest to ``k / num_parts`` of the total, or to the share
     of the first k `capacities`, moved as little as needed for every run to hold a vertex.
 
-    Parameters
-    ----------
-    weights : int64[n]
-        All zero: rows are shared evenly.
-    num_parts : int
-        At most n.
-    capacities : tuple of float, optional
-        None: all alike.
+    Parameters:
+        weights (int64[n]): All zero: rows are shared evenly.
+        num_parts: At most n.
+        capacities: None: all alike.
 
-    Returns
-    -------
-    int32[n], nondecreasing
+    Returns:
+        int32[n], nondecreasing
     """
     n = len(weights)
     if not weights.any():

@@ -21,16 +21,12 @@ def check_capacities(
 ) -> tuple[float, ...]:
     """The capacities as floats.
 
-    Parameters
-    ----------
-    capacities : sequence of float
-    num_parts : int, optional
-        How many there must be.
+    Parameters:
+        num_parts: How many there must be.
 
-    Raises
-    ------
-    InputError
-        No numbers, another number of them than `num_parts`, one that is not finite and above 0.
+    Raises:
+        InputError: No numbers, another number of them than `num_parts`, one that is not finite and
+            above 0.
     """
     shape = np.array(capacities, dtype=object).shape  # lists of several lengths have one too
     if isinstance(capacities, str) or len(shape) != 1 or shape[0] == 0:
@@ -51,10 +47,8 @@ def check_capacities(
 def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
     """Capacities over their mean, float64[num_parts]; exactly 1 where all are alike.
 
-    Raises
-    ------
-    InputError
-        There are capacities of another number of parts.
+    Raises:
+        InputError: There are capacities of another number of parts.
     """
     if capacities is None:
         return np.ones(num_parts)
@@ -65,11 +59,9 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
 def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
     """Capacities from a text file: numbers with blanks, commas or line ends between them.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read or has no numbers; a word that is no finite number above 0, with
-        its line.
+    Raises:
+        InputError: The file cannot be read or has no numbers; a word that is no finite number above
+            0, with its line.
     """
     found = []
     for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):

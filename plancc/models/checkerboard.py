@@ -50,16 +50,11 @@ def grids(num_parts: int) -> list[tuple[int, int]]:
 def assemble(matrix: Graph, row_group: Groups, column_group: Groups, columns: int) -> Assignment:
     """Owners that the groups of the vertices stand for.
 
-    Parameters
-    ----------
-    matrix : Graph
-    row_group, column_group : int32[n]
-    columns : int
-        Of the grid; cell (a, b) is part ``a * columns + b``.
+    Parameters:
+        row_group, column_group: int32[n].
+        columns: Of the grid; cell (a, b) is part ``a * columns + b``.
 
-    Returns
-    -------
-    Assignment
+    Returns:
         A nonzero of the diagonal has the owner of its row.
     """
     first = row_group * np.int32(columns)
@@ -75,11 +70,9 @@ class CheckerboardModel(EdgeModel):
     Groups worth having are found by `plancc.search.checkerboard.search_checkerboard`; `build`
     itself knows no search, and deals blocks.
 
-    Attributes
-    ----------
-    grid : str, optional
-        Rows and columns as "8x4". None: the most square one, with at least as many rows as
-        columns; for a prime number of parts that is a single column, which makes a row plan.
+    Attributes:
+        grid: Rows and columns as "8x4". None: the most square one, with at least as many rows as
+            columns; for a prime number of parts that is a single column, which makes a row plan.
     """
 
     searched: ClassVar[bool] = True
@@ -97,10 +90,8 @@ class CheckerboardModel(EdgeModel):
     def shape(self, num_parts: int) -> tuple[int, int]:
         """Rows and columns of the grid.
 
-        Raises
-        ------
-        InputError
-            `grid` is no grid, or has not one cell for every part.
+        Raises:
+            InputError: `grid` is no grid, or has not one cell for every part.
         """
         fitting = grids(num_parts)
         if self.grid is None:

@@ -21,16 +21,11 @@ class Crowd:
     Every part has a nonzero of each of them, wherever rows and nonzeros go: no owners are much
     better than others, while the gain of a move depends on all parts.
 
-    Attributes
-    ----------
-    rows, columns : int
-        How many are that full.
-    share : float
-        Of the nonzeros, in at least one of them.
-    num_nonzeros : int
-    hubs : bool
-        Whether one of them alone is more than two parts should hold; else they are many and alike,
-        as in a clique.
+    Attributes:
+        rows, columns: How many are that full.
+        share: Of the nonzeros, in at least one of them.
+        hubs: Whether one of them alone is more than two parts should hold; else they are many and
+            alike, as in a clique.
     """
 
     rows: int

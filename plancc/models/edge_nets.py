@@ -25,12 +25,10 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     Of equal ones the lower number counts as lighter, so that a symmetric pattern is split
     symmetrically; a nonzero of the diagonal goes with its row.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[num_nonzeros]
-    in_row, in_column : int64[n]
-        Nonzeros.
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[num_nonzeros].
+        in_row, in_column (int64[n]): Nonzeros.
     """
     with_column = np.empty(len(indices), dtype=np.bool_)
     for i in range(len(indptr) - 1):
@@ -44,23 +42,17 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
     """Expand nets of the columns, then fold nets of the rows, without those of one pin.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[num_nonzeros], unique in every row
-    with_column : bool[num_nonzeros], False on the diagonal
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[num_nonzeros], unique in every row.
+        with_column: bool[num_nonzeros], False on the diagonal.
 
-    Returns
-    -------
-    net_ptr : int64[num_nets + 1]
-    pins : int32[num_pins]
-        Of every net its column or row itself comes first.
-    source : int32[num_nets]
-        The column or row of every net.
-    weight : int64[n]
-        Nonzeros that go with every vertex.
-    nonzero_vertex : int32[num_nonzeros]
-        With which.
+    Returns:
+        net_ptr: int64[num_nets + 1]
+        pins (int32[num_pins]): Of every net its column or row itself comes first.
+        source (int32[num_nets]): The column or row of every net.
+        weight (int64[n]): Nonzeros that go with every vertex.
+        nonzero_vertex (int32[num_nonzeros]): With which.
     """
     n = len(indptr) - 1
     size = np.ones(2 * n, dtype=np.int64)

@@ -21,10 +21,8 @@ from plancc.models.weights import Balance, check_num_parts
 class FileModel(Model):
     """Part vector from a file or an array.
 
-    Attributes
-    ----------
-    part : path or int[num_vertices]
-        Part of every vertex, counted from 0.
+    Attributes:
+        part (path or int[num_vertices]): Part of every vertex, counted from 0.
     """
 
     competes: ClassVar[bool] = False
@@ -44,11 +42,9 @@ class FileModel(Model):
     ) -> Assignment:
         """Take the given owners; `balance` and `seed` are not used.
 
-        Raises
-        ------
-        InputError
-            No part vector, one of the wrong length, not whole numbers, or a part number outside
-            0..num_parts-1 (the message names the first such vertex).
+        Raises:
+            InputError: No part vector, one of the wrong length, not whole numbers, or a part number
+                outside 0..num_parts-1 (the message names the first such vertex).
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

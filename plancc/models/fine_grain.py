@@ -59,11 +59,9 @@ class FineGrainModel(EdgeModel):
         Vertex k is nonzero k of the CSR, then come those of missing diagonals. Nets of columns come
         before nets of rows; those of one pin are left out. Sources are the diagonal's vertices.
 
-        Raises
-        ------
-        InputError
-            `num_parts` is not in 1..num_vertices, `balance` is not "nnz", or nonzeros and missing
-            diagonals are more than `MAX_NUM_VERTICES`.
+        Raises:
+            InputError: `num_parts` is not in 1..num_vertices, `balance` is not "nnz", or nonzeros
+                and missing diagonals are more than `MAX_NUM_VERTICES`.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("fine-grain", balance)

@@ -27,9 +27,8 @@ class GraphModel(Model):
     So the cut overestimates the rows moved; ``objective="volume"`` counts them exactly for a
     symmetric pattern.
 
-    Attributes
-    ----------
-    objective : {"cut", "volume"}
+    Attributes:
+        objective: {"cut", "volume"}.
     """
 
     problem: ClassVar[type[WeightedGraph]] = WeightedGraph

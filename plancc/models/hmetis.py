@@ -23,12 +23,10 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     Vertex weights are always written, net costs where there are any. Nets without a pin, which
     the format cannot hold and which never cost anything, are left out.
 
-    Raises
-    ------
-    InputError
-        If no net has a pin, or vertices have several weights, which the format cannot hold.
-    OutputError
-        If the file cannot be written.
+    Raises:
+        InputError: If no net has a pin, or vertices have several weights, which the format cannot
+            hold.
+        OutputError: If the file cannot be written.
     """
     from plancc.graph.kernels import format_lines
 

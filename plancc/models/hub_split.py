@@ -32,12 +32,10 @@ class HubSplitModel(EdgeModel):
     is lighter than the row (`MediumGrainModel`); all others stay with their rows. So a hub's row is
     folded, a hub's column is expanded as in any row plan, and rows that are no hubs need no fold.
 
-    Attributes
-    ----------
-    threshold : int, optional
-        Nonzeros above which a row is a hub; None: `SHARE_OF_PART` of the nonzeros of an average
-        part, beyond which a few such rows decide the balance of a part, but at least `DEGREES`
-        times the nonzeros of an average row, so that a mesh has no hubs.
+    Attributes:
+        threshold: Nonzeros above which a row is a hub; None: `SHARE_OF_PART` of the nonzeros of an
+            average part, beyond which a few such rows decide the balance of a part, but at least
+            `DEGREES` times the nonzeros of an average row, so that a mesh has no hubs.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph

@@ -52,9 +52,7 @@ class LibraModel(EdgeModel):
         The copies take ``num_parts / 8`` bytes per vertex, or 8 bytes per nonzero of its row and
         column where that is less.
 
-        Returns
-        -------
-        Assignment
+        Returns:
             Notes, as in table 4 of Md et al. 2021: ``replication_factor``, the mean number of parts
             that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off
             the diagonal. Both are left out if there is no edge.

@@ -18,15 +18,13 @@ _NONE = np.iinfo(np.int64).max
 def degrees(indptr: Any, indices: Any) -> Any:
     """Nonzeros off the diagonal, and whether the diagonal is stored.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[nnz]
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[nnz].
 
-    Returns
-    -------
-    in_row, in_column : int64[n]
-    diagonal : bool[n]
+    Returns:
+        in_row, in_column : int64[n]
+        diagonal: bool[n]
     """
     n = len(indptr) - 1
     in_row, in_column = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -44,12 +42,11 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """The nonzeros between a vertex and those of a higher rank, by column.
 
-    Attributes
-    ----------
-    start, end : int64[n]
-        The nonzeros (i, j) of column j with a higher rank of i are ``start[j]:end[j]`` of `pairs`.
-    pairs : int32[nnz, 2], or int64 where nnz is 2**31 or more
-        Ascending i, which the owner replaces once it is known, and the nonzero's place in CSR.
+    Attributes:
+        start, end (int64[n]): The nonzeros (i, j) of column j with a higher rank of i are
+            ``start[j]:end[j]`` of `pairs`.
+        pairs (int32[nnz, 2], or int64 where nnz is 2**31 or more): Ascending i, which the owner
+            replaces once it is known, and the nonzero's place in CSR.
     """
 
     start: Any
@@ -60,13 +57,11 @@ class Ahead(NamedTuple):
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
     """`Ahead` of a pattern.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[nnz]
-    in_column : int64[n]
-        Of `degrees`.
-    rank : int32[n]
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[nnz].
+        in_column (int64[n]): Of `degrees`.
+        rank: int32[n].
     """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
@@ -93,16 +88,12 @@ class Parts(NamedTuple):
 
     Vertices go by rank, so first those with a list, then those with bits.
 
-    Attributes
-    ----------
-    held : uint64[num_places]
-        A list has a place per nonzero: parts + 1, then zeros.
-    ptr : int64[first + 1]
-        The list of rank r is ``held[ptr[r]:ptr[r + 1]]``; then come the bits.
-    first : int
-        The first rank with bits.
-    words : int
-        Places for bits, 64 parts each.
+    Attributes:
+        held (uint64[num_places]): A list has a place per nonzero: parts + 1, then zeros.
+        ptr (int64[first + 1]): The list of rank r is ``held[ptr[r]:ptr[r + 1]]``; then come the
+            bits.
+        first: The first rank with bits.
+        words: Places for bits, 64 parts each.
     """
 
     held: Any
@@ -145,27 +136,19 @@ def assign_edges(
 ) -> Any:
     """Part of every edge by the rule of `LibraModel`; `assign_rest` completes `nonzero_owner`.
 
-    Parameters
-    ----------
-    by_rank : int32[n]
-        The vertices in ascending number of nonzeros.
-    rank : int32[n]
-        Its inverse.
-    indptr : int64[n + 1]
-    indices : int32[nnz], ascending in every row
-    ahead : Ahead
-        Owners take the place of rows.
-    diagonal : bool[n]
-    parts : Parts
-    room : int
-        Nonzeros that a part may have while others are relevant.
-    num_parts : int
-    nonzero_owner : int32[nnz]
+    Parameters:
+        by_rank (int32[n]): The vertices in ascending number of nonzeros.
+        rank (int32[n]): Its inverse.
+        indptr: int64[n + 1].
+        indices: int32[nnz], ascending in every row.
+        ahead (Ahead): Owners take the place of rows.
+        diagonal: bool[n].
+        parts: Parts.
+        room: Nonzeros that a part may have while others are relevant.
+        nonzero_owner: int32[nnz].
 
-    Returns
-    -------
-    int64[num_parts]
-        Nonzeros off the diagonal.
+    Returns:
+        int64[num_parts]: Nonzeros off the diagonal.
     """
     held, words, pairs = parts.held, parts.words, ahead.pairs
     key = np.arange(num_parts)
@@ -227,16 +210,13 @@ def assign_rest(
 ) -> None:
     """Fill in what `ahead` has, and the diagonal, which goes with its row.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[nnz], ascending in every row
-    ahead : Ahead
-        With owners.
-    diagonal : bool[n]
-    owner : int32[n]
-        Of the rows.
-    nonzero_owner : int32[nnz]
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[nnz], ascending in every row.
+        ahead (Ahead): With owners.
+        diagonal: bool[n].
+        owner (int32[n]): Of the rows.
+        nonzero_owner: int32[nnz].
     """
     pairs = ahead.pairs
     for i in range(len(owner)):
@@ -263,14 +243,11 @@ def num_held(parts: Any, n: int) -> Any:
 def choose_owners(order: Any, parts: Any, load: Any) -> Any:
     """Owner of every vertex, int32[n], by rank: of the parts that hold it the least loaded.
 
-    Parameters
-    ----------
-    order : int64[n]
-        Ranks, in the order in which vertices choose; those that no part holds take the least
-        loaded of all.
-    parts : Parts
-    load : int64[num_parts]
-        Of the edges; a row counts 1.
+    Parameters:
+        order (int64[n]): Ranks, in the order in which vertices choose; those that no part holds
+            take the least loaded of all.
+        parts: Parts.
+        load (int64[num_parts]): Of the edges; a row counts 1.
     """
     held, words = parts.held, parts.words
     key = load * _LOAD + np.arange(len(load))

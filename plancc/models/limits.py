@@ -20,16 +20,13 @@ ROUNDING = 1e-12
 class Bounds(NamedTuple):
     """What parts may weigh in a sweep: the limits as kernels take them, all float64.
 
-    Attributes
-    ----------
-    target : [num_parts, c], or the cells of a grid
-        Weight up to which a part costs nothing.
-    price : as target
-        Half of it times the square of the weight above the target is what a part costs.
-    cap : as target
-        No move fills a part above it.
-    scale : [num_parts], or the cells of a grid
-        Weights of two parts are compared times this: 1 over their capacities, times the mean.
+    Attributes:
+        target ([num_parts, c], or the cells of a grid): Weight up to which a part costs nothing.
+        price (as target): Half of it times the square of the weight above the target is what a part
+            costs.
+        cap (as target): No move fills a part above it.
+        scale ([num_parts], or the cells of a grid): Weights of two parts are compared times this: 1
+            over their capacities, times the mean.
     """
 
     target: Any
@@ -44,24 +41,17 @@ class Limits:
 
     Numbers of parts are [num_parts, c], numbers of all parts together [c], for c constraints.
 
-    Attributes
-    ----------
-    weights : int64[n, c]
-        Of the vertices (or nonzeros), not negative; int64[n] is taken as a column.
-    num_parts : int
-    epsilon : float64[c]
-        Allowed imbalance, max / mean - 1; one number is taken for all constraints.
-    capacities : tuple of float, optional
-        To which the even shares of the parts are in proportion; None: all alike.
-    names : tuple of str, optional
-        Of the constraints.
-    relative : float64[num_parts]
-        Capacities over their mean; 1 where all parts are alike.
+    Attributes:
+        weights (int64[n, c]): Of the vertices (or nonzeros), not negative; int64[n] is taken as a
+            column.
+        epsilon (float64[c]): Allowed imbalance, max / mean - 1; one number is taken for all
+            constraints.
+        capacities: To which the even shares of the parts are in proportion; None: all alike.
+        names: Of the constraints.
+        relative (float64[num_parts]): Capacities over their mean; 1 where all parts are alike.
 
-    Raises
-    ------
-    InputError
-        There are capacities of another number of parts.
+    Raises:
+        InputError: There are capacities of another number of parts.
     """
 
     weights: npt.NDArray[np.int64]
@@ -209,15 +199,12 @@ def part_weights(
 ) -> npt.NDArray[np.int64]:
     """Sum of the weights of every part's vertices, exact.
 
-    Parameters
-    ----------
-    owner : int32[n]
-    weights : int64[n] or int64[n, c]
-    num_parts : int
+    Parameters:
+        owner: int32[n].
+        weights: int64[n] or int64[n, c].
 
-    Returns
-    -------
-    int64[num_parts] or int64[num_parts, c]
+    Returns:
+        int64[num_parts] or int64[num_parts, c]
     """
     sums = np.zeros((num_parts, *weights.shape[1:]), dtype=np.int64)
     for of_parts, of_vertices in zip(np.atleast_2d(sums.T), np.atleast_2d(weights.T), strict=True):
@@ -232,10 +219,8 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
     heaviest vertex; and, since two of the ``num_parts + 1`` heaviest vertices share a part, the
     sum of the two lightest among these. 0 where there is nothing to share.
 
-    Parameters
-    ----------
-    weights : int64[n], not negative
-    num_parts : int
+    Parameters:
+        weights: int64[n], not negative.
     """
     heaviest, even = int(weights.max(initial=0)), -(-int(weights.sum()) // num_parts)
     if 2 * heaviest > even and len(weights) > num_parts:
@@ -253,11 +238,9 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
     no larger than s_k. So some part weighs ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its
     share at least, where the first is left out for more vertices than parts; and 1, of course.
 
-    Parameters
-    ----------
-    weights : int64[n], not negative
-    relative : float64[num_parts]
-        Capacities over their mean.
+    Parameters:
+        weights: int64[n], not negative.
+        relative (float64[num_parts]): Capacities over their mean.
     """
     total, num_parts = int(weights.sum()), len(relative)
     share = np.sort(total / num_parts * relative)[::-1]

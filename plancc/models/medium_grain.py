@@ -59,9 +59,8 @@ class MediumGrainModel(EdgeModel):
 def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
     """Refuse any balance but that of the nonzeros.
 
-    Raises
-    ------
-    InputError
+    Raises:
+        InputError
     """
     if isinstance(balance, str):
         balance = Balance.parse(balance)
@@ -93,11 +92,9 @@ def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProb
     net of j, as it receives row j once; in the fold likewise. Nets of one pin are left out; the
     sources are j and i.
 
-    Parameters
-    ----------
-    matrix : Graph
-    with_column : bool[num_nonzeros]
-        Whether a nonzero goes with its column; False on the diagonal.
+    Parameters:
+        with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the
+            diagonal.
     """
     from plancc.models.edge_nets import split_nets
 

@@ -18,17 +18,14 @@ def column_nets(indptr: Any, indices: Any) -> Any:
     Rows are visited in order, so pins come out sorted; a missing diagonal entry is put in when
     its row is visited.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1]
-    indices : int32[num_nonzeros], unique in every row
+    Parameters:
+        indptr: int64[n + 1].
+        indices: int32[num_nonzeros], unique in every row.
 
-    Returns
-    -------
-    net_ptr : int64[num_nets + 1], nets in the order of the columns
-    pins : int32[num_pins]
-    column : int32[num_nets]
-        The column of every net.
+    Returns:
+        net_ptr: int64[num_nets + 1], nets in the order of the columns
+        pins: int32[num_pins]
+        column (int32[num_nets]): The column of every net.
     """
     n = len(indptr) - 1
     size = np.zeros(n, dtype=np.int64)
@@ -76,18 +73,15 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
 
     They are judged by their number of pins and a 64-bit hash of all the rest; costs are added up.
 
-    Parameters
-    ----------
-    net_ptr : int64[num_nets + 1]
-    pins : int32[num_pins]
-    size : int32[num_pins], or int32[0] where they are not known
-    cost : int64[num_nets]
-    source : int32[num_nets], or int32[0] where they are not known
+    Parameters:
+        net_ptr: int64[num_nets + 1].
+        pins: int32[num_pins].
+        size: int32[num_pins], or int32[0] where they are not known.
+        cost: int64[num_nets].
+        source: int32[num_nets], or int32[0] where they are not known.
 
-    Returns
-    -------
-    net_ptr, pins, size, cost, source
-        In an order of their own.
+    Returns:
+        net_ptr, pins, size, cost, source: In an order of their own.
     """
     mark = _marks(net_ptr, pins, size, source)
     order = np.lexsort((mark, np.diff(net_ptr)))
@@ -157,17 +151,13 @@ MAX_WAITING = 1024
 class NetUnion:
     """Column nets of many blocks; equal ones are merged and counted.
 
-    Parameters
-    ----------
-    indptr : int64[n + 1], indices : int32[num_nonzeros]
-        Pattern that the blocks are of, to tell what has been seen.
+    Parameters:
+        indptr, indices (int64[n + 1], int32[num_nonzeros]): Pattern that the blocks are of, to tell
+            what has been seen.
 
-    Attributes
-    ----------
-    num_nets : int
-        Of all blocks, before merging, those of one pin among them.
-    num_pins : int
-        Held at the moment.
+    Attributes:
+        num_nets (int): Of all blocks, before merging, those of one pin among them.
+        num_pins (int): Held at the moment.
     """
 
     def __init__(self, indptr: Any, indices: Any) -> None:
@@ -243,10 +233,9 @@ def _block_nets(
 
     `place` is -1 everywhere, before and after.
 
-    Returns
-    -------
-    num_columns, net_ptr, pins, cost, source
-        Nets of several pins; `num_columns` counts the others too.
+    Returns:
+        num_columns, net_ptr, pins, cost, source: Nets of several pins; `num_columns` counts the
+            others too.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

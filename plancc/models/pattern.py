@@ -12,14 +12,9 @@ from plancc.graph.graph import Graph
 def symmetrised(matrix: Graph) -> Any:
     """Pattern of ``A + A^T`` without its diagonal.
 
-    Parameters
-    ----------
-    matrix : Graph
-
-    Returns
-    -------
-    scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]
-        Sorted, unique columns; a stored entry's value is 1 or 2 and means nothing.
+    Returns:
+        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Sorted, unique columns; a
+            stored entry's value is 1 or 2 and means nothing.
     """
     from scipy.sparse import csr_matrix
 

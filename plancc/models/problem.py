@@ -18,20 +18,16 @@ from plancc.graph.owners import Owners
 class Hypergraph:
     """Vertices to be split into parts, and nets whose connectivity costs communication.
 
-    Attributes
-    ----------
-    net_ptr : int64[num_nets + 1]
-        Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
-    pins : int32[num_pins]
-        Unique in every net. Nets of a single pin never cost anything; a model may
-        leave them out.
-    vertex_weights : int64[num_vertices] or int64[num_vertices, num_constraints], at least 0
-        What the parts share evenly; several columns are as many constraints.
-    net_costs : int64[num_nets], at least 1, or None
-        None: every net costs 1.
-    net_sources : int32[num_nets], or None
-        The vertex whose row travels to the parts of the net, one of its pins; None: not known,
-        then only the volume can be refined, not the traffic of single parts.
+    Attributes:
+        net_ptr (int64[num_nets + 1]): Pins of net j are ``pins[net_ptr[j]:net_ptr[j + 1]]``.
+        pins (int32[num_pins]): Unique in every net. Nets of a single pin never cost anything; a
+            model may leave them out.
+        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
+            What the parts share evenly; several columns are as many constraints.
+        net_costs (int64[num_nets], at least 1, or None): None: every net costs 1.
+        net_sources (int32[num_nets], or None): The vertex whose row travels to the parts of the
+            net, one of its pins; None: not known, then only the volume can be refined, not the
+            traffic of single parts.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -53,16 +49,13 @@ class Hypergraph:
 class WeightedGraph:
     """An undirected graph without self loops, both directions of every edge stored.
 
-    Attributes
-    ----------
-    indptr : int64[num_vertices + 1]
-    indices : int32[2 * num_edges]
-    vertex_weights : int64[num_vertices] or int64[num_vertices, num_constraints], at least 0
-        What the parts share evenly; several columns are as many constraints.
-    edge_weights : int64[2 * num_edges], at least 1, or None
-        None: every edge costs 1.
-    objective : str
-        "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
+    Attributes:
+        indptr: int64[num_vertices + 1].
+        indices: int32[2 * num_edges].
+        vertex_weights (int64[num_vertices] or int64[num_vertices, num_constraints], at least 0):
+            What the parts share evenly; several columns are as many constraints.
+        edge_weights (int64[2 * num_edges], at least 1, or None): None: every edge costs 1.
+        objective: "cut" (weight of cut edges) or "volume" (METIS' total communication volume).
     """
 
     indptr: npt.NDArray[np.int64]
@@ -80,10 +73,8 @@ class WeightedGraph:
 class Assignment(Owners):
     """Owners that a model fixes by itself: of rows, and of nonzeros if it is a model of these.
 
-    Attributes
-    ----------
-    notes : dict
-        Figures of the model for the plan's provenance (for example RCM's bandwidths).
+    Attributes:
+        notes: Figures of the model for the plan's provenance (for example RCM's bandwidths).
     """
 
     notes: dict[str, int | float | str] = field(default_factory=dict)
@@ -93,14 +84,11 @@ class Assignment(Owners):
 class EdgeProblem:
     """A hypergraph whose partition says who owns each row and each nonzero.
 
-    Attributes
-    ----------
-    hypergraph : Hypergraph
-        Its connectivity - 1 is the volume of expand and fold.
-    row_vertex : int32[num_rows]
-        The vertex whose part owns row i.
-    nonzero_vertex : int32[num_nonzeros]
-        The vertex whose part owns the nonzero; of one on the diagonal it is the row's.
+    Attributes:
+        hypergraph: Its connectivity - 1 is the volume of expand and fold.
+        row_vertex (int32[num_rows]): The vertex whose part owns row i.
+        nonzero_vertex (int32[num_nonzeros]): The vertex whose part owns the nonzero; of one on the
+            diagonal it is the row's.
     """
 
     hypergraph: Hypergraph

@@ -51,13 +51,11 @@ def row_models() -> list[str]:
 class ProcessGridModel(Model):
     """Ranks in a grid whose process rows (in every layer) own a block of rows each.
 
-    Attributes
-    ----------
-    blocks : str
-        The row model that assigns rows to blocks. "rp" is the paper's random vertex permutation.
-    part : path or int[num_vertices], optional
-        For `blocks` "file": the block of every vertex, counted from 0. Block ``i * layers + k`` is
-        that of process row i in layer k.
+    Attributes:
+        blocks: The row model that assigns rows to blocks. "rp" is the paper's random vertex
+            permutation.
+        part (path or int[num_vertices], optional): For `blocks` "file": the block of every vertex,
+            counted from 0. Block ``i * layers + k`` is that of process row i in layer k.
     """
 
     scheme: ClassVar[str]
@@ -100,11 +98,9 @@ class ProcessGridModel(Model):
     def shape(self, num_ranks: int) -> Shape:
         """The grid of so many ranks.
 
-        Raises
-        ------
-        InputError
-            No grid of these options has so many ranks; the message names those that have, and
-            numbers of ranks near by that would do.
+        Raises:
+            InputError: No grid of these options has so many ranks; the message names those that
+                have, and numbers of ranks near by that would do.
         """
 
     @property
@@ -120,10 +116,9 @@ class ProcessGridModel(Model):
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """What the model `blocks` makes of the matrix, for the blocks of `num_parts` ranks.
 
-        Raises
-        ------
-        InputError
-            As `shape`; `num_parts` is not in 1..num_vertices; what the model `blocks` refuses.
+        Raises:
+            InputError: As `shape`; `num_parts` is not in 1..num_vertices; what the model `blocks`
+                refuses.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
@@ -137,10 +132,8 @@ class Cagnet1DModel(ProcessGridModel):
     """Block rows of A and H; every block of H is broadcast to all ranks (Tripathy et al. 2020,
     Algorithm 1).
 
-    Attributes
-    ----------
-    sparse : bool
-        Only needed rows travel, in messages.
+    Attributes:
+        sparse: Only needed rows travel, in messages.
     """
 
     scheme: ClassVar[str] = "1d"
@@ -156,13 +149,10 @@ class Cagnet1DModel(ProcessGridModel):
 class Cagnet15DModel(ProcessGridModel):
     """Block rows, each on c ranks, which multiply with one chunk of H each (Algorithm 2).
 
-    Attributes
-    ----------
-    replication : int
-        c; it must divide the number of ranks. Where its square does not, some ranks of a block
-        multiply with one part of H more than others.
-    sparse : bool
-        Only needed rows travel, in messages.
+    Attributes:
+        replication: c; it must divide the number of ranks. Where its square does not, some ranks of
+            a block multiply with one part of H more than others.
+        sparse: Only needed rows travel, in messages.
     """
 
     scheme: ClassVar[str] = "1.5d"
@@ -187,10 +177,8 @@ class Cagnet15DModel(ProcessGridModel):
 class Cagnet2DModel(ProcessGridModel):
     """Blocks of A and of H on a grid of ranks, multiplied by SUMMA (Algorithm 3).
 
-    Attributes
-    ----------
-    grid : str or (int, int), optional
-        Process rows and columns, as "4x8". None: the square grid.
+    Attributes:
+        grid: Process rows and columns, as "4x8". None: the square grid.
     """
 
     scheme: ClassVar[str] = "2d"
@@ -218,10 +206,8 @@ class Cagnet3DModel(ProcessGridModel):
     """Layers of grids, whose products are added up: Split-3D-SpMM (Tripathy et al. 2020, section
     IV-D).
 
-    Attributes
-    ----------
-    grid : str or (int, int, int), optional
-        Process rows, columns and layers, as "4x4x2". None: the cube.
+    Attributes:
+        grid: Process rows, columns and layers, as "4x4x2". None: the cube.
     """
 
     scheme: ClassVar[str] = "3d"
@@ -252,10 +238,8 @@ class MopModel(ProcessGridModel):
     With several groups the rows of the matrix are shared among them, and a group needs rows of
     others as the ranks of a row plan do (section 5.2).
 
-    Attributes
-    ----------
-    groups : int
-        A divisor of the number of ranks. With 1 every rank holds the whole matrix.
+    Attributes:
+        groups: A divisor of the number of ranks. With 1 every rank holds the whole matrix.
     """
 
     scheme: ClassVar[str] = "feature"

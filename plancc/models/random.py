@@ -21,17 +21,12 @@ def random_owner(
 ) -> npt.NDArray[np.int32]:
     """Owners drawn at random; the parts' numbers of rows differ by at most one.
 
-    Parameters
-    ----------
-    num_vertices, num_parts : int
-    seed : int
-        Of ``numpy.random.default_rng``; the same seed gives the same owners.
-    capacities : tuple of float, optional
-        To which the numbers of rows are in proportion, as nearly; None: all alike.
+    Parameters:
+        seed: Of ``numpy.random.default_rng``; the same seed gives the same owners.
+        capacities: To which the numbers of rows are in proportion, as nearly; None: all alike.
 
-    Returns
-    -------
-    int32[num_vertices]
+    Returns:
+        int32[num_vertices]
     """
     owner = np.arange(num_vertices, dtype=np.int32) % np.int32(num_parts)
     if len(set(capacities or ())) > 1:

@@ -25,11 +25,9 @@ from plancc.models.weights import (
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
     """``max |position[i] - position[j]|`` over the nonzeros (i, j), 0 without any.
 
-    Parameters
-    ----------
-    matrix : Graph
-    position : int[num_vertices], optional
-        Place of every vertex in an order; None: the given order.
+    Parameters:
+        position (int[num_vertices], optional): Place of every vertex in an order; None: the given
+            order.
     """
     if matrix.num_nonzeros == 0:
         return 0

@@ -64,19 +64,14 @@ FITTED_COST = 1000
 class StochasticModel(Model):
     """Expected volume of a mini-batch, from the sampler's probabilities or sampled batches.
 
-    Attributes
-    ----------
-    sampler : str
-        A name in `plancc.sampling.SAMPLERS`.
-    theta, delta : float
-        Error of the expected connectivity and probability of a larger one (equation 12).
-    batches : "auto" or int
-        "auto": exact probabilities where the sampler has them, else as many batches as it takes;
-        a number: that many batches.
-    sampler_options : dict
-        Options of the sampler; those that are left out take its defaults.
-    vertex_data : VertexData
-        Training mask and clusters, for samplers that need them.
+    Attributes:
+        sampler: A name in `plancc.sampling.SAMPLERS`.
+        theta, delta: Error of the expected connectivity and probability of a larger one (equation
+            12).
+        batches ("auto" or int): "auto": exact probabilities where the sampler has them, else as
+            many batches as it takes; a number: that many batches.
+        sampler_options: Options of the sampler; those that are left out take its defaults.
+        vertex_data: Training mask and clusters, for samplers that need them.
     """
 
     problem: ClassVar[type[Hypergraph]] = Hypergraph
@@ -151,11 +146,9 @@ class StochasticModel(Model):
     def source(self, matrix: Graph) -> BatchSource:
         """Sampler and population for a matrix.
 
-        Raises
-        ------
-        InputError
-            Options that the sampler does not have or lacks, or that the matrix or the vertex data
-            do not allow.
+        Raises:
+            InputError: Options that the sampler does not have or lacks, or that the matrix or the
+                vertex data do not allow.
         """
         mask = self.vertex_data.train_mask
         sampler = make_sampler(
@@ -207,10 +200,8 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
     ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up: for one given partition the mean
     connectivity of that many nets is off by theta or more with probability delta at most.
 
-    Raises
-    ------
-    InputError
-        More than `MAX_NETS`.
+    Raises:
+        InputError: More than `MAX_NETS`.
     """
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
@@ -230,19 +221,13 @@ def batches_of(nets: int, nets_per_batch: float) -> int:
 class NetSample:
     """The merged nets of some batches.
 
-    Attributes
-    ----------
-    hypergraph : Hypergraph
-        With costs (how many batches have this net) and sources; vertex weights are 1.
-    num_batches : int
-        Fewer than asked for where the pins reached their bound, or time was up.
-    num_nets : int
-        Of all batches before merging, those of one pin among them.
-    vertices_seen, nonzeros_seen : float
-        Shares of the vertices that may take part, and of the nonzeros off the diagonal, that
-        occurred in any batch.
-    full : bool
-        Whether the pins reached their bound.
+    Attributes:
+        hypergraph: With costs (how many batches have this net) and sources; vertex weights are 1.
+        num_batches: Fewer than asked for where the pins reached their bound, or time was up.
+        num_nets: Of all batches before merging, those of one pin among them.
+        vertices_seen, nonzeros_seen: Shares of the vertices that may take part, and of the nonzeros
+            off the diagonal, that occurred in any batch.
+        full: Whether the pins reached their bound.
     """
 
     hypergraph: Hypergraph
@@ -321,11 +306,8 @@ class BatchSource:
 class GrowingSample:
     """The nets of more and more batches of one stream; equal ones are merged as they come.
 
-    Parameters
-    ----------
-    source : BatchSource
-    seed, stream : int
-        See `plancc.sampling.Sampler.batch`.
+    Parameters:
+        seed, stream: See `plancc.sampling.Sampler.batch`.
     """
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
@@ -377,15 +359,10 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     the pins are exact. All column nets for batches of everything, all two-pin nets (the edge cut)
     for tiny ones.
 
-    Parameters
-    ----------
-    hypergraph : Hypergraph
-        Column nets with sources.
-    inclusion : Inclusion
+    Parameters:
+        hypergraph: Column nets with sources.
 
-    Returns
-    -------
-    Hypergraph
+    Returns:
         Costs are scaled to `FITTED_COST` for one pin; those below 1/2 are left out.
     """
     assert hypergraph.net_sources is not None
@@ -423,17 +400,10 @@ def fitted_cut(
     each, one at least: then every pin costs ``reach[c] / c``, in units of the cost of one alone. So
     the edges of a hub weigh less than others.
 
-    Parameters
-    ----------
-    graph : WeightedGraph
-    hypergraph : Hypergraph
-        Column nets with sources.
-    inclusion : Inclusion
-    num_parts : int
+    Parameters:
+        hypergraph: Column nets with sources.
 
-    Returns
-    -------
-    WeightedGraph
+    Returns:
         A nonzero that is alone weighs `FITTED_COST`; edges that no net has weigh 1.
     """
     assert hypergraph.net_sources is not None

@@ -34,39 +34,32 @@ BATCH_SCALE = 1000
 class Balance:
     """What the parts of a partition are to share evenly: one or several constraints.
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of `BALANCES`, none twice:
+    Attributes:
+        names: Of `BALANCES`, none twice:
 
-        - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section 4.3.1,
-          ``w(v_i) = |cols(A(i, :))|``);
-        - "rows": 1 for every row; of a graph of types, those of each type by themselves;
-        - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per vertex
-          are as many constraints;
-        - "work": multiply-adds that the row costs in one forward pass,
-          ``sum_k nonzeros * d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025,
-          proof of Proposition 3.1);
-        - "train": 1 for every training vertex;
-        - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE` of
-          the mean.
-    dims : tuple of int, or None
-        Widths d_0..d_L of the layers, each at least 1; "work" needs them.
-    train_mask : bool[num_vertices], or None
-        The training vertices; "train" needs them.
-    expected_nonzeros : float64[num_vertices], or None
-        Of a mini-batch, by row; "batch" needs them.
-    allowed : dict of str to float
-        Allowed imbalance, max / mean - 1, of the names that have one of their own.
-    capacities : tuple of float, or None
-        One for every part, to which the even share of every constraint is in proportion; None: all
-        parts alike.
+            - "nnz": nonzeros of the row, the work of its product (Demirci et al. 2022, section
+              4.3.1, ``w(v_i) = |cols(A(i, :))|``);
+            - "rows": 1 for every row; of a graph of types, those of each type by themselves;
+            - "weights": the vertex weights of the graph (`plancc.graph.weights`); several per
+              vertex are as many constraints;
+            - "work": multiply-adds that the row costs in one forward pass, ``sum_k nonzeros *
+              d_{k-1} + d_{k-1} * d_k`` over the layers k = 1..L (Wan et al. 2025, proof of
+              Proposition 3.1);
+            - "train": 1 for every training vertex;
+            - "batch": expected nonzeros of the row in a mini-batch, in units of 1 / `BATCH_SCALE`
+              of the mean.
+        dims: Widths d_0..d_L of the layers, each at least 1; "work" needs them.
+        train_mask (bool[num_vertices], or None): The training vertices; "train" needs them.
+        expected_nonzeros (float64[num_vertices], or None): Of a mini-batch, by row; "batch" needs
+            them.
+        allowed: Allowed imbalance, max / mean - 1, of the names that have one of their own.
+        capacities: One for every part, to which the even share of every constraint is in
+            proportion; None: all parts alike.
 
-    Raises
-    ------
-    InputError
-        No name, an unknown one or one twice; fewer than two widths or one below 1; "work" without
-        widths; an allowed imbalance that is not finite, below 0, or of a name that is not there.
+    Raises:
+        InputError: No name, an unknown one or one twice; fewer than two widths or one below 1;
+            "work" without widths; an allowed imbalance that is not finite, below 0, or of a name
+            that is not there.
     """
 
     names: tuple[str, ...] = ("nnz",)
@@ -128,10 +121,8 @@ class Balance:
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
         """Limits of the parts of a matrix; constraints without one of their own take `epsilon`.
 
-        Raises
-        ------
-        InputError
-            See `constraints`; there are capacities of another number of parts.
+        Raises:
+            InputError: See `constraints`; there are capacities of another number of parts.
         """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
@@ -145,23 +136,16 @@ class Balance:
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
     """Weights that the parts are to share evenly, by the name of their constraint.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    balance : Balance, or str for `Balance.parse`
+    Parameters:
+        matrix: The normalised matrix.
 
-    Returns
-    -------
-    dict of str to int64[num_vertices]
-        In the order of the balance; several weights of the source are "weights 1", "weights 2",
-        ..., rows of types "rows author" and so on.
+    Returns:
+        dict of str to int64[num_vertices]: In the order of the balance; several weights of the
+            source are "weights 1", "weights 2", ..., rows of types "rows author" and so on.
 
-    Raises
-    ------
-    InputError
-        A wrong `balance`; "weights" for a graph without vertex weights, "train" without a mask or
-        with an empty one; weights whose sum is above `MAX_TOTAL`.
+    Raises:
+        InputError: A wrong `balance`; "weights" for a graph without vertex weights, "train" without
+            a mask or with an empty one; weights whose sum is above `MAX_TOTAL`.
     """
     if isinstance(balance, str):
         balance = Balance.parse(balance)
@@ -191,14 +175,11 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
     """The weights of `constraints` as one array, which is what a problem carries.
 
-    Returns
-    -------
-    int64[num_vertices], or int64[num_vertices, num_constraints] if there are several
+    Returns:
+        int64[num_vertices], or int64[num_vertices, num_constraints] if there are several
 
-    Raises
-    ------
-    InputError
-        See `constraints`.
+    Raises:
+        InputError: See `constraints`.
     """
     return _stacked(constraints(matrix, balance))
 
@@ -210,18 +191,13 @@ def combined(
 
     Every constraint is scaled to a total of its importance, and they are added up.
 
-    Parameters
-    ----------
-    weights : int64[n] or int64[n, c]
-        Not negative; no column sums to more than `MAX_TOTAL`.
-    importance : float64[c], optional
-        Above 0, with sum 1; None: all count alike.
+    Parameters:
+        weights (int64[n] or int64[n, c]): Not negative; no column sums to more than `MAX_TOTAL`.
+        importance (float64[c], optional): Above 0, with sum 1; None: all count alike.
 
-    Returns
-    -------
-    int64[n]
-        `weights` itself if it has one dimension; else 0 where all weights of a vertex are 0,
-        positive elsewhere, with a sum of at most `MAX_TOTAL`.
+    Returns:
+        int64[n]: `weights` itself if it has one dimension; else 0 where all weights of a vertex are
+            0, positive elsewhere, with a sum of at most `MAX_TOTAL`.
     """
     if weights.ndim == 1:
         return weights

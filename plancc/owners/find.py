@@ -42,22 +42,14 @@ BESIDE_EPSILON = 0.01
 class Candidate:
     """One model's answer, as the provenance keeps it.
 
-    Attributes
-    ----------
-    model : str
-    objective : str
-        What it was searched for; "" for a model that searches for nothing.
-    volume, messages, max_volume, nonzero_imbalance, row_imbalance
-        See `plancc.plan.metrics.Metrics`.
-    epoch_seconds : float
-        The predicted epoch.
-    value : float
-        Of the objective that decides.
-    seconds : float
-        That it took to find.
-    failed : str
-        Why there is no answer; then the figures are 0.
-    chosen : bool
+    Attributes:
+        objective: What it was searched for; "" for a model that searches for nothing.
+        volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
+            `plancc.plan.metrics.Metrics`.
+        epoch_seconds: The predicted epoch.
+        value: Of the objective that decides.
+        seconds: That it took to find.
+        failed: Why there is no answer; then the figures are 0.
     """
 
     model: str
@@ -83,20 +75,13 @@ def find_owners(
 ) -> Ownership:
     """Owners of the rows of `matrix`, and of its nonzeros for an edge plan.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    task : Task
-    balance : Balance
-    observer, report
-        See `plancc.compile`.
+    Parameters:
+        matrix: The normalised matrix.
+        observer, report: See `plancc.compile`.
 
-    Raises
-    ------
-    InputError, BackendUnavailable
-    BackendError
-        Of model ``auto``: every candidate failed.
+    Raises:
+        InputError, BackendUnavailable
+        BackendError: Of model ``auto``: every candidate failed.
     """
     find = {"row": find_row_owners, "edge": find_edge_owners, "any": choose}[task.model.layout]
     found = find(matrix, task, balance, observer, report)

@@ -38,15 +38,11 @@ SAMPLE = 2000
 def allowed_memory(given: int | None = None) -> int | None:
     """Bytes that this process and its children may have together.
 
-    Parameters
-    ----------
-    given : int, optional
-        What the user allows; None: what the system has left and what this process has already, less
-        a margin.
+    Parameters:
+        given: What the user allows; None: what the system has left and what this process has
+            already, less a margin.
 
-    Returns
-    -------
-    int or None
+    Returns:
         None where the system does not say.
     """
     left = available_memory()
@@ -95,26 +91,17 @@ def within_memory(
 ) -> tuple[Task, Work, str]:
     """The task, or the most of it that fits.
 
-    Parameters
-    ----------
-    task : Task
-    graph : Graph
-        Not normalised.
-    data : VertexData
-    constraints : int
-        Number of balances.
-    limit : int or None
-        Bytes; None: any.
+    Parameters:
+        graph: Not normalised.
+        constraints: Number of balances.
+        limit: Bytes; None: any.
 
-    Returns
-    -------
-    task, work, str
-        What it is predicted to take, and a sentence of what was given up, "" for nothing.
+    Returns:
+        task, work, str: What it is predicted to take, and a sentence of what was given up, "" for
+            nothing.
 
-    Raises
-    ------
-    InputError
-        Nothing fits.
+    Raises:
+        InputError: Nothing fits.
     """
     rows = graph.num_vertices
     every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())

@@ -65,23 +65,16 @@ def search_on_nodes(
 ) -> tuple[SearchResult, Topology | None]:
     """What a search finds, for nodes first where that pays.
 
-    Parameters
-    ----------
-    find : callable
-        The search.
-    matrix, num_parts, options
-        Of the whole.
-    limits : Limits
-        Of the parts; None: nodes do not matter.
-    report : callable, optional
-        See `plancc.search.search`.
+    Parameters:
+        find: The search.
+        matrix, num_parts, options: Of the whole.
+        limits: Of the parts; None: nodes do not matter.
+        report: See `plancc.search.search`.
 
-    Returns
-    -------
-    SearchResult
-    Topology or None
-        The one that the parts are numbered for. None: there is none, or a node has fewer rows than
-        ranks.
+    Returns:
+        SearchResult
+        Topology or None: The one that the parts are numbered for. None: there is none, or a node
+            has fewer rows than ranks.
     """
     nodes = options.nodes
     if nodes is not None and limits is not None and pays(matrix, nodes):
@@ -95,15 +88,9 @@ def search_on_nodes(
 class _Share:
     """A search of its own.
 
-    Attributes
-    ----------
-    matrix : Graph
-    options : SearchOptions
-    limits : Limits
-    rows, nonzeros : int64[...]
-        The rows and nonzeros of the whole that it finds owners for.
-    own : bool[vertices of `matrix`]
-        Which of its vertices these rows are.
+    Attributes:
+        rows, nonzeros (int64[...]): The rows and nonzeros of the whole that it finds owners for.
+        own (bool[vertices of `matrix`]): Which of its vertices these rows are.
     """
 
     matrix: Graph

@@ -25,18 +25,11 @@ def numbered(
     Owners of a model that is not searched, those of a named partitioner (but for objective "time")
     and those mapped to a topology keep their numbers.
 
-    Parameters
-    ----------
-    matrix : Graph
-    found : Ownership
-    task : Task
-        It says the machine and the widths of the layers.
-    report : callable, optional
-        Called with the step, if it lowers the objective.
+    Parameters:
+        task: It says the machine and the widths of the layers.
+        report: Called with the step, if it lowers the objective.
 
-    Returns
-    -------
-    Found
+    Returns:
         `found` itself where other numbers predict no less.
     """
     options = task.options

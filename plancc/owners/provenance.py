@@ -57,19 +57,11 @@ def provenance(
 ) -> dict[str, Any]:
     """The provenance of a plan.
 
-    Parameters
-    ----------
-    first : mapping
-        `of_graph`, or what is kept of another plan's.
-    command : str
-    balance : Balance
-    reached : float[num_constraints]
-        Imbalance of the parts.
-    options : SearchOptions
-    more : mapping
-        How the owners were found, the predicted epoch.
-    notes : list of str
-        Warnings.
+    Parameters:
+        first: `of_graph`, or what is kept of another plan's.
+        reached (float[num_constraints]): Imbalance of the parts.
+        more: How the owners were found, the predicted epoch.
+        notes: Warnings.
     """
     return {
         **first,

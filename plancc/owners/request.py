@@ -27,16 +27,11 @@ from plancc.predict.widths import DataWidths
 def balance_of(balance: str | None, weights: Any) -> str | None:
     """What is to be balanced where weights of vertices are given: these, unless it is said.
 
-    Parameters
-    ----------
-    balance : str, optional
-    weights : path or array, optional
-        As of `plancc.graph.weights.weighted`.
+    Parameters:
+        weights (path or array, optional): As of `plancc.graph.weights.weighted`.
 
-    Raises
-    ------
-    InputError
-        If the balance has no use for them, or there is no such file.
+    Raises:
+        InputError: If the balance has no use for them, or there is no such file.
     """
     if weights is None:
         return balance
@@ -54,17 +49,11 @@ def balance_of(balance: str | None, weights: Any) -> str | None:
 class Assigner:
     """The model that assigns rows to parts, and the grid that shares these parts, if there is one.
 
-    Attributes
-    ----------
-    named : str
-        The model that the user names.
-    grid : Grid or None
-    model : str
-        The one that assigns rows to parts.
-    num_parts : int
-        Parts of the row plan: blocks of rows.
-    options : dict
-        Of `model`.
+    Attributes:
+        named: The model that the user names.
+        model: The one that assigns rows to parts.
+        num_parts: Parts of the row plan: blocks of rows.
+        options: Of `model`.
     """
 
     named: str
@@ -77,10 +66,9 @@ class Assigner:
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
         """What a model with these options needs for a number of ranks.
 
-        Raises
-        ------
-        InputError
-            An option that the model does not have, or a grid that these ranks do not make.
+        Raises:
+            InputError: An option that the model does not have, or a grid that these ranks do not
+                make.
         """
         chosen = make_model(model, options)
         if not isinstance(chosen, ProcessGridModel):
@@ -103,11 +91,9 @@ class Assigner:
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """The options with a capacity for every part: those given, or the machine's speeds.
 
-        Raises
-        ------
-        InputError
-            There are capacities, but of another number of parts, or for a model whose parts are of
-            one size; speeds of another number of ranks.
+        Raises:
+            InputError: There are capacities, but of another number of parts, or for a model whose
+                parts are of one size; speeds of another number of ranks.
         """
         of_ranks = self.grid is None or (self.grid.num_parts, self.grid.scheme) == (
             self.grid.num_ranks,
@@ -152,20 +138,13 @@ def prepared(
 ) -> tuple[Assigner, Task, Balance]:
     """What `compile` is asked for, checked before any graph is read.
 
-    Parameters
-    ----------
-    model : str
-        The model that the user names.
-    num_ranks : int
-        Parts, or ranks of a grid.
-    model_options : dict
-    options : SearchOptions
-    balance : str, optional
-        None: the default of the objective.
+    Parameters:
+        model: The model that the user names.
+        num_ranks: Parts, or ranks of a grid.
+        balance: None: the default of the objective.
 
-    Raises
-    ------
-    InputError
+    Raises:
+        InputError
     """
     assigner = Assigner.of(model, num_ranks, model_options)
     if balance is None:
@@ -225,9 +204,7 @@ def default_balance(model: str, options: SearchOptions) -> str:
 def grid_of(model: ProcessGridModel, num_ranks: int) -> Grid:
     """The grid that a model makes of `num_ranks` ranks.
 
-    Raises
-    ------
-    InputError
-        There is none; the message names shapes that would do.
+    Raises:
+        InputError: There is none; the message names shapes that would do.
     """
     return Grid(model.scheme, *model.shape(num_ranks), sparse=model.sends_needed_rows)

@@ -294,10 +294,8 @@ def with_clusters(
 ) -> VertexData:
     """Vertex data with clusters of about as many rows each and few edges between them.
 
-    Raises
-    ------
-    InputError
-        There are clusters already; `clusters` is not in 1..num_vertices.
+    Raises:
+        InputError: There are clusters already; `clusters` is not in 1..num_vertices.
     """
     if data.clusters is not None:
         raise InputError(f"{clusters} clusters: the vertex data has clusters of its own")

@@ -39,14 +39,9 @@ REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
 class Task:
     """Owners to be found; a combination that makes no sense is an InputError.
 
-    Attributes
-    ----------
-    name : str
-        The model's name in `plancc.models.MODELS`.
-    model : Model
-        With its options.
-    num_parts : int
-    options : SearchOptions
+    Attributes:
+        name: The model's name in `plancc.models.MODELS`.
+        model: With its options.
     """
 
     name: str
@@ -193,17 +188,12 @@ class Task:
 class Ownership:
     """Owners and how they were found.
 
-    Attributes
-    ----------
-    owners : Owners
-    how : dict
-        For the provenance of a plan.
-    about_run, about_owners : list of str
-        What the user should know of how the owners were found, and of the owners themselves.
-    balance : Balance or None
-        What the parts share evenly, where that is not what was asked for.
-    limits : Limits or None
-        None where only owners are known.
+    Attributes:
+        how: For the provenance of a plan.
+        about_run, about_owners: What the user should know of how the owners were found, and of the
+            owners themselves.
+        balance: What the parts share evenly, where that is not what was asked for.
+        limits: None where only owners are known.
     """
 
     owners: Owners

@@ -24,30 +24,19 @@ LARGE = 1_000_000
 class Start:
     """How a partitioner begins a search, on graphs of some kinds.
 
-    Attributes
-    ----------
-    rank : dict of str to int
-        Its place among the starts on graphs of a kind (`plancc.search.starts.KINDS`): the installed
-        one of the largest rank comes first. Left out: none on such graphs.
-    preset : str
-    objective : str
-        "cut" or "volume" of the graph; "" for the column-net hypergraph.
-    efforts : tuple of str
-        The efforts that use it; "best" uses the others' too, but those for "fast" alone.
-    slowness : float
-        Seconds that it takes for one second of METIS, roughly: effort best makes it if there is
-        time.
-    most_rows : float
-        Rows of an average part above which it is not made.
-    most_parts : float
-        Number of parts above which it is not made.
-    least_nonzeros, most_nonzeros : float
-        Nonzeros of the matrix below and above which it is not made.
-    clustered : bool
-        Whether it partitions the graph between clusters (`plancc.passes.clusters`).
-    mild : bool
-        Whether it is only for graphs whose degrees differ little for graphs with hubs, as those of
-        authors (`plancc.search.starts.is_mild`).
+    Attributes:
+        rank: Its place among the starts on graphs of a kind (`plancc.search.starts.KINDS`): the
+            installed one of the largest rank comes first. Left out: none on such graphs.
+        objective: "cut" or "volume" of the graph; "" for the column-net hypergraph.
+        efforts: The efforts that use it; "best" uses the others' too, but those for "fast" alone.
+        slowness: Seconds that it takes for one second of METIS, roughly: effort best makes it if
+            there is time.
+        most_rows: Rows of an average part above which it is not made.
+        most_parts: Number of parts above which it is not made.
+        least_nonzeros, most_nonzeros: Nonzeros of the matrix below and above which it is not made.
+        clustered: Whether it partitions the graph between clusters (`plancc.passes.clusters`).
+        mild: Whether it is only for graphs whose degrees differ little for graphs with hubs, as
+            those of authors (`plancc.search.starts.is_mild`).
     """
 
     rank: Mapping[str, int]
@@ -67,62 +56,44 @@ class Start:
 class Adapter:
     """A back end.
 
-    Attributes
-    ----------
-    name : str
-        Its name in the registry.
-    run : function
-        ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of a
-        module (the child process imports it by name). Its current folder is a temporary
-        one. It is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
-        float; where the problem has several weights per vertex, float64[num_constraints].
-    accepts : tuple of type
-        Kinds of problem: Hypergraph, WeightedGraph.
-    presets : tuple of str
-        The first is the default.
-    objectives : tuple of str
-        Objectives of a WeightedGraph that it minimises.
-    library : str
-        Import name of the native library; empty for one that runs in this process.
-    distribution : str
-        What to ask for a version.
-    install : str
-        The command that installs it.
-    threaded : bool
-        Whether its answer may change from run to run with several threads (except preset
-        "deterministic").
-    constraints : bool
-        Whether it balances several weights per vertex; others get one that stands for all of them
-        (`plancc.models.weights.combined`).
-    capacities : bool
-        Whether `run` takes ``capacities``, float64[num_parts] with sum 1, or None where all parts
-        are alike: the shares of the parts. Others make parts of one size, and `partition` moves
-        vertices afterwards.
-    max_total : int
-        Largest sum of weights or costs that its integers hold; larger ones are scaled down.
-    auto_rank : dict of type to int
-        Place among those that "auto" and the start of a search choose from, by kind of problem:
-        the installed one of the largest number is taken. Left out: only by its name. The built-in
-        ones have 0 (builtin), 20 and 30.
-    strong_rank : dict of type to int
-        The same for a start that effort best and expected volumes add: slow, but good.
-    slowness : float
-        Seconds that it takes for one second of METIS, roughly: a strong start is made if there is
-        time.
-    several : bool
-        Whether `run` takes ``seeds``, a list of them, in place of ``seed``, and returns
-        int[len(seeds), n]: the problem is read once, in one process.
-    starts : tuple of Start
-        How it begins searches. One without any begins a search, with its first preset, where it is
-        the first of its kind of problem by `auto_rank`.
-    prepare : function, or None
-        ``prepare(problem, num_parts, options, folder) -> dict``, called in plancc's own process:
-        the arguments by name that `run` is called with in its place, where `options` are the
-        others, and `folder` will be its current one. Only for an adapter with a `library`, which
-        runs in a child process. A `run` that needs no NumPy, in a module that
-        imports little, begins a tenth of a second earlier.
-    improver : Adapter, or None
-        The same library where it improves a partition: it is given ``owner`` too, int32[n].
+    Attributes:
+        name: Its name in the registry.
+        run: ``run(problem, num_parts, *, epsilon, seed, preset, threads) -> int[n]``, a function of
+            a module (the child process imports it by name). Its current folder is a temporary one.
+            It is called only with 2 <= num_parts < n and at least one net or edge. `epsilon` is a
+            float; where the problem has several weights per vertex, float64[num_constraints].
+        accepts: Kinds of problem: Hypergraph, WeightedGraph.
+        presets: The first is the default.
+        objectives: Objectives of a WeightedGraph that it minimises.
+        library: Import name of the native library; empty for one that runs in this process.
+        distribution: What to ask for a version.
+        install: The command that installs it.
+        threaded: Whether its answer may change from run to run with several threads (except preset
+            "deterministic").
+        constraints: Whether it balances several weights per vertex; others get one that stands for
+            all of them (`plancc.models.weights.combined`).
+        capacities: Whether `run` takes ``capacities``, float64[num_parts] with sum 1, or None where
+            all parts are alike: the shares of the parts. Others make parts of one size, and
+            `partition` moves vertices afterwards.
+        max_total: Largest sum of weights or costs that its integers hold; larger ones are scaled
+            down.
+        auto_rank: Place among those that "auto" and the start of a search choose from, by kind of
+            problem: the installed one of the largest number is taken. Left out: only by its name.
+            The built-in ones have 0 (builtin), 20 and 30.
+        strong_rank: The same for a start that effort best and expected volumes add: slow, but good.
+        slowness: Seconds that it takes for one second of METIS, roughly: a strong start is made if
+            there is time.
+        several: Whether `run` takes ``seeds``, a list of them, in place of ``seed``, and returns
+            int[len(seeds), n]: the problem is read once, in one process.
+        starts: How it begins searches. One without any begins a search, with its first preset,
+            where it is the first of its kind of problem by `auto_rank`.
+        prepare: ``prepare(problem, num_parts, options, folder) -> dict``, called in plancc's own
+            process: the arguments by name that `run` is called with in its place, where `options`
+            are the others, and `folder` will be its current one. Only for an adapter with a
+            `library`, which runs in a child process. A `run` that needs no NumPy, in a module that
+            imports little, begins a tenth of a second earlier.
+        improver: The same library where it improves a partition: it is given ``owner`` too,
+            int32[n].
     """
 
     name: str
@@ -191,11 +162,9 @@ def most_weights(
 ) -> list[int]:
     """What every part may weigh, for libraries that take that.
 
-    Parameters
-    ----------
-    weights : int64[n]
-    epsilon : float
-    capacities : float64[num_parts], with sum 1
+    Parameters:
+        weights: int64[n].
+        capacities: float64[num_parts], with sum 1.
     """
     limits = Limits(weights, len(capacities), epsilon, tuple(capacities))
     most: list[int] = limits.allowed[:, 0].astype(np.int64).tolist()
@@ -208,12 +177,10 @@ def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray
     Numbers are padded with zeros to one width, which makes this a handful of vectorised digit
     extractions; the hypergraph and graph parsers read "007" as 7.
 
-    Parameters
-    ----------
-    file : binary file
-    values : int64[m]
-    ends : int64[num_lines]
-        Line k ends after ``values[ends[k] - 1]``; every line holds a number.
+    Parameters:
+        values: int64[m].
+        ends (int64[num_lines]): Line k ends after ``values[ends[k] - 1]``; every line holds a
+            number.
     """
     if len(values) == 0:
         return

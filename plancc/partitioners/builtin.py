@@ -43,19 +43,13 @@ FOR_FEW_LARGE = FOR_FEW | {"most_nonzeros": LARGE}
 class Preset:
     """How much work goes into a partition.
 
-    Attributes
-    ----------
-    prices : tuple of float
-        Of overweight while a level is refined, see `plancc.passes.presets.PRICES`.
-    tries : int
-        Most initial partitions.
-    kept : int
-        Partitions that are refined on the finest level.
-    growth : float
-        How many times as many are refined on each coarser one.
-    slack : float
-        Overload of an average part, over its even share, that counts as none until the finest level
-        is refined: single clusters are too heavy to be fair about less.
+    Attributes:
+        prices: Of overweight while a level is refined, see `plancc.passes.presets.PRICES`.
+        tries: Most initial partitions.
+        kept: Partitions that are refined on the finest level.
+        growth: How many times as many are refined on each coarser one.
+        slack: Overload of an average part, over its even share, that counts as none until the
+            finest level is refined: single clusters are too heavy to be fair about less.
     """
 
     prices: tuple[float, ...]

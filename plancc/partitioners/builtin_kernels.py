@@ -16,19 +16,13 @@ MAX_SEARCHED_PINS = 1000
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Owners by recursive bisection along breadth-first orders, each from a far vertex.
 
-    Parameters
-    ----------
-    nets : Nets
-    weight : int64[num_vertices]
-        Stands for all weights of a vertex.
-    shares : float64[num_parts]
-        To which the weights of the parts are in proportion.
-    order : int64[num_vertices]
-        Where the searches start; not changed.
+    Parameters:
+        weight (int64[num_vertices]): Stands for all weights of a vertex.
+        shares (float64[num_parts]): To which the weights of the parts are in proportion.
+        order (int64[num_vertices]): Where the searches start; not changed.
 
-    Returns
-    -------
-    int32[num_vertices]
+    Returns:
+        int32[num_vertices]
     """
     return _bisect(nets, weight, shares, order.copy())
 

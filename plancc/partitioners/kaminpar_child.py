@@ -11,14 +11,10 @@ def run(
 ) -> list[array[int]]:
     """Minimise the cut, once for every seed.
 
-    Parameters
-    ----------
-    path : str
-        A ParHIP file, which is removed.
-    goal : list of int, or (int, float)
-        What every part may weigh; or the number of parts, and epsilon.
-    seeds, preset, threads
-        As for `plancc.partitioners.adapter.Adapter.run`.
+    Parameters:
+        path: A ParHIP file, which is removed.
+        goal: What every part may weigh; or the number of parts, and epsilon.
+        seeds, preset, threads: As for `plancc.partitioners.adapter.Adapter.run`.
     """
     import kaminpar
 

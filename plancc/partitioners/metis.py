@@ -19,10 +19,8 @@ def prepare(
 ) -> dict[str, Any]:
     """Arguments of `run`. Threads are not used, the library has one.
 
-    Raises
-    ------
-    InputError
-        Preset recursive with objective volume, which METIS does not have.
+    Raises:
+        InputError: Preset recursive with objective volume, which METIS does not have.
     """
     recursive = options["preset"] == "recursive"
     if recursive and problem.objective != "cut":

@@ -36,23 +36,15 @@ def run(
 ) -> list[array[int]]:
     """Minimise a graph's objective, once for every seed.
 
-    Parameters
-    ----------
-    graph : dict of str to bytes
-        Emptied. int64 each: "ptr", "neighbours", "weights" [n, number of constraints], and "costs"
-        unless all are 1.
-    shares : list of float
-        Of the parts, with sum 1.
-    allowed : list of int
-        Allowed imbalance of every constraint, in thousandths.
-    objective : str, or None
-        Of `OBJTYPE`; None: the cut, by recursive bisection.
-    seeds : list of int
+    Parameters:
+        graph: Emptied. int64 each: "ptr", "neighbours", "weights" [n, number of constraints], and
+            "costs" unless all are 1.
+        shares: Of the parts, with sum 1.
+        allowed: Allowed imbalance of every constraint, in thousandths.
+        objective: Of `OBJTYPE`; None: the cut, by recursive bisection.
 
-    Raises
-    ------
-    BackendError
-        METIS fails, or is not there.
+    Raises:
+        BackendError: METIS fails, or is not there.
     """
     library = _library()
     width = library._idx_type_width()

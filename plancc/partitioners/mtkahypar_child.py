@@ -11,17 +11,11 @@ def improve(
 ) -> array[int]:
     """Lower connectivity - 1 by one V-cycle, on one thread.
 
-    Parameters
-    ----------
-    path : str
-        An hMETIS file, which is removed.
-    goal : (int, float)
-        Number of parts, and epsilon.
-    most : list of int, optional
-        What every part may weigh.
-    owner : bytes
-        int32[num_vertices]: where it begins.
-    seed : int
+    Parameters:
+        path: An hMETIS file, which is removed.
+        goal: Number of parts, and epsilon.
+        most: What every part may weigh.
+        owner: int32[num_vertices]: where it begins.
     """
     import mtkahypar
 

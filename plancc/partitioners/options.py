@@ -27,10 +27,8 @@ of_balance = partial(option, section="Balance")
 class PartitionOptions:
     """How one partitioner runs.
 
-    Raises
-    ------
-    InputError
-        A name that is unknown, a number that is out of range.
+    Raises:
+        InputError: A name that is unknown, a number that is out of range.
     """
 
     partitioner: str = of_search(

@@ -60,25 +60,16 @@ def run_in_child(
 
     The child dies with this process (Linux) and is killed on any exception here, Ctrl-C included.
 
-    Parameters
-    ----------
-    adapter : Adapter
-    problem : Hypergraph or WeightedGraph
-    num_parts : int
-    options : dict
-        Keyword arguments of ``adapter.run``.
-    time_limit : float
-        Seconds after which the child is killed.
-    stop : callable, optional
-        Asked every `ASK_SECONDS`; the child is killed when it says so.
+    Parameters:
+        problem: Hypergraph or WeightedGraph.
+        options: Keyword arguments of ``adapter.run``.
+        time_limit: Seconds after which the child is killed.
+        stop: Asked every `ASK_SECONDS`; the child is killed when it says so.
 
-    Raises
-    ------
-    BackendError
-        It crashed, failed, was stopped, ran past `time_limit` or answered nothing; the message
-        ends with what it last printed.
-    PlanccError
-        What the adapter itself raised.
+    Raises:
+        BackendError: It crashed, failed, was stopped, ran past `time_limit` or answered nothing;
+            the message ends with what it last printed.
+        PlanccError: What the adapter itself raised.
     """
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:

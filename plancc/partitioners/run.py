@@ -41,21 +41,14 @@ TRIVIAL = "none"
 class PartitionResult:
     """Owners and how they were found.
 
-    Attributes
-    ----------
-    owner : int32[num_vertices]
-        Every part holds at least one vertex.
-    partitioner : str
-        Who found them; "none" where there was nothing to minimise.
-    version : str
-        Of the library, "" where there is none.
-    preset : str
-        "" where there is none.
-    about_run, about_owners : list of str
-        What the user should know of how the owners were found (fallbacks, reproducibility), and
-        of the owners themselves (filled parts, missed balance).
-    seconds : float
-        Wall-clock time of the back end, its process included.
+    Attributes:
+        owner (int32[num_vertices]): Every part holds at least one vertex.
+        partitioner: Who found them; "none" where there was nothing to minimise.
+        version: Of the library, "" where there is none.
+        preset: "" where there is none.
+        about_run, about_owners: What the user should know of how the owners were found (fallbacks,
+            reproducibility), and of the owners themselves (filled parts, missed balance).
+        seconds: Wall-clock time of the back end, its process included.
     """
 
     owner: npt.NDArray[np.int32]
@@ -81,28 +74,18 @@ def partition(
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts.
 
-    Parameters
-    ----------
-    problem : Hypergraph or WeightedGraph
-    num_parts : int
-        At most the number of vertices.
-    options : PartitionOptions, optional
-    limits : Limits, optional
-        Of the parts, with a column for every weight of the problem: its names and allowed
-        imbalances count. None: the options' epsilon for all.
-    stop : callable, optional
-        Asked now and then whether a native partitioner is to be ended.
+    Parameters:
+        num_parts: At most the number of vertices.
+        limits: Of the parts, with a column for every weight of the problem: its names and allowed
+            imbalances count. None: the options' epsilon for all.
+        stop: Asked now and then whether a native partitioner is to be ended.
 
-    Raises
-    ------
-    InputError
-        More parts than vertices, negative weights, costs below 1, a sum of costs or of one
-        constraint's weights above `MAX_TOTAL`, an unknown preset, a partitioner that does not
-        accept this kind of problem.
-    BackendUnavailable
-        The named partitioner is not installed.
-    BackendError
-        The named partitioner failed or gave a wrong answer.
+    Raises:
+        InputError: More parts than vertices, negative weights, costs below 1, a sum of costs or of
+            one constraint's weights above `MAX_TOTAL`, an unknown preset, a partitioner that does
+            not accept this kind of problem.
+        BackendUnavailable: The named partitioner is not installed.
+        BackendError: The named partitioner failed or gave a wrong answer.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -202,24 +185,14 @@ def improve(
 ) -> npt.NDArray[np.int32]:
     """What a library makes of a partition; it may end worse, or above the limits.
 
-    Parameters
-    ----------
-    problem : Hypergraph
-    owner : int32[num_vertices]
-        Not changed.
-    seed : int
-    limits : Limits
-    time_limit : float
-        Seconds.
-    stop : callable, optional
-        As for `partition`.
+    Parameters:
+        owner (int32[num_vertices]): Not changed.
+        time_limit: Seconds.
+        stop: As for `partition`.
 
-    Raises
-    ------
-    BackendUnavailable
-        No `improver` is installed.
-    BackendError
-        The library failed or gave a wrong answer.
+    Raises:
+        BackendUnavailable: No `improver` is installed.
+        BackendError: The library failed or gave a wrong answer.
     """
     adapter = improver(problem)
     if adapter is None:
@@ -283,11 +256,8 @@ def by_rank(
 ) -> list[Adapter]:
     """Partitioners that take `problem` and have a rank for its kind, the largest first.
 
-    Parameters
-    ----------
-    problem : Hypergraph or WeightedGraph
-    ranks : callable
-        An adapter's ``auto_rank`` or ``strong_rank``.
+    Parameters:
+        ranks: An adapter's ``auto_rank`` or ``strong_rank``.
     """
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)

@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 class Clusters:
     """Clusters, and the graph between them.
 
-    Attributes
-    ----------
-    label : int32[n]
-        Cluster of every vertex.
-    graph : WeightedGraph
-        Costs of edges are numbers of links; it weighs what the vertices weigh.
+    Attributes:
+        label (int32[n]): Cluster of every vertex.
+        graph: Costs of edges are numbers of links; it weighs what the vertices weigh.
     """
 
     label: npt.NDArray[np.int32]
@@ -44,11 +41,8 @@ class Clusters:
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
     """The links of a matrix: columns of every row and, if it is directed, rows of every column.
 
-    Parameters
-    ----------
-    matrix : Graph
-    nets : Nets
-        Its column nets, with their sources.
+    Parameters:
+        nets: Its column nets, with their sources.
     """
     from plancc.passes.kernels.label_propagation import ClusterLinks
 
@@ -81,22 +75,13 @@ def find_clusters(
 ) -> Clusters | None:
     """Clusters that leave room for a balanced partition.
 
-    Parameters
-    ----------
-    links : ClusterLinks
-    weight : int64[n, num_constraints]
-    limits : Limits
-        Of the parts.
-    rng : numpy.random.Generator
-    stopped : callable
-        Asked between rounds: if it says yes, they end.
-    few : bool
-        Whether clusters are joined until there are few links between them.
-    how : Propagation
+    Parameters:
+        weight: int64[n, num_constraints].
+        limits: Of the parts.
+        stopped: Asked between rounds: if it says yes, they end.
+        few: Whether clusters are joined until there are few links between them.
 
-    Returns
-    -------
-    Clusters, or None
+    Returns:
         None where clusters save few links, as in graphs without communities, or are too few.
     """
     from plancc.passes.kernels.label_propagation import ClusterLinks, between

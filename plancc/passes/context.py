@@ -16,20 +16,13 @@ from plancc.passes.deadline import Deadline
 class Context:
     """What a pass keeps to; how far it goes is said by its numbers (`plancc.passes.presets`).
 
-    Attributes
-    ----------
-    limits : Limits
-        Of the vertices of the problem, or of nonzeros that have an owner each.
-    seed : int
-        The same seed gives the same owners, unless the deadline passes.
-    threads : int
-        The owners do not depend on it, unless the deadline passes.
-    deadline : Deadline
-        No sweep starts after it, but for those that restore the balance.
-    time : EpochTime, for objective "time" only
-        Of the matrix.
-    movable : bool[nnz], optional
-        Nonzeros that may be elsewhere than their rows; None: all.
+    Attributes:
+        limits: Of the vertices of the problem, or of nonzeros that have an owner each.
+        seed: The same seed gives the same owners, unless the deadline passes.
+        threads: The owners do not depend on it, unless the deadline passes.
+        deadline: No sweep starts after it, but for those that restore the balance.
+        time (EpochTime, for objective "time" only): Of the matrix.
+        movable (bool[nnz], optional): Nonzeros that may be elsewhere than their rows; None: all.
     """
 
     limits: Limits

@@ -17,12 +17,9 @@ Stop = Callable[[], object]
 class Deadline:
     """A moment after which no further sweep starts; whoever shares it may move it.
 
-    Attributes
-    ----------
-    at : float
-        Seconds on the clock of `plancc.clock`.
-    stop : callable, optional
-        Says that the moment has come before.
+    Attributes:
+        at: Seconds on the clock of `plancc.clock`.
+        stop: Says that the moment has come before.
     """
 
     at: float = np.inf

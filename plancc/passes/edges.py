@@ -39,13 +39,10 @@ class RefineEdges:
     (`plancc.passes.kernels.edge_moves`). With another objective than the volume the rows, or the
     messages, of the busiest parts have a price as well.
 
-    Attributes
-    ----------
-    objective : str
-        In `plancc.cost.objectives.OBJECTIVES`.
-    rounds : int
-        At most that many after the first climb; where a part is above the limit, one at least.
-    numbers : EdgeRounds
+    Attributes:
+        objective: In `plancc.cost.objectives.OBJECTIVES`.
+        rounds: At most that many after the first climb; where a part is above the limit, one at
+            least.
     """
 
     objective: str = "volume"
@@ -58,15 +55,11 @@ class RefineEdges:
         The owner of a row may change if all nonzeros of the row may; one on the diagonal goes with
         it and never alone. The capacities of parts are their speed too.
 
-        Returns
-        -------
-        Refined
+        Returns:
             Never worse than given, by overload of the nonzeros, then value.
 
-        Raises
-        ------
-        InputError
-            See `find_objective` and `Owners.check`.
+        Raises:
+            InputError: See `find_objective` and `Owners.check`.
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:

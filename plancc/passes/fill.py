@@ -18,23 +18,15 @@ def fill_empty_parts(
     The vertices that move are the lightest ones of the heaviest parts; a part never gives its
     last vertex.
 
-    Parameters
-    ----------
-    owner : int32[n]
-        Not changed.
-    weights : int64[n] or int64[n, c]
-        Several count alike (`plancc.models.weights.combined`).
-    num_parts : int
+    Parameters:
+        owner (int32[n]): Not changed.
+        weights (int64[n] or int64[n, c]): Several count alike (`plancc.models.weights.combined`).
 
-    Returns
-    -------
-    int32[n]
-        `owner` itself if no part is empty.
+    Returns:
+        int32[n]: `owner` itself if no part is empty.
 
-    Raises
-    ------
-    InputError
-        There are fewer vertices than parts.
+    Raises:
+        InputError: There are fewer vertices than parts.
     """
     if len(owner) < num_parts:
         raise InputError(f"{num_parts} parts cannot all hold one of {len(owner)} vertices")

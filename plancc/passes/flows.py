@@ -34,15 +34,11 @@ class Flows:
 
     A part above its limit gets no heavier; the others stay within theirs.
 
-    Attributes
-    ----------
-    limits : Limits
-        Of several constraints, or of one in a column.
-    deadline : Deadline
-        No pair is begun after it.
-    threads : int
-        Pairs that are solved at once. The owners do not depend on it, unless the deadline passes.
-    numbers : Cuts
+    Attributes:
+        limits: Of several constraints, or of one in a column.
+        deadline: No pair is begun after it.
+        threads: Pairs that are solved at once. The owners do not depend on it, unless the deadline
+            passes.
     """
 
     limits: Limits

@@ -37,14 +37,11 @@ NO_FEES = np.empty(0)
 class Level:
     """The matrix over vertices or clusters of them, and its two hypergraphs.
 
-    Attributes
-    ----------
-    weight : csr_array int64[n, n]
-        Nonzeros of the blocks of the matrix.
-    expand, fold : csr_array[n, num_nets]
-        Which vertex is a pin of which column's net, and of which row's.
-    rows : int64[n]
-        Rows of the matrix that every vertex stands for.
+    Attributes:
+        weight (csr_array int64[n, n]): Nonzeros of the blocks of the matrix.
+        expand, fold (csr_array[n, num_nets]): Which vertex is a pin of which column's net, and of
+            which row's.
+        rows (int64[n]): Rows of the matrix that every vertex stands for.
     """
 
     weight: sp.csr_array
@@ -117,25 +114,16 @@ def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64])
 class Board:
     """Groups of the vertices of a level, with what changes at every move.
 
-    Attributes
-    ----------
-    level : Level
-    groups : two int32[n]
-        Row groups and column groups; copied.
-    shape : (int, int)
-        Rows and columns of the grid.
-    limits : one or two Limits
-        Of the nonzeros of cells, and of their rows where these count.
-    rng : numpy.random.Generator
-    least_size : int
-        No move leaves a cell fewer rows.
-    fee : float64[k]
-        Fees of messages (`plancc.passes.kernels.grid.Messages`), on the finest level only.
-    numbers : GridSweeps
-    counts : two int32[num_nets, num_groups]
-        Pins of the expand nets by row group, and of the fold nets by column group.
-    load, size : int64[shape]
-        Nonzeros and rows of the cells.
+    Attributes:
+        groups (two int32[n]): Row groups and column groups; copied.
+        shape: Rows and columns of the grid.
+        limits: Of the nonzeros of cells, and of their rows where these count.
+        least_size: No move leaves a cell fewer rows.
+        fee (float64[k]): Fees of messages (`plancc.passes.kernels.grid.Messages`), on the finest
+            level only.
+        counts (two int32[num_nets, num_groups]): Pins of the expand nets by row group, and of the
+            fold nets by column group.
+        load, size (int64[shape]): Nonzeros and rows of the cells.
     """
 
     level: Level
@@ -196,15 +184,12 @@ class Board:
     ) -> None:
         """Every vertex in a random order, by row groups and then by column groups.
 
-        Parameters
-        ----------
-        price : float64[num_cells, 1]
-            Price of overweight, in rows moved per square of a nonzero.
-        way : str
-            "beyond": cells may grow, at the price of what is above the target. "steep": at the
-            price of what is above the limit. "within": no cell grows above the limit.
-        temperature : float
-            See `plancc.passes.kernels.grid.CellRules`.
+        Parameters:
+            price (float64[num_cells, 1]): Price of overweight, in rows moved per square of a
+                nonzero.
+            way: "beyond": cells may grow, at the price of what is above the target. "steep": at the
+                price of what is above the limit. "within": no cell grows above the limit.
+            temperature: See `plancc.passes.kernels.grid.CellRules`.
         """
         from plancc.passes.kernels.grid import CellRules, Messages, flows, sweep
 
@@ -274,10 +259,8 @@ def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np
     Row x pays in proportion to ``exp(-x / s)``, with `Fees.small` times the average for s: what a
     message has at least is dear, and more is free.
 
-    Returns
-    -------
-    float64[k]
-        See `plancc.passes.kernels.grid.Messages`.
+    Returns:
+        float64[k]: See `plancc.passes.kernels.grid.Messages`.
     """
     average = volume / max(shape[0] * shape[1] * (sum(shape) - 2), 1)
     small = float(np.clip(Fees.small * average, 1, Fees.max_size))
@@ -298,11 +281,8 @@ def place_parts(
     Starts from the parts dealt to the cells in their order; cells may end up with several parts
     or none.
 
-    Parameters
-    ----------
-    finest : Level
-    owner : int32[n]
-        In 0..rows*columns-1, no part empty.
+    Parameters:
+        owner (int32[n]): In 0..rows*columns-1, no part empty.
     """
     part = np.arange(shape[0] * shape[1], dtype=np.int32)
     groups = np.divmod(part, np.int32(shape[1]))
@@ -342,21 +322,12 @@ def refine(
 
     The end may be worse than the start.
 
-    Parameters
-    ----------
-    finest : Level
-    groups : two int32[n]
-        Row groups and column groups, not changed.
-    shape : (int, int)
-        Rows and columns of the grid.
-    limits : one or two Limits
-        See `Board`.
-    rng : numpy.random.Generator
-    deadline : Deadline
-        No sweep starts after it but those that balance.
-    coarsen : bool
-    fee : float64[k], optional
-        Fees of messages (`fees`), without coarsening only.
+    Parameters:
+        groups (two int32[n]): Row groups and column groups, not changed.
+        shape: Rows and columns of the grid.
+        limits: See `Board`.
+        deadline: No sweep starts after it but those that balance.
+        fee (float64[k], optional): Fees of messages (`fees`), without coarsening only.
     """
     steps: list[tuple[Level, npt.NDArray[np.int32] | None]] = [(finest, None)]
     if coarsen:

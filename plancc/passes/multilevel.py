@@ -35,14 +35,11 @@ Owner = npt.NDArray[np.int32]
 class Goal:
     """What sweeps lower: the volume, or the expected volume of mini-batches.
 
-    Attributes
-    ----------
-    reach : float64[m + 1], or None
-        See `plancc.passes.kernels.expected`, which needs nets with sizes and sources; None: the
-        volume. Gains below `plancc.passes.kernels.expected.TINY` count as none, so ``reach[1]``
-        should be about 1.
-    unit : float
-        What `value` multiplies the expectation by.
+    Attributes:
+        reach (float64[m + 1], or None): See `plancc.passes.kernels.expected`, which needs nets with
+            sizes and sources; None: the volume. Gains below `plancc.passes.kernels.expected.TINY`
+            count as none, so ``reach[1]`` should be about 1.
+        unit: What `value` multiplies the expectation by.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -69,10 +66,8 @@ class Goal:
     ) -> tuple[int, int]:
         """One sweep (`plancc.passes.kernels.volume.sweep`).
 
-        Returns
-        -------
-        moved, evaluations
-            Vertices moved and gains evaluated.
+        Returns:
+            moved, evaluations: Vertices moved and gains evaluated.
         """
         from plancc.passes.kernels.expected import sweep_expected
         from plancc.passes.kernels.volume import sweep
@@ -91,17 +86,11 @@ VOLUME = Goal()
 class Sweeps:
     """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
 
-    Attributes
-    ----------
-    limits : Limits
-    rng : numpy.random.Generator
-    deadline : Deadline
-        No sweep starts after it, and no coarser level, but for those that restore the balance.
-    goal : Goal
-        What they lower.
-    threads : int
-        For sweeps and cuts, which give the same with any number.
-    numbers : VCycles
+    Attributes:
+        deadline: No sweep starts after it, and no coarser level, but for those that restore the
+            balance.
+        goal: What they lower.
+        threads: For sweeps and cuts, which give the same with any number.
     """
 
     limits: Limits
@@ -366,21 +355,16 @@ class Sweeps:
     ) -> tuple[State, int]:
         """One V-cycle from a partition; it may end worse or unbalanced.
 
-        Parameters
-        ----------
-        nets : Nets
-        owner : int32[num_vertices]
-            Not changed.
-        refine : callable, optional
-            ``refine(nets, state)``, called on every level from the coarsest to the finest:
-            changes the state, returns how many gains it evaluated. None: `anneal`, then `cut`.
-        other : int32[num_vertices], optional
-            A second partition: only vertices that share their part in both are clustered, so that
-            either's cut can be kept (the combine operator of evolutionary partitioners).
+        Parameters:
+            owner (int32[num_vertices]): Not changed.
+            refine: ``refine(nets, state)``, called on every level from the coarsest to the finest:
+                changes the state, returns how many gains it evaluated. None: `anneal`, then `cut`.
+            other (int32[num_vertices], optional): A second partition: only vertices that share
+                their part in both are clustered, so that either's cut can be kept (the combine
+                operator of evolutionary partitioners).
 
-        Returns
-        -------
-        state, evaluations
+        Returns:
+            state, evaluations
         """
         from plancc.passes.kernels.nets import with_transpose, without_transpose
         from plancc.passes.kernels.state import state_of

@@ -23,14 +23,11 @@ class MapToMachine:
     different nodes are tried in a random order and kept if they gain. `MapToTopology` counts rows
     between nodes only.
 
-    Attributes
-    ----------
-    links : LinkRates
-        Prices, and the node of every rank.
-    speeds : float64[num_parts], optional
-        Only parts of equal speed change places; None: all are alike.
-    seed : int
-        The same seed gives the same numbers.
+    Attributes:
+        links: Prices, and the node of every rank.
+        speeds (float64[num_parts], optional): Only parts of equal speed change places; None: all
+            are alike.
+        seed: The same seed gives the same numbers.
     """
 
     links: LinkRates
@@ -40,11 +37,10 @@ class MapToMachine:
     def run(self, exchanges: Sequence[sp.csr_array]) -> npt.NDArray[np.int32]:
         """New number of every part, int32[num_parts].
 
-        Parameters
-        ----------
-        exchanges : sequence of csr_array int64[num_parts, num_parts]
-            Rows that part q sends to part m: of the expand (`plancc.cost.pairs`), and of the fold
-            if there is one. They take place one after the other.
+        Parameters:
+            exchanges (sequence of csr_array int64[num_parts, num_parts]): Rows that part q sends to
+                part m: of the expand (`plancc.cost.pairs`), and of the fold if there is one. They
+                take place one after the other.
         """
         num_parts = exchanges[0].shape[0]
         node = np.asarray(self.links.node)

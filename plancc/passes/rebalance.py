@@ -13,17 +13,12 @@ def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     Repairs the partitions of back ends that balance one weight only, or none. Vertices may be too
     heavy for balance; then the parts come as close as single moves and swaps bring them.
 
-    Parameters
-    ----------
-    owner : int32[num_vertices]
-        Not changed.
-    problem : Hypergraph
-    context : Context
+    Parameters:
+        owner (int32[num_vertices]): Not changed.
 
-    Returns
-    -------
-    int32[num_vertices]
-        `owner` itself if no part is above the limit, or none can be brought closer to it.
+    Returns:
+        int32[num_vertices]: `owner` itself if no part is above the limit, or none can be brought
+            closer to it.
     """
     from plancc.passes.kernels.nets import nets_of
     from plancc.passes.kernels.state import state_of

@@ -42,14 +42,10 @@ if TYPE_CHECKING:
 class Merit(NamedTuple):
     """Lexicographic score of owners; lower is better.
 
-    Attributes
-    ----------
-    overload : float
-        Weight of all parts above the limit, over that of an average part.
-    value : float
-        Value of the pass's objective (`plancc.cost.objectives`).
-    volume : int
-        Rows moved.
+    Attributes:
+        overload: Weight of all parts above the limit, over that of an average part.
+        value: Value of the pass's objective (`plancc.cost.objectives`).
+        volume: Rows moved.
     """
 
     overload: float
@@ -61,18 +57,11 @@ class Merit(NamedTuple):
 class Refined:
     """Owners and how they were found.
 
-    Attributes
-    ----------
-    owners : Owners
-    before, after : Merit
-        Merit of the given owners and of these.
-    seconds : float
-    cycles : int
-        Rounds that were made.
-    evaluations : int
-        Pairs of vertex and part whose gain was computed.
-    least : int
-        The volume that no partition within the limits is below, where that ends the search.
+    Attributes:
+        before, after: Merit of the given owners and of these.
+        cycles: Rounds that were made.
+        evaluations: Pairs of vertex and part whose gain was computed.
+        least: The volume that no partition within the limits is below, where that ends the search.
     """
 
     owners: Owners
@@ -135,14 +124,10 @@ class RefineVolume:
 
     The passes for other objectives derive from it.
 
-    Attributes
-    ----------
-    cycles : int
-        V-cycles after the first round, which sweeps over the finest level only.
-    polishes : bool
-        Whether wide minimum cuts and localised searches follow at the end, and minimum cuts go
-        before the first V-cycle.
-    numbers : VCycles
+    Attributes:
+        cycles: V-cycles after the first round, which sweeps over the finest level only.
+        polishes: Whether wide minimum cuts and localised searches follow at the end, and minimum
+            cuts go before the first V-cycle.
     """
 
     objective: ClassVar[str] = "volume"
@@ -158,22 +143,17 @@ class RefineVolume:
     ) -> Refined:
         """Refine a partition of the vertices of `problem`.
 
-        Parameters
-        ----------
-        owner : int32[num_vertices]
-            Not changed.
-        problem : Hypergraph
-            Its connectivity - 1 is the volume (model hp). Other objectives need `net_sources`.
-        context : Context
-        other : int32[num_vertices], optional
-            A second partition, which the first V-cycle combines with the given one
-            (`Sweeps.v_cycle`); for the volume, expected or not, only.
+        Parameters:
+            owner (int32[num_vertices]): Not changed.
+            problem: Its connectivity - 1 is the volume (model hp). Other objectives need
+                `net_sources`.
+            other (int32[num_vertices], optional): A second partition, which the first V-cycle
+                combines with the given one (`Sweeps.v_cycle`); for the volume, expected or not,
+                only.
 
-        Raises
-        ------
-        InputError
-            Owners of another number of vertices, or outside 0..num_parts-1; no net sources, or
-            no prediction, where the objective needs them.
+        Raises:
+            InputError: Owners of another number of vertices, or outside 0..num_parts-1; no net
+                sources, or no prediction, where the objective needs them.
         """
         start, run = wall_seconds(), _Run(self, owner, problem, context)
         run.other = other
@@ -235,12 +215,10 @@ class RefineVolume:
 class RefineExpected(RefineVolume):
     """Fewer rows moved by a mini-batch, in expectation: `RefineVolume` with another goal.
 
-    Attributes
-    ----------
-    reach : float64[m + 1]
-        Probability that a part needs a row, by the rows of it that use it
-        (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. Where reach[1] is
-        0, as for batches of one vertex, the edge cut is what falls.
+    Attributes:
+        reach (float64[m + 1]): Probability that a part needs a row, by the rows of it that use it
+            (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. Where
+            reach[1] is 0, as for batches of one vertex, the edge cut is what falls.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -266,10 +244,8 @@ class _RefineTraffic(RefineVolume, ABC):
     A round that has less of the objective, but too much volume, is where the next one starts, at
     lower prices: a message that is closed stays so. Else it starts from the best owners so far.
 
-    Attributes
-    ----------
-    max_extra_volume : float
-        By which share the volume may rise above that of the given owners.
+    Attributes:
+        max_extra_volume: By which share the volume may rise above that of the given owners.
     """
 
     cycles: int = 8

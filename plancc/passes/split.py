@@ -24,11 +24,9 @@ class Resplit:
     are several, the one is taken that relieves the heavier of the two parts. Nonzeros within a
     part go with the lighter side, as in `MediumGrainModel`.
 
-    Attributes
-    ----------
-    evenly : bool
-        Whether more rows are moved where that brings parts below the limit of their nonzeros, as
-        far as it can; else the volume is the least.
+    Attributes:
+        evenly: Whether more rows are moved where that brings parts below the limit of their
+            nonzeros, as far as it can; else the volume is the least.
     """
 
     evenly: bool = True
@@ -38,21 +36,14 @@ class Resplit:
     ) -> npt.NDArray[np.bool_]:
         """Split the nonzeros; those of the diagonal never go with their columns.
 
-        Parameters
-        ----------
-        owner : int32[n]
-        matrix : Graph
-        context : Context
+        Parameters:
+            owner: int32[n].
 
-        Returns
-        -------
-        bool[num_nonzeros]
-            Whether the nonzero goes with its column.
+        Returns:
+            bool[num_nonzeros]: Whether the nonzero goes with its column.
 
-        Raises
-        ------
-        InputError
-            Owners of another number of vertices, or outside 0..num_parts-1.
+        Raises:
+            InputError: Owners of another number of vertices, or outside 0..num_parts-1.
         """
         from plancc.passes.kernels import split as kernels
 

@@ -32,14 +32,11 @@ class MapToTopology:
     result is the same in every run, never worse than the numbering was, and a swap of any two
     parts would not better it (unless `sweeps` ran out). Time is O(p^2) a sweep, memory too.
 
-    Attributes
-    ----------
-    topology : Topology
-    sweeps : int
-        At most that many passes over all parts, each looking for the best partner of every one.
-    capacities : tuple of float, optional
-        Only parts of equal capacity change places, so that rank r keeps a part of its capacity. The
-        only start then is the numbering as it is. None: all alike.
+    Attributes:
+        sweeps: At most that many passes over all parts, each looking for the best partner of every
+            one.
+        capacities: Only parts of equal capacity change places, so that rank r keeps a part of its
+            capacity. The only start then is the numbering as it is. None: all alike.
     """
 
     topology: Topology
@@ -51,23 +48,16 @@ class MapToTopology:
     ) -> npt.NDArray[np.int32]:
         """Owners under the new numbers.
 
-        Parameters
-        ----------
-        owner : int32[n]
-            Not changed.
-        pairs : csr_array int64[num_parts, num_parts]
-            Rows that part q sends to part m under `owner` (`plancc.cost.pairs`).
-        num_parts : int
+        Parameters:
+            owner (int32[n]): Not changed.
+            pairs (csr_array int64[num_parts, num_parts]): Rows that part q sends to part m under
+                `owner` (`plancc.cost.pairs`).
 
-        Returns
-        -------
-        int32[n]
-            `owner` itself if its numbering stays.
+        Returns:
+            int32[n]: `owner` itself if its numbering stays.
 
-        Raises
-        ------
-        InputError
-            The topology has not one rank for every part.
+        Raises:
+            InputError: The topology has not one rank for every part.
         """
         self.topology.check(num_parts)
         number = self._numbering(pairs)

@@ -28,10 +28,8 @@ class VectorOwners:
     Meesen, *Communication balancing in parallel sparse matrix-vector multiplication*, ETNA 2005,
     here for one owner of both vectors). Sweeps after that revise the owners one by one.
 
-    Attributes
-    ----------
-    sweeps : int
-        At most so many revisions of all owners.
+    Attributes:
+        sweeps: At most so many revisions of all owners.
     """
 
     sweeps: int = 8
@@ -44,10 +42,8 @@ class VectorOwners:
         keep their owner. No part gets above the limit of nonzeros because those of the diagonal
         follow their owners, unless it was before.
 
-        Raises
-        ------
-        InputError
-            See `Owners.check`.
+        Raises:
+            InputError: See `Owners.check`.
         """
         num_parts = context.num_parts
         owners.check(matrix, num_parts)

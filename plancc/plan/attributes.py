@@ -21,14 +21,9 @@ from plancc.plan.hashing import blake3_digest
 class Stored:
     """An attribute as it stands in the file.
 
-    Attributes
-    ----------
-    name : str
-    value : Any
-        As a plain Python value.
-    kind : str
-        Type in numpy's notation and shape: "<f8 scalar", "<i8 2x3", "<f4 empty".
-    content : bytes
+    Attributes:
+        value (Any): As a plain Python value.
+        kind: Type in numpy's notation and shape: "<f8 scalar", "<i8 2x3", "<f4 empty".
     """
 
     name: str

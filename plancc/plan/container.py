@@ -36,25 +36,16 @@ KINDS = {h5py.Group: h5py.h5o.TYPE_GROUP, h5py.Dataset: h5py.h5o.TYPE_DATASET}
 class Container:
     """A file, open for reading without locks.
 
-    Parameters
-    ----------
-    path : str
-    shown : str, optional
-        What messages begin with; None: the path.
+    Parameters:
+        shown: What messages begin with; None: the path.
 
-    Attributes
-    ----------
-    path : str
-    file : h5py.File
-    size : int
-        Bytes.
+    Attributes:
+        file: h5py.File.
+        size (int): Bytes.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, or it may not be read.
-    PlanError
-        If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
+    Raises:
+        InputError: If there is no such file, or it may not be read.
+        PlanError: If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
     """
 
     def __init__(self, path: str, shown: str | None = None) -> None:

@@ -42,18 +42,13 @@ KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
 class ConvOptions:
     """What every convolution may be told. A model with other options has a subclass of its own.
 
-    Attributes
-    ----------
-    parametrization : str
-        Which parameters a layer has and how they are drawn. "pyg": as PyTorch Geometric's layer of
-        the same name has them by default (torch_geometric 2.8.1). "paper": as the equations of the
-        model's paper have them, drawn as Glorot and Bengio (2010) do.
-    bias : bool or None
-        None: as the parametrization has it.
-    paper_bias : bool
-        Whether the equations of the model's paper have biases.
-    printed : tuple of str
-        Names of the options that predictions print.
+    Attributes:
+        parametrization: Which parameters a layer has and how they are drawn. "pyg": as PyTorch
+            Geometric's layer of the same name has them by default (torch_geometric 2.8.1). "paper":
+            as the equations of the model's paper have them, drawn as Glorot and Bengio (2010) do.
+        bias: None: as the parametrization has it.
+        paper_bias: Whether the equations of the model's paper have biases.
+        printed: Names of the options that predictions print.
     """
 
     parametrization: str = "pyg"
@@ -69,16 +64,11 @@ class ConvOptions:
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
         """Return the options of these values, or of text for values that are none.
 
-        Parameters
-        ----------
-        choices : mapping of str to value
-        of : str
-            Whose options they are, for messages.
+        Parameters:
+            of: Whose options they are, for messages.
 
-        Raises
-        ------
-        InputError
-            If an option does not exist or has an unknown value.
+        Raises:
+            InputError: If an option does not exist or has an unknown value.
         """
         known = {each.name: str(each.type) for each in fields(cls)}
         found = dict(choices)
@@ -104,17 +94,12 @@ class ConvOptions:
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
         """Return the steps of a layer's forward pass.
 
-        Parameters
-        ----------
-        d_in, d_out : int
-            Width of input and output.
-        last : bool
-            Whether this is the last layer.
+        Parameters:
+            d_in, d_out: Width of input and output.
+            last: Whether this is the last layer.
 
-        Raises
-        ------
-        InputError
-            If the options do not fit the widths.
+        Raises:
+            InputError: If the options do not fit the widths.
         """
         raise InputError(f"{type(self).__name__} does not say the steps of a layer: define `steps`")
 
@@ -123,16 +108,11 @@ class ConvOptions:
     ) -> BothWays:
         """Return the steps of a layer in an epoch, forward and back.
 
-        Parameters
-        ----------
-        widths : (int, int)
-            Width of input and output.
-        last, first : bool
-            Whether this is the last layer, or the first.
-        fixed : bool
-            Whether what depends on the input alone is at hand (pass "constant").
-        after : sequence of LayerStep
-            What the network does with the outputs.
+        Parameters:
+            widths: Width of input and output.
+            last, first: Whether this is the last layer, or the first.
+            fixed: Whether what depends on the input alone is at hand (pass "constant").
+            after: What the network does with the outputs.
         """
         steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
@@ -171,12 +151,10 @@ class ConvOptions:
 class ProductOptions(ConvOptions):
     """What a convolution may be told that multiplies A H W.
 
-    Attributes
-    ----------
-    order : str
-        Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto": the one
-        that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of Demirci et al.
-        2022 have it, d_in columns forward and d_out back.
+    Attributes:
+        order: Order of the product. "aggregate-first": (A H) W. "project-first": A (H W). "auto":
+            the one that moves fewer columns, min(d_in, d_out). "paper": as Algorithms 1 and 2 of
+            Demirci et al. 2022 have it, d_in columns forward and d_out back.
     """
 
     order: str = "auto"
@@ -210,10 +188,8 @@ class GCNOptions(ProductOptions):
 class SAGEOptions(ProductOptions):
     """What GraphSAGE (Hamilton et al. 2017) may be told.
 
-    Attributes
-    ----------
-    aggregator : str
-        A name in `AGGREGATORS`; "gcn" has no W of own rows.
+    Attributes:
+        aggregator: A name in `AGGREGATORS`; "gcn" has no W of own rows.
     """
 
     aggregator: str = "mean"
@@ -243,10 +219,8 @@ class SAGEOptions(ProductOptions):
 class GINOptions(ProductOptions):
     """What the graph isomorphism network (Xu et al. 2019) may be told.
 
-    Attributes
-    ----------
-    train_eps : bool or None
-        Whether eps is trained, from 0; None: only with `parametrization` "paper".
+    Attributes:
+        train_eps: Whether eps is trained, from 0; None: only with `parametrization` "paper".
     """
 
     train_eps: bool | None = None
@@ -272,12 +246,9 @@ class GINOptions(ProductOptions):
 class GATOptions(ConvOptions):
     """What the graph attention network (Velickovic et al. 2018) may be told.
 
-    Attributes
-    ----------
-    heads : int
-        Number of heads of attention; the last layer averages them.
-    attention_dropout : float
-        Rate in [0, 1) at which training passes drop weights of attention.
+    Attributes:
+        heads: Number of heads of attention; the last layer averages them.
+        attention_dropout: Rate in [0, 1) at which training passes drop weights of attention.
     """
 
     heads: int = 1
@@ -328,13 +299,9 @@ CONVOLUTIONS: dict[str, type[ConvOptions]] = {
 class Convolution:
     """The convolution of all layers of a network.
 
-    Attributes
-    ----------
-    name : str
-        A model of `plancc-run`.
-    options : ConvOptions
-    weights : int or None
-        Numbers that all layers train; None: those of their steps, which know no types.
+    Attributes:
+        name: A model of `plancc-run`.
+        weights: Numbers that all layers train; None: those of their steps, which know no types.
     """
 
     name: str = "gcn"

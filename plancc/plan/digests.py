@@ -32,16 +32,12 @@ Digests = npt.NDArray[np.uint8]
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
     """Where the entries of every part start in a dataset, and where the last ones end.
 
-    Parameters
-    ----------
-    cut : str
-        `Node.cut` of the dataset, which is not empty.
-    table : callable
-        Datasets of the plan by name. In a damaged plan they may hold any numbers.
+    Parameters:
+        cut: `Node.cut` of the dataset, which is not empty.
+        table: Datasets of the plan by name. In a damaged plan they may hold any numbers.
 
-    Returns
-    -------
-    int64[num_parts + 1]
+    Returns:
+        int64[num_parts + 1]
     """
     if cut == "rows":
         return table("rows/part_ptr")
@@ -75,17 +71,13 @@ def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
 def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> Digests:
     """A digest for each slice of an array.
 
-    Parameters
-    ----------
-    array : array[entries, ...]
-    points : int64[k + 1]
-        Slice i has the entries ``points[i]:points[i + 1]``.
-    shared : bool
-        Whether a slice has the entry after its last too, with which the next one begins.
+    Parameters:
+        array: array[entries, ...].
+        points (int64[k + 1]): Slice i has the entries ``points[i]:points[i + 1]``.
+        shared: Whether a slice has the entry after its last too, with which the next one begins.
 
-    Returns
-    -------
-    uint8[k, 32]
+    Returns:
+        uint8[k, 32]
     """
     if isinstance(array, MappedRows):
         bounds = np.clip(points, 0, len(array)).tolist()

@@ -28,19 +28,18 @@ BoolArray = npt.NDArray[np.bool_]
 class Side:
     """One end of the messages of an exchange; by part, peers ascending.
 
-    Attributes
-    ----------
-    ptr : int64[num_parts + 1]
-        Messages of part m are ``ptr[m]:ptr[m + 1]``. A rank's own side has one part.
-    peer : int32[num_messages]
-        The other part; ascending and unique within a part, never the part itself.
-    row_ptr : int64[num_messages + 1]
-        Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``; no message is empty.
-    row : int32[volume], or int64 while they are places in plan order
-        What a row is called here, in the order of the message. At the end that owns the rows they
-        ascend in every message of a plan; in a send table of the expand this is the send mask X_mn
-        (Demirci et al. 2022, Eq. 8). At the other end of a *plan* these are the owner's numbers
-        too, the receive set; at that of a *rank*, places among what arrives, 0, 1, 2, ...
+    Attributes:
+        ptr (int64[num_parts + 1]): Messages of part m are ``ptr[m]:ptr[m + 1]``. A rank's own side
+            has one part.
+        peer (int32[num_messages]): The other part; ascending and unique within a part, never the
+            part itself.
+        row_ptr (int64[num_messages + 1]): Rows of message k are ``row[row_ptr[k]:row_ptr[k + 1]]``;
+            no message is empty.
+        row (int32[volume], or int64 while they are places in plan order): What a row is called
+            here, in the order of the message. At the end that owns the rows they ascend in every
+            message of a plan; in a send table of the expand this is the send mask X_mn (Demirci et
+            al. 2022, Eq. 8). At the other end of a *plan* these are the owner's numbers too, the
+            receive set; at that of a *rank*, places among what arrives, 0, 1, 2, ...
     """
 
     ptr: Int64Array
@@ -139,10 +138,8 @@ class Side:
 class Exchange:
     """All messages of a step, by sender and by receiver.
 
-    Attributes
-    ----------
-    send, receive : Side
-        Each is the mirror of the other.
+    Attributes:
+        send, receive: Each is the mirror of the other.
     """
 
     send: Side
@@ -183,12 +180,9 @@ class Exchange:
         Messages inside the rank are dropped; a row that several of its parts send to, or get from,
         one rank travels once. Both ends order the rows of a message by plan order.
 
-        Parameters
-        ----------
-        rank : int
-            That of these parts. Their rows must be places in plan order.
-        ranks : int64[num_ranks + 1]
-            First part of every rank.
+        Parameters:
+            rank: That of these parts. Their rows must be places in plan order.
+            ranks (int64[num_ranks + 1]): First part of every rank.
         """
         return Exchange(self.send.merged(rank, ranks), self.receive.merged(rank, ranks))
 

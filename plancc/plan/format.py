@@ -61,23 +61,19 @@ ROOT_ATTRIBUTES = (
 class FileNode:
     """One dataset of the format.
 
-    Attributes
-    ----------
-    dtypes : tuple of str
-        Allowed types in numpy's notation; the writer uses the array's own, which is one of them.
-    shape : tuple of str
-        Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1`` are
-        fixed by the header; ``rows+1`` is one more than the local rows of all parts, which are n
-        and the folded ones. Other names are free, but equal names are equal sizes.
-    optional : bool
-    exchange : str
-        The step or hop whose messages it lists; plans with this one have it (`Header.steps`).
-    cut : str
-        What cuts it into the slices of parts, each with a digest of its own: the "rows" of parts,
-        their "local rows" or "nonzeros", their "rows of" the number of a type, or "messages" or
-        "rows" of a table ("expand/send rows"); "": it is one slice, and every rank reads the whole.
-    shared : bool
-        Whether the slice of a part ends with the entry that the next one begins with.
+    Attributes:
+        dtypes: Allowed types in numpy's notation; the writer uses the array's own, which is one of
+            them.
+        shape: Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1``
+            are fixed by the header; ``rows+1`` is one more than the local rows of all parts, which
+            are n and the folded ones. Other names are free, but equal names are equal sizes.
+        exchange: The step or hop whose messages it lists; plans with this one have it
+            (`Header.steps`).
+        cut: What cuts it into the slices of parts, each with a digest of its own: the "rows" of
+            parts, their "local rows" or "nonzeros", their "rows of" the number of a type, or
+            "messages" or "rows" of a table ("expand/send rows"); "": it is one slice, and every
+            rank reads the whole.
+        shared: Whether the slice of a part ends with the entry that the next one begins with.
     """
 
     dtypes: tuple[str, ...]

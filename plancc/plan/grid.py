@@ -46,14 +46,10 @@ class Position(NamedTuple):
 class Piece(NamedTuple):
     """Rows of H, and columns of A, that are broadcast at once in a layer of the grid.
 
-    Attributes
-    ----------
-    first, last : int
-        Its rows ``first:last`` in plan order.
-    row : int
-        The process row that holds these rows of H.
-    column : int
-        The process column that holds these columns of A.
+    Attributes:
+        first, last: Its rows ``first:last`` in plan order.
+        row: The process row that holds these rows of H.
+        column: The process column that holds these columns of A.
     """
 
     first: int
@@ -71,23 +67,17 @@ class Piece(NamedTuple):
 class Grid:
     """A process grid.
 
-    Attributes
-    ----------
-    scheme : str
-        One of `SCHEMES`.
-    rows : int
-        Process rows; groups in "feature".
-    columns : int
-        Process columns; the replication factor c in "1.5d", the ranks of a group in "feature".
-    layers : int
-        1 except in "3d".
-    sparse : bool
-        Whether only needed rows travel, in messages instead of broadcasts ("1d" and "1.5d").
+    Attributes:
+        scheme: One of `SCHEMES`.
+        rows: Process rows; groups in "feature".
+        columns: Process columns; the replication factor c in "1.5d", the ranks of a group in
+            "feature".
+        layers: 1 except in "3d".
+        sparse: Whether only needed rows travel, in messages instead of broadcasts ("1d" and
+            "1.5d").
 
-    Raises
-    ------
-    InputError
-        If the numbers make no grid of the scheme.
+    Raises:
+        InputError: If the numbers make no grid of the scheme.
     """
 
     scheme: str
@@ -237,11 +227,8 @@ class Grid:
         every piece has one owner in A and one in H. In "1.5d" every part is a piece, and its
         `column` is the chunk that it is in.
 
-        Parameters
-        ----------
-        part_ptr : int64[num_parts + 1]
-            First row of every part in plan order.
-        layer : int
+        Parameters:
+            part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -27,16 +27,11 @@ from plancc.plan.rank_parts import RankParts
 def with_grid(plan: Plan, grid: Grid) -> Plan:
     """The grid plan of a row plan.
 
-    Parameters
-    ----------
-    plan : Plan
-        A row plan with as many parts as the grid.
-    grid : Grid
+    Parameters:
+        plan: A row plan with as many parts as the grid.
 
-    Raises
-    ------
-    InputError
-        If they do not fit.
+    Raises:
+        InputError: If they do not fit.
     """
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
@@ -56,20 +51,13 @@ def share_of_rank(
 ) -> Part:
     """The share of a rank of the grid.
 
-    Parameters
-    ----------
-    held : RankParts
-        In a plan with a grid.
-    block : PartRange
-        The parts of `RankParts.parts_to_read`, without vertex data.
-    part : Part or None
-        The rank's own part of the row plan, if it `keeps_part`.
-    vertex_data : VertexData
-        Data of `RankParts.rows`.
+    Parameters:
+        held: In a plan with a grid.
+        block: The parts of `RankParts.parts_to_read`, without vertex data.
+        part: The rank's own part of the row plan, if it `keeps_part`.
+        vertex_data: Data of `RankParts.rows`.
 
-    Returns
-    -------
-    Part
+    Returns:
         With `GridShare`; index and number of parts count ranks.
     """
     grid, rank = held.header.grid, held.rank

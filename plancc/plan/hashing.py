@@ -16,10 +16,8 @@ from plancc.errors import BackendUnavailable
 def hasher() -> Any:
     """The class of BLAKE3 hashes.
 
-    Raises
-    ------
-    BackendUnavailable
-        If the library is not installed.
+    Raises:
+        BackendUnavailable: If the library is not installed.
     """
     try:
         from blake3 import blake3

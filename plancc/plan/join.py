@@ -16,25 +16,16 @@ from plancc.plan.writer import write_file
 def join(path: str | PathLike[str], output: str | PathLike[str], *, compress: bool = False) -> str:
     """Write a plan that is in pieces as one file; the memory is that of a few parts.
 
-    Parameters
-    ----------
-    path, output : paths of the head and of the new file
-    compress : bool
-        As of `plancc.plan.plan.Plan.save`.
+    Parameters:
+        compress: As of `plancc.plan.plan.Plan.save`.
 
-    Returns
-    -------
-    str
+    Returns:
         The content hash, which stays.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, or it is in one file already.
-    PlanError
-        If it is damaged, or a piece is missing or of another plan.
-    OutputError
-        If the new one cannot be written.
+    Raises:
+        InputError: If there is no such file, or it is in one file already.
+        PlanError: If it is damaged, or a piece is missing or of another plan.
+        OutputError: If the new one cannot be written.
     """
     if os.path.realpath(path) == os.path.realpath(output):
         raise InputError(

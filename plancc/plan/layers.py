@@ -16,12 +16,9 @@ from typing import NamedTuple, Self
 class LayerStep:
     """One step of a layer.
 
-    Attributes
-    ----------
-    back : bool
-        Whether it is the adjoint, a step of the backward pass.
-    at_hand : bool
-        Whether its result is computed once, before the first epoch.
+    Attributes:
+        back: Whether it is the adjoint, a step of the backward pass.
+        at_hand: Whether its result is computed once, before the first epoch.
     """
 
     back: bool = field(default=False, kw_only=True)
@@ -53,10 +50,8 @@ class RowStep(LayerStep):
 class Aggregate(RowStep):
     """The product A x: needed rows of x travel, and in an edge plan partial sums.
 
-    Attributes
-    ----------
-    coefficients : str
-        Values of A: a name in `COEFFICIENTS`.
+    Attributes:
+        coefficients: Values of A: a name in `COEFFICIENTS`.
     """
 
     coefficients: str = "plan"
@@ -87,14 +82,10 @@ class Attention(RowStep):
 class Linear(LayerStep):
     """The product x W of every row.
 
-    Attributes
-    ----------
-    inner, columns : int
-        Shape of W.
-    rows : str
-        "inputs" of the layer, "columns" of A, or "outputs"; "": `placed` tells by the list.
-    of_weights : bool
-        Whether the adjoint has the gradient of W alone.
+    Attributes:
+        inner, columns: Shape of W.
+        rows: "inputs" of the layer, "columns" of A, or "outputs"; "": `placed` tells by the list.
+        of_weights: Whether the adjoint has the gradient of W alone.
     """
 
     inner: int
@@ -111,10 +102,8 @@ class Linear(LayerStep):
 class OwnLinear(Linear):
     """The product of the layer's own input and W, added to what the steps before give.
 
-    Attributes
-    ----------
-    shared : bool
-        Whether W is that of the `Linear` before.
+    Attributes:
+        shared: Whether W is that of the `Linear` before.
     """
 
     rows: str = "outputs"

@@ -57,19 +57,13 @@ def lower(
 
     Receive sets and send masks are those of Demirci et al. 2022, Eq. 8 and 9.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix, with values.
-    owners : Owners
-        Parts in ``0..num_parts-1``; of nonzeros those of `plancc.graph.union.without_relations`.
-    num_parts : int
-    normalization, self_loops
-        What made `matrix`, for the header.
+    Parameters:
+        matrix: The normalised matrix, with values.
+        owners: Parts in ``0..num_parts-1``; of nonzeros those of
+            `plancc.graph.union.without_relations`.
+        normalization, self_loops: What made `matrix`, for the header.
 
-    Returns
-    -------
-    Plan
+    Returns:
         Without provenance, vertex data and metrics baseline.
     """
     assert matrix.values is not None

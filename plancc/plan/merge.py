@@ -30,16 +30,11 @@ from plancc.plan.rank_parts import RankParts
 def merge(block: PartRange, held: RankParts) -> Part:
     """Merge the parts of a rank into one.
 
-    Parameters
-    ----------
-    block : PartRange
-        `RankParts.parts`. Its features change places in memory (`VertexData.reordered`).
-    held : RankParts
-        Without a grid.
+    Parameters:
+        block: `RankParts.parts`. Its features change places in memory (`VertexData.reordered`).
+        held: Without a grid.
 
-    Returns
-    -------
-    Part
+    Returns:
         Index, number of parts and peers are ranks.
     """
     rank, ranks = held.rank, held.ranks

@@ -20,12 +20,9 @@ from plancc.plan.exchange import Exchange, Int64Array
 class StepTraffic(NamedTuple):
     """Rows and messages of every part in one step of a product, int64[num_parts] each.
 
-    Attributes
-    ----------
-    sent, received
-        Rows that the part sends and receives.
-    messages_sent, messages_received
-        Parts that it sends to and receives from.
+    Attributes:
+        sent, received: Rows that the part sends and receives.
+        messages_sent, messages_received: Parts that it sends to and receives from.
     """
 
     sent: Int64Array
@@ -49,19 +46,14 @@ class StepTraffic(NamedTuple):
 class Traffic:
     """Load and communication of every part. All arrays are int64[num_parts].
 
-    Attributes
-    ----------
-    rows, nonzeros
-        Rows and nonzeros that the part owns.
-    sent, received
-        Rows that it sends and receives in one product: by expand and fold.
-    messages_sent, messages_received
-        Messages that it sends and receives; a peer counts once for each of the two steps.
-    fold : StepTraffic or None
-        The share of the fold in all these; None: there is no fold.
-    copies : int64[num_parts] or None
-        Vertices that the part holds an own, a received or a partial row of; None: there is no
-        fold, and these are the own and the received ones.
+    Attributes:
+        rows, nonzeros: Rows and nonzeros that the part owns.
+        sent, received: Rows that it sends and receives in one product: by expand and fold.
+        messages_sent, messages_received: Messages that it sends and receives; a peer counts once
+            for each of the two steps.
+        fold: The share of the fold in all these; None: there is no fold.
+        copies (int64[num_parts] or None): Vertices that the part holds an own, a received or a
+            partial row of; None: there is no fold, and these are the own and the received ones.
     """
 
     rows: Int64Array
@@ -102,31 +94,24 @@ class Traffic:
 class Metrics:
     """Figures of a whole plan.
 
-    Attributes
-    ----------
-    volume
-        Rows moved by one product. In a row plan that is the expand: the connectivity-1 cut of the
-        column-net hypergraph.
-    average_volume
-        volume / num_parts: rows that a part sends (and receives) on average.
-    max_sent, max_received, max_exchanged
-        Rows sent, received, and sent plus received, at the busiest part for each.
-    messages
-        Ordered pairs of parts that talk, in each of the two steps.
-    average_messages
-        messages / num_parts.
-    max_messages_sent, max_messages_received
-        Messages of the part that sends (receives) most.
-    nonzero_imbalance, row_imbalance
-        max / mean - 1 over the parts (0 is perfect).
-    boundary_ratio, max_boundary_ratio
-        Halo rows per own row: over all parts, and at the worst part (Wan et al. 2022's ratio of
-        boundary to inner nodes); a part without rows counts as 0.
-    fold_volume, fold_messages
-        The share of the fold in `volume` and `messages`; 0 in a row plan.
-    replication_factor
-        Parts that hold a row of a vertex (its own, received, or partial), on average over the
-        vertices (Md et al. 2021, Table 4, where vertices without an edge do not count).
+    Attributes:
+        volume: Rows moved by one product. In a row plan that is the expand: the connectivity-1 cut
+            of the column-net hypergraph.
+        average_volume: volume / num_parts: rows that a part sends (and receives) on average.
+        max_sent, max_received, max_exchanged: Rows sent, received, and sent plus received, at the
+            busiest part for each.
+        messages: Ordered pairs of parts that talk, in each of the two steps.
+        average_messages: messages / num_parts.
+        max_messages_sent, max_messages_received: Messages of the part that sends (receives) most.
+        nonzero_imbalance, row_imbalance: max / mean - 1 over the parts (0 is perfect).
+        boundary_ratio, max_boundary_ratio: Halo rows per own row: over all parts, and at the worst
+            part (Wan et al. 2022's ratio of boundary to inner nodes); a part without rows counts as
+            0.
+        fold_volume, fold_messages: The share of the fold in `volume` and `messages`; 0 in a row
+            plan.
+        replication_factor: Parts that hold a row of a vertex (its own, received, or partial), on
+            average over the vertices (Md et al. 2021, Table 4, where vertices without an edge do
+            not count).
     """
 
     volume: int

@@ -66,12 +66,9 @@ MESSAGE_FAULTS = {
 def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tuple[str, str]]:
     """(invariant, what breaks it or "") of some parts, vertex data and other parts left out.
 
-    Parameters
-    ----------
-    parts : PartRange
-        Its offsets rise and end at the lengths of the arrays.
-    num_interior : int64[last - first]
-        Of these parts.
+    Parameters:
+        parts: Its offsets rise and end at the lengths of the arrays.
+        num_interior (int64[last - first]): Of these parts.
     """
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -318,11 +315,9 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """What a rank says of messages with others, and of vertices and nonzeros.
 
-    Parameters
-    ----------
-    parts : PartRange
-        Those that the rank reads; it makes claims for parts of its own that no rank before it has.
-    held : RankParts
+    Parameters:
+        parts: Those that the rank reads; it makes claims for parts of its own that no rank before
+            it has.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts

@@ -21,16 +21,13 @@ from plancc.plan.topology import Topology
 class PartRoute:
     """A rank's share of a route.
 
-    Attributes
-    ----------
-    own : int32[k]
-        Local numbers of the own rows that this rank sends to other nodes: the first of the stage.
-    hops : tuple of Exchange
-        Collect, cross and spread. Sent rows are own rows in the first, rows of the stage later;
-        what arrives is the hop's share of the stage.
-    at : int32[needed rows]
-        Where in the stage every row stands that this rank needs, in the order of its halo, or of
-        its folded rows.
+    Attributes:
+        own (int32[k]): Local numbers of the own rows that this rank sends to other nodes: the first
+            of the stage.
+        hops: Collect, cross and spread. Sent rows are own rows in the first, rows of the stage
+            later; what arrives is the hop's share of the stage.
+        at (int32[needed rows]): Where in the stage every row stands that this rank needs, in the
+            order of its halo, or of its folded rows.
     """
 
     own: Int32Array
@@ -51,15 +48,10 @@ class PartRoute:
 class RankRows:
     """The rows of a rank.
 
-    Attributes
-    ----------
-    rank : int
-    ranks : int64[num_ranks + 1]
-        First part of every rank.
-    first_row : int
-        First of its rows in plan order.
-    local : int32[rows]
-        Local number of every row, in plan order.
+    Attributes:
+        ranks (int64[num_ranks + 1]): First part of every rank.
+        first_row: First of its rows in plan order.
+        local (int32[rows]): Local number of every row, in plan order.
     """
 
     rank: int
@@ -79,13 +71,10 @@ def part_route(
 ) -> PartRoute | None:
     """The share of a rank in the hops of its parts; None: there are none.
 
-    Parameters
-    ----------
-    hops : tuple of Exchange
-        As of `Exchanges.hops`, of this rank's parts.
-    needed : int[needed rows]
-        Places of the rows that the rank needs, in the order in which it numbers them.
-    rows : RankRows
+    Parameters:
+        hops: As of `Exchanges.hops`, of this rank's parts.
+        needed (int[needed rows]): Places of the rows that the rank needs, in the order in which it
+            numbers them.
     """
     if not hops:
         return None

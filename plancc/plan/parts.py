@@ -20,19 +20,14 @@ from plancc.plan.values import Exchanges
 class Claims:
     """What a slice says of the slices of other ranks, so that all can compare it.
 
-    Attributes
-    ----------
-    sent, expected : int64[steps, num_ranks]
-        Digest of the messages to, and from, the parts of every rank: in the expand, in the fold
-        of an edge plan, and in the hops of routes. Of parts, not of ranks: this rank's own are
-        among them.
-    vertices : int
-        Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1, modulo
-        2^64: those of all ranks add up to 0 if they have every vertex once.
-    nonzeros : int
-        Nonzeros of this rank less its share of those in the header: likewise.
-    folds : bool
-        Whether the second step is the fold.
+    Attributes:
+        sent, expected (int64[steps, num_ranks]): Digest of the messages to, and from, the parts of
+            every rank: in the expand, in the fold of an edge plan, and in the hops of routes. Of
+            parts, not of ranks: this rank's own are among them.
+        vertices: Sum of the scattered ids of this rank's vertices less its share of that of 0..n-1,
+            modulo 2^64: those of all ranks add up to 0 if they have every vertex once.
+        nonzeros: Nonzeros of this rank less its share of those in the header: likewise.
+        folds: Whether the second step is the fold.
     """
 
     sent: Int64Array
@@ -46,19 +41,14 @@ class Claims:
 class GridShare:
     """A rank's share of a process grid beside the rows of a `Part`.
 
-    Attributes
-    ----------
-    grid : Grid
-    rank : int
-    part_ptr : int64[num_parts + 1]
-        First row of every part in plan order.
-    row_ptr : int64[rows of the process row + 1], place : int32[m], value : float[m]
-        CSR of the block of A that this rank multiplies with or broadcasts: all rows of its process
-        row (in a layer of "3d" more than its own) and, as places in plan order, the columns of its
-        process column. Without nonzeros if `block` is there.
-    block : Part or None
-        This rank's part of the row plan, with messages between parts and without vertex data: of
-        "feature", and of schemes that send needed rows only.
+    Attributes:
+        part_ptr (int64[num_parts + 1]): First row of every part in plan order.
+        row_ptr, place, value (int64[rows of the process row + 1], int32[m], float[m]): CSR of the
+            block of A that this rank multiplies with or broadcasts: all rows of its process row (in
+            a layer of "3d" more than its own) and, as places in plan order, the columns of its
+            process column. Without nonzeros if `block` is there.
+        block: This rank's part of the row plan, with messages between parts and without vertex
+            data: of "feature", and of schemes that send needed rows only.
     """
 
     grid: Grid
@@ -74,37 +64,27 @@ class GridShare:
 class Part:
     """One part's slice of a plan (or several parts merged onto one rank, `plancc.plan.merge`).
 
-    Attributes
-    ----------
-    index, num_parts : int
-        Number of this part and of all parts (after merging: ranks).
-    first_row : int
-        Plan order of this part's first row.
-    global_id : int32[rows]
-        Vertex of every local row.
-    num_interior : int
-        Rows ``0..num_interior-1`` use own columns only; the others use at least one halo row.
-    row_ptr : int64[local rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; rows numbered [own rows | folded rows], columns [own rows | received rows],
-        distinct, own ones first in a row.
-    relation : uint16[nonzeros] or None
-        As of `plancc.plan.plan.Plan`.
-    expand : Exchange
-        Own rows go to the peers; halo row k is the local column ``rows + k``.
-    vertex_data : VertexData
-        This part's rows, in local order.
-    fold : Exchange or None
-        Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the peers
-        come for own rows, to be added in this order. None in a row plan, which has no folded rows.
-    grid : GridShare or None
-        Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts` count
-        ranks, the rows are those of H that this rank has between products, and the local matrix
-        and the messages are empty.
-    route, fold_route : PartRoute or None
-        The hops in which the same rows come, of a plan that has them; the fold's brings rows of the
-        owners to where they are folded rows.
-    claims : Claims or None
-        None where nobody knows the tables of the plan: of slices that are made by hand.
+    Attributes:
+        index, num_parts: Number of this part and of all parts (after merging: ranks).
+        first_row: Plan order of this part's first row.
+        global_id (int32[rows]): Vertex of every local row.
+        num_interior: Rows ``0..num_interior-1`` use own columns only; the others use at least one
+            halo row.
+        row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR;
+            rows numbered [own rows | folded rows], columns [own rows | received rows], distinct,
+            own ones first in a row.
+        relation (uint16[nonzeros] or None): As of `plancc.plan.plan.Plan`.
+        expand: Own rows go to the peers; halo row k is the local column ``rows + k``.
+        vertex_data: This part's rows, in local order.
+        fold: Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the
+            peers come for own rows, to be added in this order. None in a row plan, which has no
+            folded rows.
+        grid: Layouts "grid" and "feature" only (`plancc.plan.grid_slices`): `index` and `num_parts`
+            count ranks, the rows are those of H that this rank has between products, and the local
+            matrix and the messages are empty.
+        route, fold_route: The hops in which the same rows come, of a plan that has them; the fold's
+            brings rows of the owners to where they are folded rows.
+        claims: None where nobody knows the tables of the plan: of slices that are made by hand.
     """
 
     index: int
@@ -171,19 +151,14 @@ class Part:
 class PartRange:
     """Parts ``first..last-1`` of a plan, side by side as in the file.
 
-    Attributes
-    ----------
-    first, last : int
-    part_ptr : int64[num_parts + 1]
-        First row of every part in plan order, for *all* parts of the plan.
-    local_ptr : int64[last - first + 1]
-        Where the local rows of every part start in `row_ptr`.
-    exchanges : Exchanges
-        Messages of these parts; part `first` has number 0 there.
-    global_id, row_ptr, column, value, vertex_data, relation
-        As in `plancc.plan.plan.Plan`, for these parts.
-    topology : Topology or None
-        Of all parts; None: there are no hops.
+    Attributes:
+        part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
+            the plan.
+        local_ptr (int64[last - first + 1]): Where the local rows of every part start in `row_ptr`.
+        exchanges: Messages of these parts; part `first` has number 0 there.
+        global_id, row_ptr, column, value, vertex_data, relation: As in `plancc.plan.plan.Plan`, for
+            these parts.
+        topology: Of all parts; None: there are no hops.
     """
 
     first: int

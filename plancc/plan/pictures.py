@@ -36,13 +36,10 @@ def ramp() -> Colormap:
 class Density:
     """A square matrix summed up in pixels.
 
-    Attributes
-    ----------
-    counts : float64[pixels, pixels]
-    size : int
-        Rows of the matrix.
-    per_pixel : int
-        Rows, and columns, that a pixel stands for; the last one may have fewer.
+    Attributes:
+        counts: float64[pixels, pixels].
+        size: Rows of the matrix.
+        per_pixel: Rows, and columns, that a pixel stands for; the last one may have fewer.
     """
 
     counts: npt.NDArray[np.float64]
@@ -58,13 +55,9 @@ def per_pixel(size: int, most: int) -> int:
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
     """Rows that parts (rows of the picture) send to parts (columns) in all steps of a product.
 
-    Parameters
-    ----------
-    num_parts : int
-    sends : iterable of Side
-        As of `send_tables`.
-    most : int
-        Pixels of the picture's side, at most.
+    Parameters:
+        sends: As of `send_tables`.
+        most: Pixels of the picture's side, at most.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)
@@ -99,18 +92,12 @@ def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tu
 class MatrixPictures:
     """The nonzeros of a plan's matrix before and after it is ordered by parts.
 
-    Attributes
-    ----------
-    before : Density
-        In the order of the vertices, as the source numbers them.
-    after : Density
-        In plan order: part by part.
-    part_ptr : int64[num_parts + 1]
-        The first row of every part in plan order.
-    inside : int
-        Nonzeros whose row and column have one owner: the blocks of the diagonal.
-    total : int
-        All nonzeros.
+    Attributes:
+        before: In the order of the vertices, as the source numbers them.
+        after: In plan order: part by part.
+        part_ptr (int64[num_parts + 1]): The first row of every part in plan order.
+        inside: Nonzeros whose row and column have one owner: the blocks of the diagonal.
+        total: All nonzeros.
     """
 
     before: Density

@@ -45,23 +45,15 @@ def write_piece(
 ) -> None:
     """Write the file of a piece.
 
-    Parameters
-    ----------
-    folder : path
-        It exists.
-    index : int
-        Number of the piece.
-    arrays : mapping
-        Its slices of all datasets that are cut into parts, by name, with the values that they have
-        in one file: offsets count from the first part of the plan.
-    content : str
-        The plan's content hash.
-    compress : bool
+    Parameters:
+        folder: It exists.
+        index: Number of the piece.
+        arrays: Its slices of all datasets that are cut into parts, by name, with the values that
+            they have in one file: offsets count from the first part of the plan.
+        content: The plan's content hash.
 
-    Raises
-    ------
-    OutputError
-        If the disk is full, or the folder cannot be written.
+    Raises:
+        OutputError: If the disk is full, or the folder cannot be written.
     """
     path = os.path.join(folder, f"{index}.h5")
     try:
@@ -94,16 +86,12 @@ def _write_piece(path: str, index: int, arrays: Arrays, content: str, compress: 
 class PieceTable:
     """What the head of a plan says of its pieces.
 
-    Attributes
-    ----------
-    folder : str
-        Name of their folder, beside the head.
-    first_part : int64[pieces + 1]
-    starts : mapping
-        Of every dataset that is cut into parts: the entry at which each piece begins,
-        int64[pieces + 1].
-    kinds : mapping
-        Types and sizes of the same.
+    Attributes:
+        folder: Name of their folder, beside the head.
+        first_part: int64[pieces + 1].
+        starts: Of every dataset that is cut into parts: the entry at which each piece begins,
+            int64[pieces + 1].
+        kinds: Types and sizes of the same.
     """
 
     folder: str
@@ -123,20 +111,12 @@ def write_plan_head(
 ) -> str:
     """Write the head of a plan whose pieces are written, and return the content hash.
 
-    Parameters
-    ----------
-    path : path of the plan
-    header : Header
-    whole : mapping
-        Datasets that are not cut into parts.
-    pieces : PieceTable
-    digests : mapping
-        Of all datasets.
-    attributes : mapping
-        As of `plancc.plan.writer.write_file`.
-    first : callable
-        Gives the folder of the pieces its name. If the head cannot get its own then, the pieces are
-        removed, and a plan that was there before stays.
+    Parameters:
+        whole: Datasets that are not cut into parts.
+        digests: Of all datasets.
+        attributes: As of `plancc.plan.writer.write_file`.
+        first: Gives the folder of the pieces its name. If the head cannot get its own then, the
+            pieces are removed, and a plan that was there before stays.
     """
     kinds = pieces.kinds
     empty = {name: np.empty((0, *kind.shape[1:]), kind.dtype) for name, kind in kinds.items()}

@@ -113,26 +113,17 @@ class PiecesGone(PlanError):
 class Pieces:
     """The pieces of a plan; opened when they are read.
 
-    Parameters
-    ----------
-    head : Container
-    folder : str
-        What the head says.
-    num_parts : int
-    content : str
-        The plan's content hash.
+    Parameters:
+        folder (str): What the head says.
+        content: The plan's content hash.
 
-    Attributes
-    ----------
-    folder : str
-    count : int
+    Attributes:
+        folder: str.
+        count: int.
 
-    Raises
-    ------
-    PiecesGone
-        If the folder is not there.
-    PlanError
-        If the name is no folder's, or the pieces have other parts than the plan.
+    Raises:
+        PiecesGone: If the folder is not there.
+        PlanError: If the name is no folder's, or the pieces have other parts than the plan.
     """
 
     _held = -1
@@ -189,10 +180,8 @@ class Pieces:
     def dataset(self, name: str, node: FileNode, like: h5py.Dataset) -> Pieced:
         """What stands for a dataset that is cut into parts; `like` is the head's, which is empty.
 
-        Raises
-        ------
-        PlanError
-            If the head has entries of it.
+        Raises:
+            PlanError: If the head has entries of it.
         """
         if len(like.shape) != len(node.shape) or like.shape[0] != 0:
             raise self._head.error(f"/{name} has entries in a plan in pieces")
@@ -277,14 +266,9 @@ class Pieces:
 class Pieced:
     """A dataset whose entries are in pieces; as much of ``h5py.Dataset`` as readers need.
 
-    Attributes
-    ----------
-    pieces : Pieces
-    name : str
-    node : FileNode
-    shape : tuple of int
-        Of the whole.
-    dtype : dtype
+    Attributes:
+        shape: Of the whole.
+        dtype: dtype.
     """
 
     pieces: Pieces

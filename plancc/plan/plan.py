@@ -59,33 +59,23 @@ def attributes_of(
 class Plan:
     """A compiled plan of all parts. Immutable; `plancc.plan.lowering` makes it.
 
-    Attributes
-    ----------
-    header : Header
-    part_ptr : int64[num_parts + 1]
-        Rows of part m are ``part_ptr[m]:part_ptr[m + 1]`` in plan order.
-    global_id : int32[num_vertices]
-        Vertex of every row, in plan order.
-    num_interior : int64[num_parts]
-        The first rows of each part that use own columns only.
-    row_ptr : int64[num_local_rows + 1]
-        Nonzeros of every local row, part by part: its own rows, then its folded ones. In a row
-        plan they are the rows in plan order.
-    column : int32[num_nonzeros]
-        Local column numbers of the part that holds the nonzero; own ones first in a row, distinct
-        but for parallel relations.
-    value : float32 or float64[num_nonzeros]
-    relation : uint16[num_nonzeros], or None
-        As of `Graph`; nonzeros of one row and column stand together, their relations ascending.
-    exchanges : Exchanges
-        The messages of every step; without hops unless the header has a topology.
-    vertex_data : VertexData
-    original_id : int64[num_vertices], or None
-        The source's ids of the vertices 0..n-1 where they differ, indexed by vertex.
-    provenance : dict
-        How the plan was made: str, int, float or bool values.
-    baseline : Metrics, or None
-        Figures of an even random partition of the same matrix, for comparison.
+    Attributes:
+        part_ptr (int64[num_parts + 1]): Rows of part m are ``part_ptr[m]:part_ptr[m + 1]`` in plan
+            order.
+        global_id (int32[num_vertices]): Vertex of every row, in plan order.
+        num_interior (int64[num_parts]): The first rows of each part that use own columns only.
+        row_ptr (int64[num_local_rows + 1]): Nonzeros of every local row, part by part: its own
+            rows, then its folded ones. In a row plan they are the rows in plan order.
+        column (int32[num_nonzeros]): Local column numbers of the part that holds the nonzero; own
+            ones first in a row, distinct but for parallel relations.
+        value: float32 or float64[num_nonzeros].
+        relation (uint16[num_nonzeros], or None): As of `Graph`; nonzeros of one row and column
+            stand together, their relations ascending.
+        exchanges: The messages of every step; without hops unless the header has a topology.
+        original_id (int64[num_vertices], or None): The source's ids of the vertices 0..n-1 where
+            they differ, indexed by vertex.
+        provenance: How the plan was made: str, int, float or bool values.
+        baseline: Figures of an even random partition of the same matrix, for comparison.
     """
 
     header: Header
@@ -254,21 +244,14 @@ class Plan:
     def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
         """Write the plan file: complete under its final name, or not at all.
 
-        Parameters
-        ----------
-        path : path of the new file; an existing file is replaced
-        compress : bool
-            Deflate the datasets (smaller and slower; every HDF5 library reads it).
+        Parameters:
+            compress: Deflate the datasets (smaller and slower; every HDF5 library reads it).
 
-        Returns
-        -------
-        str
+        Returns:
             The content hash, as stored.
 
-        Raises
-        ------
-        OutputError
-            If the folder is missing or not writable, or the disk fills.
+        Raises:
+            OutputError: If the folder is missing or not writable, or the disk fills.
         """
         from plancc.plan.writer import write_file  # h5py is loaded at first use
 

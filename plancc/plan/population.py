@@ -29,28 +29,21 @@ def num_training(file: PlanFile) -> int | None:
 def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = True) -> Population:
     """The population that a sampler draws from, as far as it needs it.
 
-    Parameters
-    ----------
-    file : PlanFile
-        Open.
-    sampler : Sampler
-        If it needs nothing, the population is a number of vertices. Otherwise it has the training
-        mask too wherever the plan carries one: some samplers only prefer training vertices.
-    with_pattern : bool
-        Whether the pattern, for which kernels are called, is read where the sampler needs it.
+    Parameters:
+        file: Open.
+        sampler: If it needs nothing, the population is a number of vertices. Otherwise it has the
+            training mask too wherever the plan carries one: some samplers only prefer training
+            vertices.
+        with_pattern: Whether the pattern, for which kernels are called, is read where the sampler
+            needs it.
 
-    Returns
-    -------
-    Population
+    Returns:
         A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it is read.
 
-    Raises
-    ------
-    InputError
-        If the plan does not carry the vertex data that the sampler needs, or is an edge plan and
-        the sampler needs its pattern.
-    PlanError
-        If the file is damaged.
+    Raises:
+        InputError: If the plan does not carry the vertex data that the sampler needs, or is an edge
+            plan and the sampler needs its pattern.
+        PlanError: If the file is damaged.
     """
     n = file.header.num_vertices
     carried = file.vertex_data_names()

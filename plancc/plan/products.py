@@ -33,18 +33,12 @@ from plancc.plan.grid import Grid
 class Step(ABC):
     """One step of a product, on all ranks.
 
-    Attributes
-    ----------
-    name : str
-        Of what it moves, or of the block.
-    source, target : str
-        Spaces.
-    moves : bool
-        Whether rows of H travel, or pieces of the matrix where several ranks share it.
-    reverse : bool
-        Whether the rows travel the other way than the name is bound to.
-    late : bool
-        Whether they arrive epochs later: constants for the backward pass.
+    Attributes:
+        name: Of what it moves, or of the block.
+        source, target: Spaces.
+        moves: Whether rows of H travel, or pieces of the matrix where several ranks share it.
+        reverse: Whether the rows travel the other way than the name is bound to.
+        late: Whether they arrive epochs later: constants for the backward pass.
     """
 
     name: str
@@ -83,10 +77,6 @@ class Multiply(Step):
 
     The first of them puts it into the target, others add it. Where ranks share the block, its
     pieces are broadcast among them, one before each product, in both directions alike.
-
-    Attributes
-    ----------
-    transposed : bool
     """
 
     transposed: bool = False
@@ -135,10 +125,8 @@ class ReduceScatter(Step):
 class AllToAll(Step):
     """Own rows become a slice of the columns of the rows of a whole group.
 
-    Attributes
-    ----------
-    to_rows : bool
-        Whether such a slice becomes own rows.
+    Attributes:
+        to_rows: Whether such a slice becomes own rows.
     """
 
     to_rows: bool = False
@@ -174,10 +162,8 @@ class Replicate(Step):
 class UseCopy(Step):
     """Copies of rows are used where they are; nothing travels.
 
-    Attributes
-    ----------
-    of_one : bool
-        Whether one rank of a group uses its copy, and the others none.
+    Attributes:
+        of_one: Whether one rank of a group uses its copy, and the others none.
     """
 
     of_one: bool = False

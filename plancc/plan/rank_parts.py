@@ -16,12 +16,8 @@ from plancc.plan.values import Header
 class RankParts:
     """The parts of a rank in a plan.
 
-    Attributes
-    ----------
-    header : Header
-    rank : int
-    ranks : int64[num_ranks + 1]
-        First part of every rank. Ranks of a grid may share one.
+    Attributes:
+        ranks (int64[num_ranks + 1]): First part of every rank. Ranks of a grid may share one.
     """
 
     header: Header

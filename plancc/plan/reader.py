@@ -78,26 +78,18 @@ MAX_TOPOLOGY_TEXT = 60_000
 class PlanFile:
     """A plan file, open for reading (without file locks). Use it in a ``with`` statement.
 
-    Parameters
-    ----------
-    path : path of the plan
+    Raises:
+        InputError: If there is no such file.
+        PlanError: If it is not a plan, is damaged, or is of a version or layout that cannot be
+            read.
 
-    Raises
-    ------
-    InputError
-        If there is no such file.
-    PlanError
-        If it is not a plan, is damaged, or is of a version or layout that cannot be read.
-
-    Attributes
-    ----------
-    header : Header
-    minor : int
-        Minor version of the format.
-    messages, volume, fold_messages, fold_volume : int
-        Messages and rows of the expand and of the fold; a row plan has no fold.
-    content_sha256 : str
-        The content hash. The digests of all datasets have it; `read` compares these with the data.
+    Attributes:
+        header: Header.
+        minor (int): Minor version of the format.
+        messages, volume, fold_messages, fold_volume (int): Messages and rows of the expand and of
+            the fold; a row plan has no fold.
+        content_sha256 (str): The content hash. The digests of all datasets have it; `read` compares
+            these with the data.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -190,10 +182,8 @@ class PlanFile:
     def attributes(self, group: str) -> dict[str, Any]:
         """The attributes of ``/provenance`` or ``/metrics`` as Python values.
 
-        Raises
-        ------
-        PlanError
-            If they cannot be read, or have another digest.
+        Raises:
+            PlanError: If they cannot be read, or have another digest.
         """
         if group not in self._attributes:
             with self._container.reading(f"/{group}"):
@@ -246,17 +236,13 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
 
-        Parameters
-        ----------
-        name : str
-        first, last : int
-            By default all parts. A dataset that is not cut into parts is read whole. Offsets come
-            with the one at which the next part begins.
+        Parameters:
+            first, last: By default all parts. A dataset that is not cut into parts is read whole.
+                Offsets come with the one at which the next part begins.
 
-        Raises
-        ------
-        PlanError
-            If the dataset is missing, is not what the format says, or has another digest.
+        Raises:
+            PlanError: If the dataset is missing, is not what the format says, or has another
+                digest.
         """
         dataset, node = self.node(name), node_of(name)
         last = self.header.num_parts if last is None else last
@@ -354,20 +340,15 @@ class PlanFile:
     ) -> tuple[Int64Array, Int32Array, Int64Array]:
         """Messages of parts ``first..last-1`` in a table, without their rows; see `read`.
 
-        Parameters
-        ----------
-        table : str
-            "expand/send", "fold/recv", "expand_cross/send" and the like.
-        first, last : int
-            By default all parts.
+        Parameters:
+            table: "expand/send", "fold/recv", "expand_cross/send" and the like.
+            first, last: By default all parts.
 
-        Returns
-        -------
-        ptr : int64[last - first + 1]
-            From zero; see `plancc.plan.exchange.Side`.
-        peer : int32[messages]
-        row_ptr : int64[messages + 1]
-            Where the rows of every message are in dataset ``{table}_row``.
+        Returns:
+            ptr (int64[last - first + 1]): From zero; see `plancc.plan.exchange.Side`.
+            peer: int32[messages]
+            row_ptr (int64[messages + 1]): Where the rows of every message are in dataset
+                ``{table}_row``.
         """
         last = self.header.num_parts if last is None else last
         ptr = self._cut(f"{table} messages", first, last)
@@ -425,10 +406,8 @@ class PlanFile:
     def read_plan(self) -> Plan:
         """The whole plan, with provenance and the baseline among its metrics.
 
-        Raises
-        ------
-        PlanError
-            If a dataset cannot be read, or an invariant of the format does not hold.
+        Raises:
+            PlanError: If a dataset cannot be read, or an invariant of the format does not hold.
         """
         plan = self.read_unchecked()
         check(plan_invariants(plan), self.path)
@@ -467,10 +446,8 @@ class PlanFile:
 
         It takes 0.3 s for a gigabyte.
 
-        Raises
-        ------
-        PlanError
-            If the content is not what was written.
+        Raises:
+            PlanError: If the content is not what was written.
         """
         for name in self.names():
             for first in range(0, self.header.num_parts, PARTS_AT_ONCE):
@@ -705,10 +682,8 @@ def _by(sizes: Iterable[str]) -> str:
 def load(path: str | PathLike[str]) -> Plan:
     """Read a whole plan file; the inverse of `Plan.save`.
 
-    Raises
-    ------
-    InputError, PlanError
-        As `PlanFile`.
+    Raises:
+        InputError, PlanError: As `PlanFile`.
     """
     with PlanFile(path) as file:
         return file.read_plan()

@@ -50,14 +50,10 @@ def grouped(key, num_groups):  # type: ignore[no-untyped-def]
 class NonzerosByPart(NamedTuple):
     """The nonzeros of a matrix part by part, in each by row, then by column.
 
-    Attributes
-    ----------
-    ptr : int64[num_parts + 1]
-        Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
-    row, column : int32[num_nonzeros]
-        Where the caller's order has them.
-    at : int64[num_nonzeros]
-        Place in the matrix' CSR.
+    Attributes:
+        ptr (int64[num_parts + 1]): Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
+        row, column (int32[num_nonzeros]): Where the caller's order has them.
+        at (int64[num_nonzeros]): Place in the matrix' CSR.
     """
 
     ptr: Int64Array
@@ -71,14 +67,11 @@ def by_part(
 ) -> NonzerosByPart:
     """Group nonzeros by their owner.
 
-    Parameters
-    ----------
-    matrix : Graph
-    nonzero_owner : int32[nnz]
-    num_parts : int
-    rows, position : int32[n]
-        All rows in the order that they are to be in, and the place of every row there: rows and
-        columns of the result are such places, ascending by row in every part.
+    Parameters:
+        nonzero_owner: int32[nnz].
+        rows, position (int32[n]): All rows in the order that they are to be in, and the place of
+            every row there: rows and columns of the result are such places, ascending by row in
+            every part.
     """
     return NonzerosByPart(
         *_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)

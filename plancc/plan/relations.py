@@ -19,12 +19,8 @@ from plancc.plan.plan import Plan
 class RelationTraffic:
     """A relation, and what its product alone moves.
 
-    Attributes
-    ----------
-    relation : (source, name, destination)
-    nonzeros : int
-    steps : dict of str to StepTraffic
-        By "expand" and, in an edge plan, "fold"; without hops.
+    Attributes:
+        steps: By "expand" and, in an edge plan, "fold"; without hops.
     """
 
     relation: Relation
@@ -51,15 +47,10 @@ class RelationTraffic:
 class TypeTraffic:
     """A type of vertices, and what a product of all relations moves of it.
 
-    Attributes
-    ----------
-    name : str
-    vertices : int
-    row_imbalance : float
-        Most rows of a part over their mean, - 1.
-    volume : int
-        Rows that it moves: one for a part that needs a row, or has a partial one, in whatever
-        relations.
+    Attributes:
+        row_imbalance: Most rows of a part over their mean, - 1.
+        volume: Rows that it moves: one for a part that needs a row, or has a partial one, in
+            whatever relations.
     """
 
     name: str

@@ -27,19 +27,13 @@ def hops_of(
 ) -> tuple[Exchange, Exchange, Exchange]:
     """Collect, cross and spread of messages from the owners of rows (`Exchanges`).
 
-    Parameters
-    ----------
-    send : Side
-        By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
-    part_ptr : int64[num_parts + 1]
-        First row of every part in plan order.
-    topology : Topology
-        With a rank for every part.
+    Parameters:
+        send: By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
+        part_ptr (int64[num_parts + 1]): First row of every part in plan order.
+        topology: With a rank for every part.
 
-    Raises
-    ------
-    InputError
-        If the topology has not as many ranks as there are parts.
+    Raises:
+        InputError: If the topology has not as many ranks as there are parts.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -73,10 +67,8 @@ def hops_of(
 def with_routes(plan: Plan, topology: Topology) -> Plan:
     """The same plan with hops for these nodes.
 
-    Raises
-    ------
-    InputError
-        If the topology has not one rank for every part, or ranks share parts.
+    Raises:
+        InputError: If the topology has not one rank for every part, or ranks share parts.
     """
     topology.check(plan.num_parts)
     header = replace(plan.header, topology=topology)
@@ -93,14 +85,10 @@ def with_routes(plan: Plan, topology: Topology) -> Plan:
 class _Once(NamedTuple):
     """Rows of every part that a foreign node needs, each once: by owner, and then by node.
 
-    Attributes
-    ----------
-    owner, node : int32[k]
-        Of every group; no group is empty.
-    ptr : int64[k + 1]
-        Places of group i are ``place[ptr[i]:ptr[i + 1]]``.
-    place : int64[rows between nodes]
-        In plan order, ascending in every group.
+    Attributes:
+        owner, node (int32[k]): Of every group; no group is empty.
+        ptr (int64[k + 1]): Places of group i are ``place[ptr[i]:ptr[i + 1]]``.
+        place (int64[rows between nodes]): In plan order, ascending in every group.
     """
 
     owner: Int32Array

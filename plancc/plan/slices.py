@@ -31,23 +31,16 @@ NONZEROS_AT_ONCE = 1 << 26
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
     """The slice of rank `rank` of `num_ranks`; nothing else of the plan file is read.
 
-    Parameters
-    ----------
-    path : path of the plan
-    rank, num_ranks : int
-        ``0 <= rank < num_ranks <= num_parts``; of a grid plan exactly the ranks of its grid.
+    Parameters:
+        rank, num_ranks: ``0 <= rank < num_ranks <= num_parts``; of a grid plan exactly the ranks of
+            its grid.
 
-    Returns
-    -------
-    Header, Part
-        `Part.index` and `Part.num_parts`, and the peers, are in ranks.
+    Returns:
+        Header, Part: `Part.index` and `Part.num_parts`, and the peers, are in ranks.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, or the plan does not run on `num_ranks`.
-    PlanError
-        If the file is damaged.
+    Raises:
+        InputError: If the file is missing, or the plan does not run on `num_ranks`.
+        PlanError: If the file is damaged.
     """
     with PlanFile(path) as file:
         return file.header, read_part(file, rank, num_ranks)
@@ -144,10 +137,8 @@ def check_tables(file: PlanFile) -> None:
 
     Memory is that of the largest part, or of `NONZEROS_AT_ONCE`; an edge plan is read as a whole.
 
-    Raises
-    ------
-    PlanError
-        Of the first invariant that does not hold.
+    Raises:
+        PlanError: Of the first invariant that does not hold.
     """
     header = replace(file.header, grid=None)
     if header.layout == "edge":

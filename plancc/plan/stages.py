@@ -27,14 +27,10 @@ MOST_STAGES = 20
 class Batches:
     """Which rows are in which batch, and whose they are.
 
-    Attributes
-    ----------
-    num_rows : int
-        Rows of the part.
-    columns : int
-        Ranks that share them.
-    stages : int
-        Batches.
+    Attributes:
+        num_rows: Rows of the part.
+        columns: Ranks that share them.
+        stages: Batches.
     """
 
     num_rows: int
@@ -65,14 +61,10 @@ class Batches:
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
         """The last batch of the input that a batch of the product, or one before it, depends on.
 
-        Parameters
-        ----------
-        row_ptr, column : int[num_rows + 1], int[nonzeros]
-            CSR of the matrix.
+        Parameters:
+            row_ptr, column (int[num_rows + 1], int[nonzeros]): CSR of the matrix.
 
-        Returns
-        -------
-        list of int
+        Returns:
             One per stage, ascending; the last one is the last batch.
         """
         found = []

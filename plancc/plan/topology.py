@@ -24,11 +24,9 @@ MOST = 2**31 - 1
 class Topology:
     """Nodes and their ranks; `str` of it is what `parse` reads.
 
-    Attributes
-    ----------
-    groups : tuple of (int, int)
-        Numbers of consecutive nodes, and of the ranks of each: ((4, 8), (1, 2)) is four nodes of 8
-        ranks and one of 2. Neighbours have different numbers of ranks.
+    Attributes:
+        groups: Numbers of consecutive nodes, and of the ranks of each: ((4, 8), (1, 2)) is four
+            nodes of 8 ranks and one of 2. Neighbours have different numbers of ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -42,10 +40,8 @@ class Topology:
     def parse(cls, text: object) -> Self:
         """``4x8`` is 4 nodes of 8 ranks each, ``4x8+1x2`` has one more of 2 ranks.
 
-        Raises
-        ------
-        InputError
-            For any other text.
+        Raises:
+            InputError: For any other text.
         """
         text = str(text)
         group = r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})"

@@ -19,21 +19,15 @@ HOPS = ("collect", "cross", "spread")
 class Header:
     """Sizes and kind of a plan, which a reader needs before it touches an array.
 
-    Attributes
-    ----------
-    layout : str
-        "row": every nonzero lives with the owner of its row. "edge": it may live with any part.
-        "grid", "feature": as "row", and several ranks may share a part, as `grid` says.
-    normalization : str
-        "sym", "row" or "none" (`plancc.graph.normalize`).
-    self_loops : bool
-        Whether the identity was added before normalising.
-    grid : Grid or None
-        Which ranks share a part, in layouts "grid" and "feature"; None: every part has one rank.
-    topology : Topology or None
-        Which parts share a node, of a plan that has hops; None: it has none.
-    types : Types or None
-        The types of the vertices, and their relations; None: vertices are of one type.
+    Attributes:
+        layout: "row": every nonzero lives with the owner of its row. "edge": it may live with any
+            part. "grid", "feature": as "row", and several ranks may share a part, as `grid` says.
+        normalization: "sym", "row" or "none" (`plancc.graph.normalize`).
+        self_loops: Whether the identity was added before normalising.
+        grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
+            rank.
+        topology: Which parts share a node, of a plan that has hops; None: it has none.
+        types: The types of the vertices, and their relations; None: vertices are of one type.
     """
 
     layout: str

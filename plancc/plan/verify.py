@@ -21,21 +21,15 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 
     In a file of a higher minor version, only what this version knows is checked.
 
-    Parameters
-    ----------
-    path : path of the plan
-    against : Graph, optional
-        The graph it was compiled from: the union of the parts must be its normalised matrix.
+    Parameters:
+        against: The graph it was compiled from: the union of the parts must be its normalised
+            matrix.
 
-    Returns
-    -------
-    list of str
+    Returns:
         The names of the checks.
 
-    Raises
-    ------
-    PlanError
-        Names the first invariant that does not hold, and where.
+    Raises:
+        PlanError: Names the first invariant that does not hold, and where.
     """
     path = fspath(path)
     with PlanFile(path) as file:

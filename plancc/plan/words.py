@@ -49,11 +49,9 @@ class Counts:
 class Transfer(ABC):
     """What ranks hand to the network at once; empty messages do not count.
 
-    Attributes
-    ----------
-    reverse : bool
-        Whether it travels back: of messages from receivers to senders; a broadcast as a reduction
-        to its root, an all-gather as a reduce-scatter.
+    Attributes:
+        reverse: Whether it travels back: of messages from receivers to senders; a broadcast as a
+            reduction to its root, an all-gather as a reduce-scatter.
     """
 
     reverse: bool = field(default=False, kw_only=True)
@@ -72,11 +70,8 @@ def transfers(
 ) -> Iterator[Transfer]:
     """What the steps of a program hand to the network, in their order.
 
-    Parameters
-    ----------
-    program : iterable of Step
-    moved : mapping of str to sequence of Transfer
-        What the names of steps move, as a program moves it forward; of other names, nothing.
+    Parameters:
+        moved: What the names of steps move, as a program moves it forward; of other names, nothing.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
@@ -95,12 +90,10 @@ def count(transfers: Iterable[Transfer], num_ranks: int) -> Counts:
 class RowMessages(Transfer):
     """Rows in point-to-point messages.
 
-    Attributes
-    ----------
-    step : StepTraffic
-        Of all ranks that are counted, or int64[1]: of the one whose counts are wanted.
-    width : int or int64[num_ranks]
-        Columns of a row; one number per rank is the same at both ends of every message.
+    Attributes:
+        step: Of all ranks that are counted, or int64[1]: of the one whose counts are wanted.
+        width (int or int64[num_ranks]): Columns of a row; one number per rank is the same at both
+            ends of every message.
     """
 
     step: StepTraffic
@@ -123,10 +116,8 @@ class RowMessages(Transfer):
 class Collective:
     """What disjoint groups of the same size do at once.
 
-    Attributes
-    ----------
-    ranks : int64[groups, members]
-        The ranks of every group, ascending.
+    Attributes:
+        ranks (int64[groups, members]): The ranks of every group, ascending.
     """
 
     ranks: Int64Array
@@ -141,14 +132,10 @@ class Collective:
 class BroadcastWords(Collective, Transfer):
     """Rounds of broadcasts, or of reductions to the root: the same backward.
 
-    Attributes
-    ----------
-    words : int64[rounds, groups]
-        Words of the root.
-    root : int64[rounds, groups]
-        Its place in the group.
-    buffers : int64[rounds, groups] or int
-        Number of messages that the words travel in.
+    Attributes:
+        words (int64[rounds, groups]): Words of the root.
+        root (int64[rounds, groups]): Its place in the group.
+        buffers (int64[rounds, groups] or int): Number of messages that the words travel in.
     """
 
     words: Int64Array
@@ -177,9 +164,8 @@ class BroadcastWords(Collective, Transfer):
 class AllReduceWords(Collective, Transfer):
     """Sums at every member.
 
-    Attributes
-    ----------
-    words : int64[groups]
+    Attributes:
+        words: int64[groups].
     """
 
     words: Int64Array
@@ -195,10 +181,8 @@ class AllReduceWords(Collective, Transfer):
 class AllGatherWords(Collective, Transfer):
     """Every member's piece to all others, or a reduce-scatter: the same backward.
 
-    Attributes
-    ----------
-    words : int64[groups, members]
-        Words of the members' pieces.
+    Attributes:
+        words (int64[groups, members]): Words of the members' pieces.
     """
 
     words: Int64Array
@@ -220,9 +204,8 @@ class AllGatherWords(Collective, Transfer):
 class AllToAllWords(Collective, Transfer):
     """Member j sends ``rows[j] * columns[k]`` words to every other member k.
 
-    Attributes
-    ----------
-    rows, columns : int64[groups, members]
+    Attributes:
+        rows, columns: int64[groups, members].
     """
 
     rows: Int64Array

@@ -49,21 +49,12 @@ def write_file(
 
     If the file that is replaced was a plan in pieces, these are removed.
 
-    Parameters
-    ----------
-    path : path of the new file
-    header : Header
-    arrays : mapping
-        Datasets by their names in the file.
-    attributes : mapping
-        Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
-    compress : bool
-    known : tuple, optional
-        Digests and content hash; None: those of the arrays.
-    more : mapping, optional
-        Attributes of the root that do not enter the content hash.
-    first : callable
-        Called when the file is complete, right before it gets its name.
+    Parameters:
+        arrays: Datasets by their names in the file.
+        attributes: Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
+        known: Digests and content hash; None: those of the arrays.
+        more: Attributes of the root that do not enter the content hash.
+        first: Called when the file is complete, right before it gets its name.
     """
     former: list[Path | None] = []
 

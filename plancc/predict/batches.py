@@ -41,17 +41,11 @@ MOST = 100_000
 class BatchPrediction(Prediction):
     """The mean step over some batches; what is kept of every one.
 
-    Attributes
-    ----------
-    sampler : str
-        With its options, as in a provenance.
-    seed : int
-    batches : list of Prediction
-    bound : float
-        Mean of `Predictor.bound_of`.
-    expected_words : float or None
-        Exact words of a step for features and their gradients, where the sampler's probabilities
-        are known.
+    Attributes:
+        sampler: With its options, as in a provenance.
+        bound: Mean of `Predictor.bound_of`.
+        expected_words: Exact words of a step for features and their gradients, where the sampler's
+            probabilities are known.
     """
 
     sampler: str
@@ -118,30 +112,21 @@ def predict_batches(
 ) -> BatchPrediction:
     """Predict the steps of training by a plan on the batches of these numbers.
 
-    Parameters
-    ----------
-    path : path of a row plan
-    predictor : Predictor
-    numbers : sequence of int
-        Numbers of the batches, which training with the same seed has in its steps of these numbers.
-    owners_draw : callable
-        Whether owners draw; of the sampler and the tables of the plan.
-    num_ranks : int, optional
-        Figures after merging the parts onto that many ranks.
-    word_bytes, sampler, seed, options
-        As of `Predictor.epoch` and `plancc.report.batches.batch_reports`.
+    Parameters:
+        numbers: Numbers of the batches, which training with the same seed has in its steps of these
+            numbers.
+        owners_draw: Whether owners draw; of the sampler and the tables of the plan.
+        num_ranks: Figures after merging the parts onto that many ranks.
+        word_bytes, sampler, seed, options: As of `Predictor.epoch` and
+            `plancc.report.batches.batch_reports`.
 
-    Raises
-    ------
-    InputError
-        If it is no row plan, or these steps are not predicted, or as of `batch_reports`.
-    PlanError
-        If the file is damaged.
+    Raises:
+        InputError: If it is no row plan, or these steps are not predicted, or as of
+            `batch_reports`.
+        PlanError: If the file is damaged.
 
-    Warns
-    -----
-    PlanccWarning
-        If batches are smaller than was asked for.
+    Warns:
+        PlanccWarning: If batches are smaller than was asked for.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")

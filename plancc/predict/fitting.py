@@ -32,13 +32,9 @@ FASTEST = np.array([1e-15, 1e-15, 0.0])
 class EpochSeconds:
     """One measured epoch of a GCN on one rank, with the passes "order" and "constant".
 
-    Attributes
-    ----------
-    rows, nonzeros : int
-    dims : tuple of int
-        Widths d_0..d_L.
-    rest : float
-        Seconds of everything but sparse products.
+    Attributes:
+        dims: Widths d_0..d_L.
+        rest: Seconds of everything but sparse products.
     """
 
     rows: int
@@ -74,15 +70,11 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 def fitted(epochs: Sequence[EpochSeconds]) -> Compute:
     """The rates under which the epochs' relative errors are least, in the sum of their squares.
 
-    Parameters
-    ----------
-    epochs : sequence of EpochSeconds
-        At least three, of different widths and numbers of rows.
+    Parameters:
+        epochs: At least three, of different widths and numbers of rows.
 
-    Raises
-    ------
-    InputError
-        If there are fewer.
+    Raises:
+        InputError: If there are fewer.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: three rates need the times of at least three")

@@ -23,16 +23,11 @@ RECORDED = ("machine", "dims", "epoch_seconds", "random_epoch_seconds", "bound_s
 class Forecast:
     """Predicted seconds of one epoch, as a plan's provenance has them.
 
-    Attributes
-    ----------
-    predictor : Predictor
-        Widths of the layers, and the machine.
-    seconds : float or None
-        The plan's; None: these widths do not fit its grid.
-    random_seconds : float
-        Of an even random row partition onto as many ranks.
-    bound_seconds : float
-        With all work evenly spread, and no rows exchanged.
+    Attributes:
+        predictor: Widths of the layers, and the machine.
+        seconds: The plan's; None: these widths do not fit its grid.
+        random_seconds: Of an even random row partition onto as many ranks.
+        bound_seconds: With all work evenly spread, and no rows exchanged.
     """
 
     predictor: Predictor

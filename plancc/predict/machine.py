@@ -86,20 +86,14 @@ def _check(part: Any, prefix: str = "") -> None:
 class Node:
     """What the ranks of a node share. None stands for a value that follows from the machine's.
 
-    Attributes
-    ----------
-    ranks : int
-        Per node: rank r is on node ``r // ranks``.
-    cores : int or None
-        Cores that these ranks share; fewer of them slow all compute by ranks / cores. None: as
-        many as ranks.
-    injection : float or None
-        Bytes per second that the whole node sends into the network while it receives as many.
-        None: ranks x bandwidth.
-    latency, bandwidth : float or None
-        Numbers of a rank inside the node; None: as between nodes.
-    memory : float or None
-        Bytes per rank.
+    Attributes:
+        ranks: Per node: rank r is on node ``r // ranks``.
+        cores: Cores that these ranks share; fewer of them slow all compute by ranks / cores. None:
+            as many as ranks.
+        injection: Bytes per second that the whole node sends into the network while it receives as
+            many. None: ranks x bandwidth.
+        latency, bandwidth: Numbers of a rank inside the node; None: as between nodes.
+        memory: Bytes per rank.
     """
 
     ranks: int = 1
@@ -117,15 +111,11 @@ class Node:
 class Compute:
     """What a rank computes beside sparse products.
 
-    Attributes
-    ----------
-    dense : float or None
-        Multiply-adds per second of dense products; None: as of sparse ones.
-    stream : float or None
-        Bytes per second read and written by elementwise work, and of the operands of dense
-        products; both take no time if it is None.
-    overhead : float
-        Seconds per operation of any size.
+    Attributes:
+        dense: Multiply-adds per second of dense products; None: as of sparse ones.
+        stream: Bytes per second read and written by elementwise work, and of the operands of dense
+            products; both take no time if it is None.
+        overhead: Seconds per operation of any size.
     """
 
     dense: float | None = None
@@ -140,16 +130,12 @@ class Compute:
 class SparseRates:
     """Multiply-adds per second of sparse products, by their shape.
 
-    Attributes
-    ----------
-    nonzeros_per_row, width : tuple of float
-        Points of the measurements; ascending.
-    multiply_adds : tuple of tuple of float
-        For every number of nonzeros per row, one rate for every width; with `rows`, such a table
-        for every number of rows.
-    rows : tuple of float
-        Rows of a square matrix, on which it depends whether the dense operand fits a cache.
-        Ascending; empty: the rates hold for all sizes.
+    Attributes:
+        nonzeros_per_row, width: Points of the measurements; ascending.
+        multiply_adds: For every number of nonzeros per row, one rate for every width; with `rows`,
+            such a table for every number of rows.
+        rows: Rows of a square matrix, on which it depends whether the dense operand fits a cache.
+            Ascending; empty: the rates hold for all sizes.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -212,11 +198,9 @@ def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[
 class Overlap:
     """Share of communication that products hide.
 
-    Attributes
-    ----------
-    communication : float
-        Share, 0..1, that is hidden of the time of messages or of that of own rows' product,
-        whichever is less.
+    Attributes:
+        communication: Share, 0..1, that is hidden of the time of messages or of that of own rows'
+            product, whichever is less.
     """
 
     communication: float = 0.0
@@ -227,16 +211,12 @@ class Overlap:
 
 @dataclass(frozen=True)
 class CollectiveShapes:
-    """How collectives are made.
+    """How collectives are made; "auto" is whichever takes less, by size and number of ranks.
 
-    Attributes
-    ----------
-    broadcast : str
-        "ring": pipelined, g - 1 latencies and the words once. "tree": ceil(log2 g) times both.
-    allreduce : str
-        "ring": 2 (g - 1) latencies and 2 (g - 1) / g times the words. "tree": two trees.
-
-    Of both, "auto" is whichever takes less, as libraries choose by size and number of ranks.
+    Attributes:
+        broadcast: "ring": pipelined, g - 1 latencies and the words once. "tree": ceil(log2 g) times
+            both.
+        allreduce: "ring": 2 (g - 1) latencies and 2 (g - 1) / g times the words. "tree": two trees.
     """
 
     broadcast: str = "ring"
@@ -251,30 +231,17 @@ class CollectiveShapes:
 class Machine:
     """What one rank and its link can do.
 
-    Attributes
-    ----------
-    latency : float
-        Seconds per message.
-    bandwidth : float
-        Bytes per second that a rank sends while it receives as many.
-    multiply_adds : float
-        Multiply-adds per second of sparse products.
-    name, source : str
-        What it is called, and where its numbers are from.
-    node : Node
-    compute : Compute
-    spmm : SparseRates or None
-        None: `multiply_adds` for every shape.
-    overlap : Overlap
-    collective : CollectiveShapes
-    speed : tuple of float
-        Speed of every rank, or of the ranks of a node where all nodes are alike: what a rank
-        computes, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
+    Attributes:
+        latency: Seconds per message.
+        bandwidth: Bytes per second that a rank sends while it receives as many.
+        multiply_adds: Multiply-adds per second of sparse products.
+        name, source: What it is called, and where its numbers are from.
+        spmm: None: `multiply_adds` for every shape.
+        speed: Speed of every rank, or of the ranks of a node where all nodes are alike: what a rank
+            computes, overheads included, takes ``1 / speed`` times as long. Empty: 1 for all.
 
-    Raises
-    ------
-    InputError
-        If a value is not allowed, such as a latency that is not positive and finite.
+    Raises:
+        InputError: If a value is not allowed, such as a latency that is not positive and finite.
     """
 
     latency: float
@@ -308,10 +275,8 @@ class Machine:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """A machine from its attributes and `TABLES`, as a file or `as_dict` has them.
 
-        Raises
-        ------
-        InputError
-            A key that is missing or unknown, a value that is not allowed.
+        Raises:
+            InputError: A key that is missing or unknown, a value that is not allowed.
         """
         _check_keys("", values, cls)
         found = dict(values)

@@ -20,15 +20,11 @@ DEFAULT_MACHINE = "cpu-cluster"
 def find_machine(name: str | PathLike[str]) -> Machine:
     """A machine that comes with plancc, by its name, or one from a file.
 
-    Parameters
-    ----------
-    name : str or path
-        One of `shipped_machines`, or the path of a file; see `read_machine`.
+    Parameters:
+        name: One of `shipped_machines`, or the path of a file; see `read_machine`.
 
-    Raises
-    ------
-    InputError
-        If there is no such machine; errors of `read_machine`.
+    Raises:
+        InputError: If there is no such machine; errors of `read_machine`.
     """
     text, shipped = fspath(name), shipped_machines()
     if text in shipped:
@@ -50,21 +46,16 @@ def shipped_machines() -> list[str]:
 def read_machine(path: str | PathLike[str]) -> Machine:
     """A machine from a TOML file.
 
-    Parameters
-    ----------
-    path : path of the file
-        Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
-        ``multiply_adds`` (per second), which every file has, ``name``, ``source`` and ``speed``
-        (a list); tables
-        ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with the attributes of
-        `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`. Any other missing key
-        keeps its default; the name is that of the file.
+    Parameters:
+        path: Keys at top level: ``latency`` (seconds), ``bandwidth`` (bytes per second) and
+            ``multiply_adds`` (per second), which every file has, ``name``, ``source`` and ``speed``
+            (a list); tables ``node``, ``compute``, ``spmm``, ``overlap`` and ``collective`` with
+            the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and `CollectiveShapes`.
+            Any other missing key keeps its default; the name is that of the file.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not TOML, lacks a key that it needs, has an unknown one,
-        or a value that is not allowed.
+    Raises:
+        InputError: If the file cannot be read or is not TOML, lacks a key that it needs, has an
+            unknown one, or a value that is not allowed.
     """
     values = read_toml(path)
     stem = os.path.basename(fspath(path)).removesuffix(".toml")

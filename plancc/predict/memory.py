@@ -26,24 +26,20 @@ NONZERO_BYTES = 4 + WORD_BYTES
 class Memory:
     """Bytes of every part, int64[num_parts] each.
 
-    Attributes
-    ----------
-    plan
-        The part as it is read: columns, values, row pointers and vertices, send masks, labels and
-        the places of labelled rows.
-    matrix
-        As laid out for products: the own nonzeros (and their transpose, unless they are
-        symmetric), those of halo columns or folded rows and their transpose; all that once more,
-        the block included, for every layer from the second on of which dead rows are left out.
-    halo
-        Buffers of the rows sent and received, one for every graph and width. Folded rows of a
-        product are nowhere else. Of process grids and feature slices: of the pieces received, and
-        of products before they are reduced or reordered.
-    features
-        A H^0, which the features make room for, and its live rows. While it is made, both.
-    activations
-        The most that a training pass or an evaluation holds of products, activations and
-        gradients, all at once.
+    Attributes:
+        plan: The part as it is read: columns, values, row pointers and vertices, send masks, labels
+            and the places of labelled rows.
+        matrix: As laid out for products: the own nonzeros (and their transpose, unless they are
+            symmetric), those of halo columns or folded rows and their transpose; all that once
+            more, the block included, for every layer from the second on of which dead rows are left
+            out.
+        halo: Buffers of the rows sent and received, one for every graph and width. Folded rows of a
+            product are nowhere else. Of process grids and feature slices: of the pieces received,
+            and of products before they are reduced or reordered.
+        features: A H^0, which the features make room for, and its live rows. While it is made,
+            both.
+        activations: The most that a training pass or an evaluation holds of products, activations
+            and gradients, all at once.
     """
 
     plan: Int64Array
@@ -73,22 +69,15 @@ def row_memory(
 ) -> Memory:
     """Bytes that every part needs at its worst moment.
 
-    Parameters
-    ----------
-    parts : Traffic
-        Traffic of the exchange of all rows.
-    live : list of Traffic
-        Traffic of every layer without dead rows.
-    dims : list of int
-        Widths d_0..d_L.
-    halo_nonzeros : int64[num_parts]
-        Nonzeros in halo columns or folded rows.
-    symmetric : bool
-        Whether the own nonzeros of every part equal their transpose.
-    value_bytes : int
-        Bytes of a value in the plan file.
-    recompute : bool
-        Whether the backward pass computes activations again (`plancc_runtime.nn.recompute`).
+    Parameters:
+        parts: Traffic of the exchange of all rows.
+        live: Traffic of every layer without dead rows.
+        dims: Widths d_0..d_L.
+        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
+        symmetric: Whether the own nonzeros of every part equal their transpose.
+        value_bytes: Bytes of a value in the plan file.
+        recompute: Whether the backward pass computes activations again
+            (`plancc_runtime.nn.recompute`).
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
@@ -233,24 +222,17 @@ def grid_memory(
 ) -> Memory:
     """Bytes of every rank of a process grid, or of feature slices.
 
-    Parameters
-    ----------
-    rows : int64[num_ranks]
-        Rows of H between products.
-    block_rows, nonzeros : int64[num_ranks]
-        Sizes of the block of A that the rank has.
-    dims : list of int
-        Widths d_0..d_L.
-    held : list of int or int64[num_ranks]
-        Columns of these widths that the rank holds between products.
-    buffers : int64[num_ranks]
-        Words of what a product receives, and of its results before they are reduced or reordered.
-    laid_out : int
-        How often the block is held for products: with its transpose, and as it travels.
+    Parameters:
+        rows (int64[num_ranks]): Rows of H between products.
+        block_rows, nonzeros (int64[num_ranks]): Sizes of the block of A that the rank has.
+        dims: Widths d_0..d_L.
+        held (list of int or int64[num_ranks]): Columns of these widths that the rank holds between
+            products.
+        buffers (int64[num_ranks]): Words of what a product receives, and of its results before they
+            are reduced or reordered.
+        laid_out: How often the block is held for products: with its transpose, and as it travels.
 
-    Returns
-    -------
-    Memory
+    Returns:
         Its arrays are int64[num_ranks].
     """
     features = rows * held[0]

@@ -36,10 +36,8 @@ def layers_of(
 ) -> list[BothWays]:
     """The steps of every layer of these widths d_0..d_L; by default those of a GCN.
 
-    Raises
-    ------
-    InputError
-        If there is no such pass, or the options do not fit the widths.
+    Raises:
+        InputError: If there is no such pass, or the options do not fit the widths.
     """
     for name in passes:
         check_choice("pass", name, PASSES)

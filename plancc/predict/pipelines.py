@@ -27,10 +27,9 @@ Float64Array = npt.NDArray[np.float64]
 class Pipeline:
     """Batches of the rows of a feature plan with one group.
 
-    Attributes
-    ----------
-    needs : tuple of int
-        For every batch of a product the last batch of the input that it, or one before it, needs.
+    Attributes:
+        needs: For every batch of a product the last batch of the input that it, or one before it,
+            needs.
     """
 
     needs: tuple[int, ...]
@@ -46,16 +45,12 @@ class Pipeline:
     def of(cls, matrix: Graph, stages: int | None = None) -> Pipeline:
         """The pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
-        Parameters
-        ----------
-        matrix : Graph
-        stages : int, optional
-            From 2 to `MOST_STAGES`; default: as many as its bandwidth asks for (Proposition 3.5).
+        Parameters:
+            stages: From 2 to `MOST_STAGES`; default: as many as its bandwidth asks for (Proposition
+                3.5).
 
-        Raises
-        ------
-        InputError
-            Any other number.
+        Raises:
+            InputError: Any other number.
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
@@ -75,12 +70,9 @@ class Pipeline:
     ) -> Float64Array:
         """Seconds of a product and its update.
 
-        Parameters
-        ----------
-        moved : float64[num_ranks]
-            Seconds of all messages, of which half are for the input.
-        product, update : float64[num_ranks]
-            Seconds that a rank computes.
+        Parameters:
+            moved (float64[num_ranks]): Seconds of all messages, of which half are for the input.
+            product, update (float64[num_ranks]): Seconds that a rank computes.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

@@ -47,20 +47,13 @@ STEP = 0.01
 class Predictor:
     """An epoch on a machine, for every plan.
 
-    Attributes
-    ----------
-    dims : sequence of int
-        Widths d_0..d_L.
-    machine : Machine
-    passes : sequence of str
-        Names in `plancc.predict.passes.PASSES`; with "dead-rows" it predicts epochs of tables only
-        that have `Tables.live`, and their bound.
-    approximation : Approximation or None
-        What every epoch leaves out.
-    convolution : Convolution
-        A search has that of a GCN.
-    pipeline : Pipeline or None
-        Of feature plans with one group.
+    Attributes:
+        dims: Widths d_0..d_L.
+        passes: Names in `plancc.predict.passes.PASSES`; with "dead-rows" it predicts epochs of
+            tables only that have `Tables.live`, and their bound.
+        approximation: What every epoch leaves out.
+        convolution: A search has that of a GCN.
+        pipeline: Of feature plans with one group.
     """
 
     dims: Sequence[int]
@@ -86,16 +79,11 @@ class Predictor:
     ) -> Prediction:
         """The prediction for the plan that these owners would make; it is not built.
 
-        Parameters
-        ----------
-        matrix : Graph
-        owners : Owners
-            Owners of rows only, where there is a grid.
-        num_parts : int
-            Parts of the grid, where there is one.
-        grid : Grid, optional
-            On grids whose pieces are smaller than blocks, the plan itself may differ a little:
-            see `tables_of_owners`.
+        Parameters:
+            owners: Owners of rows only, where there is a grid.
+            num_parts: Parts of the grid, where there is one.
+            grid: On grids whose pieces are smaller than blocks, the plan itself may differ a
+                little: see `tables_of_owners`.
         """
         return self.epoch(tables_of_owners(matrix, owners, num_parts, grid, blocks=True))
 
@@ -112,14 +100,10 @@ class Predictor:
 
         Ranks of unequal speed have work in proportion to it. The all-reduce of the gradients stays.
 
-        Parameters
-        ----------
-        num_vertices, num_nonzeros : int
-            Sizes of the matrix, its diagonal included.
-        num_parts : int
-            Ranks.
-        word_bytes : int
-            Bytes of a number: 4 or 8.
+        Parameters:
+            num_vertices, num_nonzeros: Sizes of the matrix, its diagonal included.
+            num_parts: Ranks.
+            word_bytes: Bytes of a number: 4 or 8.
         """
         even = self._even(num_vertices, num_nonzeros, num_parts)
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
@@ -146,10 +130,9 @@ class Predictor:
     def time(self, matrix: Graph, num_parts: int, grid: Grid | None = None) -> EpochTime:
         """The prediction as a function of owners of this matrix, for a search.
 
-        Parameters
-        ----------
-        matrix, num_parts, grid
-            As of `of_owners`. The rates are those of a row plan on the ranks of the grid.
+        Parameters:
+            matrix, num_parts, grid: As of `of_owners`. The rates are those of a row plan on the
+                ranks of the grid.
         """
         num_ranks = num_parts if grid is None else grid.num_ranks
         return EpochTime(
@@ -187,14 +170,10 @@ class Predictor:
         own row with up to `PEERS` others, and have one quantity more, on all ranks at once. Ranks
         have speed 1.
 
-        Parameters
-        ----------
-        num_vertices, num_nonzeros, num_parts : int
-            As of `bound`.
+        Parameters:
+            num_vertices, num_nonzeros, num_parts: As of `bound`.
 
-        Returns
-        -------
-        EpochRates
+        Returns:
             None of them negative; without other parts messages and rows cost nothing.
         """
         if self.machine.speed:

@@ -35,12 +35,9 @@ DIRECTIONS = ("batch", "forward", "back", "update")
 class Pairs:
     """Who sends how many rows to whom in one exchange; a message each, none of them empty.
 
-    Attributes
-    ----------
-    num_ranks : int
-    source, target : int32[num_messages]
-        Never the same.
-    rows : int64[num_messages]
+    Attributes:
+        source, target (int32[num_messages]): Never the same.
+        rows: int64[num_messages].
     """
 
     num_ranks: int
@@ -77,14 +74,10 @@ class PairSplit(NamedTuple):
 class Place(NamedTuple):
     """Where in an epoch an operation stands.
 
-    Attributes
-    ----------
-    layer : int
-        From 1; 0: of all layers.
-    direction : str
-        One of `DIRECTIONS`.
-    step : str
-        One of `STEPS`.
+    Attributes:
+        layer: From 1; 0: of all layers.
+        direction: One of `DIRECTIONS`.
+        step: One of `STEPS`.
     """
 
     layer: int
@@ -96,16 +89,11 @@ class Place(NamedTuple):
 class PointToPoint(Transfer):
     """Point-to-point messages.
 
-    Attributes
-    ----------
-    pairs : Pairs
-    width : int or int64[num_ranks]
-        Columns of a row, as of `plancc.plan.words.RowMessages`.
-    step : str
-        One of `STEPS`: that their time is counted to.
-    is_late : bool
-        Whether no rank waits for them in this epoch: only what takes longer than all the rest of
-        the epoch is waited for.
+    Attributes:
+        width (int or int64[num_ranks]): Columns of a row, as of `plancc.plan.words.RowMessages`.
+        step: One of `STEPS`: that their time is counted to.
+        is_late: Whether no rank waits for them in this epoch: only what takes longer than all the
+            rest of the epoch is waited for.
     """
 
     pairs: Pairs
@@ -132,16 +120,14 @@ class PointToPoint(Transfer):
 class SparseProduct:
     """Local products of sparse and dense matrices.
 
-    Attributes
-    ----------
-    rows, nonzeros : int64[num_ranks]
-        Rows and nonzeros of the sparse matrices, in all calls together.
-    width : int or int64[num_ranks]
-        Columns of the dense ones.
-    calls : int or int64[num_ranks]
-        Products that the nonzeros are divided among, by columns of the sparse matrix.
-    own : int64[num_ranks] or None
-        Nonzeros of own rows, which may be multiplied while messages travel; None: all of them.
+    Attributes:
+        rows, nonzeros (int64[num_ranks]): Rows and nonzeros of the sparse matrices, in all calls
+            together.
+        width (int or int64[num_ranks]): Columns of the dense ones.
+        calls (int or int64[num_ranks]): Products that the nonzeros are divided among, by columns of
+            the sparse matrix.
+        own (int64[num_ranks] or None): Nonzeros of own rows, which may be multiplied while messages
+            travel; None: all of them.
     """
 
     rows: Int64Array
@@ -155,9 +141,8 @@ class SparseProduct:
 class DenseProduct:
     """Local products of dense matrices: ``rows * inner * columns`` multiply-adds on every rank.
 
-    Attributes
-    ----------
-    rows, inner, columns : int64[num_ranks] or int
+    Attributes:
+        rows, inner, columns: int64[num_ranks] or int.
     """
 
     rows: Int64Array
@@ -169,12 +154,9 @@ class DenseProduct:
 class Elementwise:
     """Work on every element: activations, the loss, packing of what travels.
 
-    Attributes
-    ----------
-    words : int64[num_ranks]
-        Read and written.
-    calls : int
-        Operations.
+    Attributes:
+        words (int64[num_ranks]): Read and written.
+        calls: Operations.
     """
 
     words: Int64Array
@@ -185,13 +167,7 @@ Work = Transfer | SparseProduct | DenseProduct | Elementwise
 
 
 class Operation(NamedTuple):
-    """One operation of an epoch, on all ranks.
-
-    Attributes
-    ----------
-    place : Place
-    work : Transfer, SparseProduct, DenseProduct or Elementwise
-    """
+    """One operation of an epoch, on all ranks."""
 
     place: Place
     work: Work
@@ -201,24 +177,13 @@ class Operation(NamedTuple):
 class Schedule:
     """An epoch of training: one pass forward and back, and the update.
 
-    Attributes
-    ----------
-    name : str
-        Path of the plan, or words for it.
-    layout : str
-        Such as "row" or "grid 2d 4x4".
-    num_ranks : int
-    dims : list of int
-        Widths d_0..d_L.
-    passes : tuple of str
-    operations : list of Operation
-    memory : Memory
-        What every rank holds at its worst moment, in float32.
-    notes : tuple of str
-        What was assumed.
-    convolution : Convolution
-    pipeline : Pipeline or None
-        Of a feature plan: what overlaps.
+    Attributes:
+        name: Path of the plan, or words for it.
+        layout: Such as "row" or "grid 2d 4x4".
+        dims: Widths d_0..d_L.
+        memory: What every rank holds at its worst moment, in float32.
+        notes: What was assumed.
+        pipeline: Of a feature plan: what overlaps.
     """
 
     name: str

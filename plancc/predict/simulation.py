@@ -68,12 +68,9 @@ _LATE = Place(0, "update", "fold")
 class StepTime(NamedTuple):
     """Seconds of one step of a layer in one direction; layer 0 is all of them.
 
-    Attributes
-    ----------
-    slowest, mean : float
-        Seconds of the slowest rank, and mean over the ranks.
-    rank : int
-        The slowest one.
+    Attributes:
+        slowest, mean: Seconds of the slowest rank, and mean over the ranks.
+        rank: The slowest one.
     """
 
     layer: int
@@ -88,15 +85,10 @@ class StepTime(NamedTuple):
 class Prediction:
     """Predicted time and memory of an epoch on a machine.
 
-    Attributes
-    ----------
-    schedule : Schedule
-    machine : Machine
-    word_bytes : int
-    steps : list of StepTime
-        By layer within forward, back and update; steps that take any time.
-    of_rank : dict of str to float64[num_ranks]
-        Seconds of every rank in every of `STEPS`, without waiting for others.
+    Attributes:
+        steps: By layer within forward, back and update; steps that take any time.
+        of_rank (dict of str to float64[num_ranks]): Seconds of every rank in every of `STEPS`,
+            without waiting for others.
     """
 
     schedule: Schedule
@@ -220,17 +212,11 @@ class Prediction:
 def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES) -> Prediction:
     """Predicted time of an epoch.
 
-    Parameters
-    ----------
-    schedule : Schedule
-    machine : Machine
-    word_bytes : int
-        Bytes of a number: 4 or 8.
+    Parameters:
+        word_bytes: Bytes of a number: 4 or 8.
 
-    Raises
-    ------
-    InputError
-        If it is another number, or the machine has speeds of another number of ranks.
+    Raises:
+        InputError: If it is another number, or the machine has speeds of another number of ranks.
     """
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
@@ -274,10 +260,8 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
     """Seconds for what takes a rank of speed 1 on a core of its own one: float64[num_ranks].
 
-    Raises
-    ------
-    InputError
-        If the machine has speeds of another number of ranks.
+    Raises:
+        InputError: If the machine has speeds of another number of ranks.
     """
     node = np.arange(num_ranks) // machine.node.ranks
     cores = machine.node.cores or machine.node.ranks

@@ -28,13 +28,10 @@ class Boundary:
     The logarithm is linear in log p between the points, and beyond them as in the nearest interval.
     One point is a constant.
 
-    Attributes
-    ----------
-    points : tuple of (int, float, float or None)
-        Parts, ascending; halo rows per own row; parts that a part receives from, None for as many
-        as there are rows for.
-    source : str
-        "assumed", or of which plans.
+    Attributes:
+        points: Parts, ascending; halo rows per own row; parts that a part receives from, None for
+            as many as there are rows for.
+        source: "assumed", or of which plans.
     """
 
     points: tuple[tuple[int, float, float | None], ...]
@@ -44,10 +41,8 @@ class Boundary:
     def parse(cls, text: str) -> Boundary:
         """ "16:0.5,256:1.2", "16:0.5:12,..." with peers, or plan files that were compiled.
 
-        Raises
-        ------
-        InputError
-            Anything else, negative or infinite numbers, the same number of parts twice.
+        Raises:
+            InputError: Anything else, negative or infinite numbers, the same number of parts twice.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -114,18 +109,13 @@ def _measured(path: str) -> tuple[int, float, float | None]:
 class Sizes:
     """Numbers in place of a graph.
 
-    Attributes
-    ----------
-    vertices, nonzeros : int
-        Sizes of the matrix, its diagonal included.
-    boundary : dict of str to Boundary
-        By label of a model; "" for all others that exchange rows, but rp: without any, a random
-        partition has the boundary of a random matrix with as many nonzeros in every row.
+    Attributes:
+        vertices, nonzeros: Sizes of the matrix, its diagonal included.
+        boundary: By label of a model; "" for all others that exchange rows, but rp: without any, a
+            random partition has the boundary of a random matrix with as many nonzeros in every row.
 
-    Raises
-    ------
-    InputError
-        No vertices, or fewer nonzeros than vertices.
+    Raises:
+        InputError: No vertices, or fewer nonzeros than vertices.
     """
 
     vertices: int
@@ -151,15 +141,9 @@ def tables_of_sizes(
 ) -> Tables:
     """Parts of equal sizes, with the halo that is measured or assumed.
 
-    Parameters
-    ----------
-    sizes : Sizes
-    name : str
-    num_parts : int
-        Parts of the grid, where there is one.
-    grid : Grid, optional
-    boundary : Boundary, optional
-        Where parts send rows; without it that of a random matrix.
+    Parameters:
+        num_parts: Parts of the grid, where there is one.
+        boundary: Where parts send rows; without it that of a random matrix.
     """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):

@@ -19,14 +19,11 @@ from plancc.predict.passes import DEFAULT_DIMS
 class DataWidths:
     """What features and labels say of the first and of the last width.
 
-    Attributes
-    ----------
-    features : int or None
-        Columns of the features; None: there are none.
-    classes : int or None
-        Classes of the labels or targets; None: there are none.
-    excess : str
-        Why no network is meant to have an output for each of the classes; empty where it may.
+    Attributes:
+        features: Columns of the features; None: there are none.
+        classes: Classes of the labels or targets; None: there are none.
+        excess: Why no network is meant to have an output for each of the classes; empty where it
+            may.
     """
 
     features: int | None = None

@@ -36,21 +36,13 @@ MOST_BATCHES = 2**31 - 1
 class BatchReport:
     """Figures of a plan on batches that no compiler has seen.
 
-    Attributes
-    ----------
-    path : str
-    sampler : str
-        With its options, as in a provenance.
-    seed : int
-    num_blocks : int
-        Blocks of a batch; volume and messages are of one exchange of each.
-    figures : BatchFigures
-        Figures of every batch.
-    expected_volume : float or None
-        Exact, where the sampler's probabilities are known.
-    difference, ratio : Estimate or None
-        Volume compared with that of the first plan on the same batches; None where there is only
-        one plan, and no ratio where the first moves nothing.
+    Attributes:
+        sampler: With its options, as in a provenance.
+        num_blocks: Blocks of a batch; volume and messages are of one exchange of each.
+        figures: Figures of every batch.
+        expected_volume: Exact, where the sampler's probabilities are known.
+        difference, ratio: Volume compared with that of the first plan on the same batches; None
+            where there is only one plan, and no ratio where the first moves nothing.
     """
 
     path: str
@@ -105,33 +97,22 @@ def batch_reports(
 ) -> list[BatchReport]:
     """Figures of plans of one matrix on the same fresh batches, numbers 0..number - 1.
 
-    Parameters
-    ----------
-    paths : paths of plans
-        What batches are drawn from, training mask and clusters too, is the first plan's.
-    number : int
-        Number of batches, at least 1.
-    num_ranks : int, optional
-        Figures after merging the parts onto that many ranks.
-    sampler : str, optional
-        Without it the first one that a plan was compiled for, or "uniform".
-    seed, threads : int
-        See `plancc.cost.batches.batch_figures`.
-    **options
-        Those of `plancc.sampling.make_sampler`.
+    Parameters:
+        paths: What batches are drawn from, training mask and clusters too, is the first plan's.
+        number: Number of batches, at least 1.
+        num_ranks: Figures after merging the parts onto that many ranks.
+        sampler: Without it the first one that a plan was compiled for, or "uniform".
+        seed, threads: See `plancc.cost.batches.batch_figures`.
+        **options: Those of `plancc.sampling.make_sampler`.
 
-    Raises
-    ------
-    InputError
-        If a file is missing or an edge plan, plans are of different patterns, `num_ranks` is not in
-        1..num_parts, or no batch can be drawn with these options from what the first plan carries.
-    PlanError
-        If a file is damaged.
+    Raises:
+        InputError: If a file is missing or an edge plan, plans are of different patterns,
+            `num_ranks` is not in 1..num_parts, or no batch can be drawn with these options from
+            what the first plan carries.
+        PlanError: If a file is damaged.
 
-    Warns
-    -----
-    PlanccWarning
-        If batches are smaller than was asked for.
+    Warns:
+        PlanccWarning: If batches are smaller than was asked for.
     """
     if number < 1:
         raise InputError(f"`batches` {number}: at least 1 is needed")

@@ -43,19 +43,15 @@ WIDTH = 128
 class TrainingCost:
     """One epoch of a GCN with given dims.
 
-    Attributes
-    ----------
-    words, max_words_sent, messages, max_messages_sent : int
-        Sent in the plain execution (`plancc.predict.passes`) by all parts, and most by one.
-    in_hops : bool
-        Whether rows are counted in hops between nodes, each in every hop.
-    max_memory : dict of str to int
-        Bytes of the fullest part with all passes, by term and in total (`plancc.predict.memory`).
-    recomputed_memory : int
-        Bytes of the fullest part in total, if activations are computed again.
-    passes : list of PassCost
-        The plain execution, and then one pass more each time (`plancc.report.passes`); edge
-        plans have none that leaves out dead rows.
+    Attributes:
+        words, max_words_sent, messages, max_messages_sent: Sent in the plain execution
+            (`plancc.predict.passes`) by all parts, and most by one.
+        in_hops: Whether rows are counted in hops between nodes, each in every hop.
+        max_memory: Bytes of the fullest part with all passes, by term and in total
+            (`plancc.predict.memory`).
+        recomputed_memory: Bytes of the fullest part in total, if activations are computed again.
+        passes: The plain execution, and then one pass more each time (`plancc.report.passes`); edge
+            plans have none that leaves out dead rows.
     """
 
     dims: list[int]
@@ -131,19 +127,14 @@ class TrainingCost:
 class TopologyCost:
     """Traffic of one product inside and between the nodes of a topology: of expand and fold.
 
-    Attributes
-    ----------
-    topology : Topology
-    volume, messages : ByNode
-        Rows and messages where every row goes straight from rank to rank.
-    volume_in_hops, messages_in_hops : ByNode or None
-        The same where every row crosses to a node once (`plancc.plan.routing`); None: not known of
-        merged parts.
-    has_hops : bool
-        Whether the plan has these hops.
-    random_share : float
-        Expected share of `volume` and `messages` between nodes if the parts were numbered at
-        random: of the p - 1 others of a part, those on other nodes are between nodes.
+    Attributes:
+        volume, messages: Rows and messages where every row goes straight from rank to rank.
+        volume_in_hops, messages_in_hops: The same where every row crosses to a node once
+            (`plancc.plan.routing`); None: not known of merged parts.
+        has_hops: Whether the plan has these hops.
+        random_share: Expected share of `volume` and `messages` between nodes if the parts were
+            numbered at random: of the p - 1 others of a part, those on other nodes are between
+            nodes.
     """
 
     topology: Topology
@@ -242,10 +233,8 @@ def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
 
     The sums over the copies of "1.5d", and that of the weights' gradients, are no messages.
 
-    Raises
-    ------
-    InputError
-        If a layer is narrower than the grid has process columns.
+    Raises:
+        InputError: If a layer is narrower than the grid has process columns.
     """
     tables = read_tables(path)
 

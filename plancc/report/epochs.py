@@ -27,16 +27,12 @@ from plancc.report.provenance import recorded_dims, recorded_machine
 class Basis:
     """Machine and widths of a prediction, and where they are from.
 
-    Attributes
-    ----------
-    predictor : Predictor
-    dims_from : str
-        "given", "plan" (its provenance), "data" (its features and labels), "default", or "differ":
-        the default, since plans to compare have others each.
-    machine_from : str
-        "given", "plan", "default" or "differ".
-    excess : str
-        Why nothing is predicted for these widths; see `DataWidths.excess`. Given ones may be any.
+    Attributes:
+        dims_from: "given", "plan" (its provenance), "data" (its features and labels), "default", or
+            "differ": the default, since plans to compare have others each.
+        machine_from: "given", "plan", "default" or "differ".
+        excess: Why nothing is predicted for these widths; see `DataWidths.excess`. Given ones may
+            be any.
     """
 
     predictor: Predictor
@@ -54,19 +50,13 @@ class Basis:
     ) -> Basis:
         """The basis of a plan's times.
 
-        Parameters
-        ----------
-        provenance : mapping
-            Of the plan; recorded widths that contradict its data do not count.
-        widths : DataWidths
-            Of its vertex data.
-        dims, machine : optional
-            What is given.
+        Parameters:
+            provenance: Of the plan; recorded widths that contradict its data do not count.
+            widths: Of its vertex data.
+            dims, machine: What is given.
 
-        Raises
-        ------
-        InputError
-            Given widths that contradict the data.
+        Raises:
+            InputError: Given widths that contradict the data.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -139,20 +129,13 @@ class Basis:
 class EpochTimes:
     """The predicted epoch of a plan, and what it is compared with.
 
-    Attributes
-    ----------
-    basis : Basis
-    seconds : float or None
-        What `plancc simulate` predicts for the plan; None: see `why`.
-    bound : float or None
-        All work evenly spread over the ranks, and no exchange of rows (`Predictor.bound`).
-    random : float or None
-        Of an even random row partition over as many ranks (`Predictor.of_random`); None: not known
-        without the matrix.
-    exchange : float or None
-        Part of `seconds` in which rows are exchanged, of the slowest rank in every step.
-    why : str
-        Why there is no prediction.
+    Attributes:
+        seconds: What `plancc simulate` predicts for the plan; None: see `why`.
+        bound: All work evenly spread over the ranks, and no exchange of rows (`Predictor.bound`).
+        random: Of an even random row partition over as many ranks (`Predictor.of_random`); None:
+            not known without the matrix.
+        exchange: Part of `seconds` in which rows are exchanged, of the slowest rank in every step.
+        why: Why there is no prediction.
     """
 
     basis: Basis
@@ -166,11 +149,10 @@ class EpochTimes:
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
         """The times for these tables.
 
-        Raises
-        ------
-        InputError
-            Given widths or a given machine do not suit the tables: a width is too small for the
-            grid, or speeds are of another number of ranks. Where none is given this is a `why`.
+        Raises:
+            InputError: Given widths or a given machine do not suit the tables: a width is too small
+                for the grid, or speeds are of another number of ranks. Where none is given this is
+                a `why`.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

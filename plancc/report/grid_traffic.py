@@ -27,21 +27,14 @@ KINDS = {
 class ProductTraffic:
     """Words of one product, forward, sent by all ranks.
 
-    Attributes
-    ----------
-    width : int
-        Columns of H.
-    rows : int
-        Rows of H: broadcasts within process columns, or messages where needed rows travel.
-    sums : int
-        Sums of the product that are scattered over the layers of a 3d grid.
-    swapped : int
-        Rows made into slices of columns before the product, and back after it (feature).
-    reduced : int
-        Words that ranks put into all-reductions over the copies (1.5d).
-    matrix : int
-        Blocks of A, broadcast within process rows (2d, 3d): a word per value, one for its column,
-        and one for every row of a piece and its end.
+    Attributes:
+        width: Columns of H.
+        rows: Rows of H: broadcasts within process columns, or messages where needed rows travel.
+        sums: Sums of the product that are scattered over the layers of a 3d grid.
+        swapped: Rows made into slices of columns before the product, and back after it (feature).
+        reduced: Words that ranks put into all-reductions over the copies (1.5d).
+        matrix: Blocks of A, broadcast within process rows (2d, 3d): a word per value, one for its
+            column, and one for every row of a piece and its end.
     """
 
     width: int
@@ -55,12 +48,9 @@ class ProductTraffic:
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
     """Words of one product (Tripathy et al. 2020, Algorithms 1 to 3; Wan et al. 2025, Algorithm 2).
 
-    Parameters
-    ----------
-    tables : Tables
-        Tables of a grid plan; their `blocks` make no difference to sums over ranks.
-    width : int
-        Columns of H.
+    Parameters:
+        tables: Tables of a grid plan; their `blocks` make no difference to sums over ranks.
+        width: Columns of H.
     """
     scheduler, step = scheduler_of(tables), Aggregate(width)
     moved, words = scheduler.moved(1, step), dict.fromkeys(KINDS.values(), 0)

@@ -22,15 +22,10 @@ from plancc.predict.passes import PASSES, moved_widths
 class PassCost:
     """One epoch with some passes.
 
-    Attributes
-    ----------
-    passes : list of str
-    words, messages : int
-        Sent by all parts.
-    max_words_sent, max_messages_sent : int
-        By the part that sends most.
-    saved : float
-        Share of the plain execution's words that is not sent.
+    Attributes:
+        words, messages: Sent by all parts.
+        max_words_sent, max_messages_sent: By the part that sends most.
+        saved: Share of the plain execution's words that is not sent.
     """
 
     passes: list[str]
@@ -67,17 +62,13 @@ def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]
 class SampledCost:
     """One epoch with boundary sampling (BNS-GCN, Wan et al. 2022), as expected.
 
-    Attributes
-    ----------
-    rate : float
-        Probability p with which a halo row is kept.
-    words, messages : float
-        Sent by all parts, with all passes: a sample of a live row is a live row.
-    saved : float
-        Share of the words of rate 1 that is not sent.
-    max_memory, mean_memory : int
-        Bytes by Equation 4 of Wan et al. 2022, of the fullest part and of the parts' mean: the sum
-        over the layers of (3 x own rows + p x halo rows) x input width, in float32.
+    Attributes:
+        rate: Probability p with which a halo row is kept.
+        words, messages: Sent by all parts, with all passes: a sample of a live row is a live row.
+        saved: Share of the words of rate 1 that is not sent.
+        max_memory, mean_memory: Bytes by Equation 4 of Wan et al. 2022, of the fullest part and of
+            the parts' mean: the sum over the layers of (3 x own rows + p x halo rows) x input
+            width, in float32.
     """
 
     rate: float
@@ -95,15 +86,10 @@ def sampled_costs(
 
     A message of s rows travels unless none of them is kept: with probability 1 - (1 - p)^s.
 
-    Parameters
-    ----------
-    parts : Traffic
-    live : list of int64[num_messages]
-        Rows of all messages, by layer.
-    dims : list of int
-        Widths d_0..d_L.
-    rates : list of float
-        In [0, 1].
+    Parameters:
+        live (list of int64[num_messages]): Rows of all messages, by layer.
+        dims: Widths d_0..d_L.
+        rates: In [0, 1].
     """
     widths = moved_widths(dims, PASSES)
     full = sum(float(rows.sum()) * sum(two) for rows, two in zip(live, widths, strict=True))

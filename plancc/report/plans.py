@@ -61,30 +61,18 @@ DIFFERENT = "figures of different matrices do not compare"
 class Report:
     """A plan's figures beside those of an even random partition.
 
-    Attributes
-    ----------
-    provenance : dict
-        As in the file; a readable `tried`, what the compiler tried, is a list of dict.
-    num_ranks : int
-        Parts, or fewer where parts are merged; all figures are of that many. Of a grid plan, whose
-        figures are those of the row plan inside, the ranks of its grid.
-    vertex_data : list of str
-        What the plan carries.
-    parts : Traffic
-    training, random_training : TrainingCost or None
-        For given dims; the random one is computed with them.
-    sampled : list of SampledCost
-        Costs at the given rates of boundary sampling.
-    epoch : EpochTimes
-        Predicted time of an epoch, with its machine and widths.
-    topology : TopologyCost or None
-        For the given topology, or the one that the plan was compiled for.
-    product : ProductTraffic or None
-        Words of one product on the grid of a grid plan.
-    on_grid : list of PassCost
-        Costs of an epoch of given dims on it.
-    types : list of TypeTraffic, relations : list of RelationTraffic
-        Of a plan with types whose parts are not merged.
+    Attributes:
+        provenance: As in the file; a readable `tried`, what the compiler tried, is a list of dict.
+        num_ranks: Parts, or fewer where parts are merged; all figures are of that many. Of a grid
+            plan, whose figures are those of the row plan inside, the ranks of its grid.
+        vertex_data: What the plan carries.
+        training, random_training: For given dims; the random one is computed with them.
+        sampled: Costs at the given rates of boundary sampling.
+        epoch: Predicted time of an epoch, with its machine and widths.
+        topology: For the given topology, or the one that the plan was compiled for.
+        product: Words of one product on the grid of a grid plan.
+        on_grid: Costs of an epoch of given dims on it.
+        types, relations: Of a plan with types whose parts are not merged.
     """
 
     path: str
@@ -156,35 +144,27 @@ def report(
 ) -> Report:
     """Figures of a plan file.
 
-    Parameters
-    ----------
-    path : path of the plan
-    dims : list of int, optional
-        Widths d_0..d_L: adds words and memory of training, of a grid plan words and messages only.
-        Without them the epoch's time is predicted for widths that `Basis` chooses.
-    num_ranks : int, optional
-        Figures after merging the parts onto that many ranks; those of a grid cannot be merged.
-    machine : Machine, optional
-        For the epoch's time; without it the one that `Basis` chooses.
-    topology : Topology, optional
-        One of `num_ranks` ranks; without it the one in the plan's provenance, if it has as many.
-    boundary_sampling : list of float
-        Rates in [0, 1], for what an epoch then costs; only with `dims`.
-    basis : Basis, optional
-        Of the epoch's time, in place of the one that is chosen: the same for plans to compare.
-    random_epoch : bool
-        Predict the epoch of a random partition, from the matrix, where the plan does not record it.
+    Parameters:
+        dims: Widths d_0..d_L: adds words and memory of training, of a grid plan words and messages
+            only. Without them the epoch's time is predicted for widths that `Basis` chooses.
+        num_ranks: Figures after merging the parts onto that many ranks; those of a grid cannot be
+            merged.
+        machine: For the epoch's time; without it the one that `Basis` chooses.
+        topology: One of `num_ranks` ranks; without it the one in the plan's provenance, if it has
+            as many.
+        boundary_sampling: Rates in [0, 1], for what an epoch then costs; only with `dims`.
+        basis: Of the epoch's time, in place of the one that is chosen: the same for plans to
+            compare.
+        random_epoch: Predict the epoch of a random partition, from the matrix, where the plan does
+            not record it.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, `num_ranks` is not in 1..num_parts, the topology has another number
-        of ranks, `dims` contradict the plan's features and labels, there are rates and no `dims`,
-        or it is an edge plan and there are rates, or a grid plan and there are rates,
-        widths below its process columns, or a topology although ranks do not exchange what the
-        parts of the row plan inside do.
-    PlanError
-        If the file is damaged.
+    Raises:
+        InputError: If the file is missing, `num_ranks` is not in 1..num_parts, the topology has
+            another number of ranks, `dims` contradict the plan's features and labels, there are
+            rates and no `dims`, or it is an edge plan and there are rates, or a grid plan and there
+            are rates, widths below its process columns, or a topology although ranks do not
+            exchange what the parts of the row plan inside do.
+        PlanError: If the file is damaged.
     """
     if dims is None and boundary_sampling:
         raise InputError(
@@ -246,11 +226,8 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
     Matrices are read only where sizes and options agree, and the hashes of the sources do not.
 
-    Parameters
-    ----------
-    first, other : Report
-    first_file, other_file : str
-        The plans, which need not lie where the reports say.
+    Parameters:
+        first_file, other_file: The plans, which need not lie where the reports say.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))

@@ -43,23 +43,15 @@ SHOWN = 60
 class RunLog:
     """The epochs of a run.
 
-    Attributes
-    ----------
-    path : str
-    epoch : int64[epochs]
-        Their numbers, ascending.
-    loss : dict of str to float64[epochs]
-        "train" and, where epochs were evaluated, "val"; NaN where there is none.
-    accuracy : dict of str to float64[epochs]
-        By split; NaN where the epoch was not evaluated.
-    phases : dict of str to float64[epochs]
-        Seconds of every one of `PHASES`, mean over ranks.
-    slowest : float64[epochs]
-        Seconds of the slowest rank.
-    words : int64[epochs]
-        Words that all ranks sent.
-    plan : str
-        Content hash of the plan, as the log says; "": it does not.
+    Attributes:
+        epoch (int64[epochs]): Their numbers, ascending.
+        loss (dict of str to float64[epochs]): "train" and, where epochs were evaluated, "val"; NaN
+            where there is none.
+        accuracy (dict of str to float64[epochs]): By split; NaN where the epoch was not evaluated.
+        phases (dict of str to float64[epochs]): Seconds of every one of `PHASES`, mean over ranks.
+        slowest (float64[epochs]): Seconds of the slowest rank.
+        words (int64[epochs]): Words that all ranks sent.
+        plan: Content hash of the plan, as the log says; "": it does not.
     """
 
     path: str
@@ -75,10 +67,9 @@ class RunLog:
 def read_log(path: str | PathLike[str]) -> RunLog:
     """The epochs in the log of a run.
 
-    Raises
-    ------
-    InputError
-        If the file is missing or empty, or a line is no such object: names line and value.
+    Raises:
+        InputError: If the file is missing or empty, or a line is no such object: names line and
+            value.
     """
     name = fspath(path)
     epochs: list[dict[str, Any]] = []
@@ -163,24 +154,17 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 class Timeline:
     """What ranks did in one epoch.
 
-    Attributes
-    ----------
-    path : str
-    title : str
-        The epoch that is shown, such as "epoch 17", or "the whole run".
-    epochs : list of int
-        All epochs of the timeline.
-    seconds : float
-        From the first rank's begin to the last one's end.
-    all_ranks, ranks : list of int
-        All ranks of the timeline, and those that are shown.
-    strips : uint8[ranks, COLUMNS]
-        What each did most in each of the equal stretches of time: a place in `PHASES`, "other"
-        being what no phase claims, or `NOTHING` before and after its epoch.
-    shares : float64[all ranks, phases]
-        Share of the epoch that every rank spent in every phase.
-    plan : str
-        Content hash of the plan, as the file says; "": it does not.
+    Attributes:
+        title: The epoch that is shown, such as "epoch 17", or "the whole run".
+        epochs: All epochs of the timeline.
+        seconds: From the first rank's begin to the last one's end.
+        all_ranks, ranks: All ranks of the timeline, and those that are shown.
+        strips (uint8[ranks, COLUMNS]): What each did most in each of the equal stretches of time: a
+            place in `PHASES`, "other" being what no phase claims, or `NOTHING` before and after its
+            epoch.
+        shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
+            phase.
+        plan: Content hash of the plan, as the file says; "": it does not.
     """
 
     path: str
@@ -201,10 +185,9 @@ NOTHING = 255
 def read_timeline(path: str | PathLike[str]) -> Timeline:
     """The median epoch in the timeline of a run.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, too large or no timeline of ranks: names the event and its value.
+    Raises:
+        InputError: If the file is missing, too large or no timeline of ranks: names the event and
+            its value.
     """
     name = fspath(path)
     content = _json(_whole_text(name), name, "a timeline in JSON")

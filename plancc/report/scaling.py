@@ -20,24 +20,14 @@ COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTATION)
 class Cell:
     """A model on a number of ranks.
 
-    Attributes
-    ----------
-    label : str
-    num_ranks : int
-    seconds : float or None
-        Time of an epoch; None: see `why`.
-    steps : dict of str to float
-        Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
-    memory : int
-        Bytes that the fullest rank holds.
-    fits : bool
-        Whether that is at most what the machine has for a rank; True where it does not say.
-    why : str
-        Why there is no figure.
-    notes : tuple of str
-        Assumptions, and warnings about the owners.
-    compile_seconds : float
-        That the owners took.
+    Attributes:
+        seconds: Time of an epoch; None: see `why`.
+        steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
+        memory: Bytes that the fullest rank holds.
+        fits: Whether that is at most what the machine has for a rank; True where it does not say.
+        why: Why there is no figure.
+        notes: Assumptions, and warnings about the owners.
+        compile_seconds: That the owners took.
     """
 
     label: str
@@ -75,22 +65,12 @@ class Cell:
 class Sweep:
     """The whole table.
 
-    Attributes
-    ----------
-    name : str
-        Name of the graph.
-    vertices, nonzeros : int
-        Sizes of the normalised matrix.
-    dims : list of int
-    machine : Machine
-    sequential : float
-        Predicted seconds of an epoch on one rank, the base of speed-ups.
-    ranks : list of int
-    labels : list of str
-    cells : list of Cell
-        By label, then by ranks.
-    notes : list of str
-        Notes on all cells: assumed boundary fractions.
+    Attributes:
+        name: Name of the graph.
+        vertices, nonzeros: Sizes of the normalised matrix.
+        sequential: Predicted seconds of an epoch on one rank, the base of speed-ups.
+        cells: By label, then by ranks.
+        notes: Notes on all cells: assumed boundary fractions.
     """
 
     name: str

@@ -14,21 +14,13 @@ MARKS = ("best", "chosen")
 class Table:
     """A table of texts.
 
-    Attributes
-    ----------
-    columns : sequence of str
-        Their heads.
-    title, caption : str
-        "": none; a caption may have several lines.
-    left : int
-        Columns from the left that are flush left; the others are flush right.
-    has_heads : bool
-        Whether the heads are shown; where they are not, the first column stands out.
-    justify : list of str
-        "left", "right" or "center" for every column.
-    rows : list of list of str
-    breaks : set of int
-        Rows after which a line is drawn.
+    Attributes:
+        columns: Their heads.
+        title, caption: "": none; a caption may have several lines.
+        left: Columns from the left that are flush left; the others are flush right.
+        has_heads: Whether the heads are shown; where they are not, the first column stands out.
+        justify: "left", "right" or "center" for every column.
+        breaks: Rows after which a line is drawn.
     """
 
     columns: Sequence[str]

@@ -21,17 +21,13 @@ Floats = npt.NDArray[np.float64]
 class Population:
     """All vertices in the order of the source, as far as samplers must know them.
 
-    Attributes
-    ----------
-    num_vertices : int
-    indptr : int64[num_vertices + 1], indices : int32[num_nonzeros], or None
-        Pattern of the normalised matrix; columns are unique and ascending in every row. It may be
-        left out where a sampler does not need it and no `Batch.block` is asked for.
-    train_mask : bool[num_vertices], or None
-        Not None wherever the vertex data have one: the sampler `neighbour` draws the same batches
-        from the same population only.
-    clusters : int32[num_vertices], or None
-        Cluster of every vertex, from 0.
+    Attributes:
+        indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
+            normalised matrix; columns are unique and ascending in every row. It may be left out
+            where a sampler does not need it and no `Batch.block` is asked for.
+        train_mask (bool[num_vertices], or None): Not None wherever the vertex data have one: the
+            sampler `neighbour` draws the same batches from the same population only.
+        clusters (int32[num_vertices], or None): Cluster of every vertex, from 0.
     """
 
     num_vertices: int
@@ -67,16 +63,15 @@ class Population:
 class BatchLayer:
     """The nonzeros that one layer of a batch keeps; vertices by their number in the population.
 
-    Attributes
-    ----------
-    rows : int32[m], ascending
-    ptr : int64[m + 1]
-    columns : int32[ptr[-1]]
-        Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``, unique and ascending.
-    places : int32[ptr[-1]] or None
-        Place of every nonzero among all those of its row, columns ascending.
-    factors : float64[ptr[-1]] or None
-        What the nonzeros are multiplied by, never 0. Both are there if the batch is `listed`.
+    Attributes:
+        rows: int32[m], ascending.
+        ptr: int64[m + 1].
+        columns (int32[ptr[-1]]): Columns of row ``rows[k]`` are ``columns[ptr[k]:ptr[k + 1]]``,
+            unique and ascending.
+        places (int32[ptr[-1]] or None): Place of every nonzero among all those of its row, columns
+            ascending.
+        factors (float64[ptr[-1]] or None): What the nonzeros are multiplied by, never 0. Both are
+            there if the batch is `listed`.
     """
 
     rows: npt.NDArray[np.int32]
@@ -89,13 +84,12 @@ class BatchLayer:
 class Batch(ABC):
     """One mini-batch: a function of sampler, population, seed and number.
 
-    Attributes
-    ----------
-    num_blocks : int
-        1: all layers use the same block; otherwise one block per layer, block 0 nearest the input.
-    listed : bool
-        Whether ranks take the nonzeros of a block from `block`, which takes no longer than its
-        rows and nonzeros do; otherwise they ask for `factors` of all nonzeros between `vertices`.
+    Attributes:
+        num_blocks: 1: all layers use the same block; otherwise one block per layer, block 0 nearest
+            the input.
+        listed: Whether ranks take the nonzeros of a block from `block`, which takes no longer than
+            its rows and nonzeros do; otherwise they ask for `factors` of all nonzeros between
+            `vertices`.
     """
 
     num_blocks: int = 1
@@ -112,18 +106,13 @@ class Batch(ABC):
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
         """Factors of nonzeros of the matrix: 0 where the batch leaves them out.
 
-        Parameters
-        ----------
-        block : int
-            In 0..num_blocks - 1.
-        vertices : int[v]
-            Of those of the batch; the answer means nothing for others.
-        rows, columns : int[m]
-            Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
+        Parameters:
+            block: In 0..num_blocks - 1.
+            vertices (int[v]): Of those of the batch; the answer means nothing for others.
+            rows, columns (int[m]): Nonzero k is (``vertices[rows[k]]``, ``vertices[columns[k]]``).
 
-        Returns
-        -------
-        float64[m], or None: all are 1
+        Returns:
+            float64[m], or None: all are 1
         """
         return None
 
@@ -133,12 +122,7 @@ class Batch(ABC):
 
 
 class VertexBatch(Batch):
-    """A batch of vertices and the subgraph that they induce.
-
-    Parameters
-    ----------
-    population : Population
-    """
+    """A batch of vertices and the subgraph that they induce."""
 
     def __init__(self, population: Population) -> None:
         self.population = population
@@ -163,14 +147,11 @@ class Inclusion:
     probability ``reach[c]``. So a column's expected rows moved are
     ``share * sum over the parts other than its owner of reach[c]``.
 
-    Attributes
-    ----------
-    share : float
-        Probability that a vertex which may take part does.
-    reach : float64[m + 1]
-        Concave, from 0; m is at least the most pins of any net.
-    vertices : bool[num_vertices], or None
-        Those that may take part, with all nonzeros between them; None: all.
+    Attributes:
+        share: Probability that a vertex which may take part does.
+        reach (float64[m + 1]): Concave, from 0; m is at least the most pins of any net.
+        vertices (bool[num_vertices], or None): Those that may take part, with all nonzeros between
+            them; None: all.
     """
 
     share: float

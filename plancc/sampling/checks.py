@@ -19,11 +19,9 @@ def draw(
 ) -> Batch:
     """Draw a batch as `Sampler.batch` does; a third party's checks what it answers.
 
-    Raises
-    ------
-    InputError
-        If the sampler refuses; or where a third party's batch, now or when it is asked, gives what
-        `plancc.sampling.Batch` does not allow.
+    Raises:
+        InputError: If the sampler refuses; or where a third party's batch, now or when it is asked,
+            gives what `plancc.sampling.Batch` does not allow.
     """
     batch = sampler.batch(population, seed, number, stream)
     if type(sampler).__module__.startswith("plancc.sampling."):
@@ -34,13 +32,8 @@ def draw(
 class CheckedBatch(Batch):
     """A batch that raises InputError for wrong answers, in the time that reading them takes.
 
-    Parameters
-    ----------
-    sampler : Sampler
-    population : Population
-    batch : Batch
-    number : int
-        Of the batch, for messages.
+    Parameters:
+        number: Of the batch, for messages.
     """
 
     def __init__(self, sampler: Sampler, population: Population, batch: Batch, number: int) -> None:

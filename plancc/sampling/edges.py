@@ -22,10 +22,8 @@ class EdgeSampler(Sampler):
     Those kept are divided by `keep`, so that the expected product is that of the whole matrix. The
     diagonal stays as it is. (i, j) and (j, i) are kept independently.
 
-    Attributes
-    ----------
-    keep : float
-        Above 0, at most 1.
+    Attributes:
+        keep: Above 0, at most 1.
     """
 
     name: ClassVar[str] = "edges"

@@ -31,13 +31,10 @@ class NeighbourSampler(SizedSampler):
     other columns ``min(fan-out, d)``, every set of them as likely; these are multiplied by d over
     their number, so that the expected product is that of the whole row.
 
-    Attributes
-    ----------
-    batch_size : int
-        Number of seeds.
-    fanouts : tuple of int
-        One per layer, each at least 1, the first for the layer nearest the output (the first hop
-        from the seeds, as in PyG's ``num_neighbors``).
+    Attributes:
+        batch_size (int): Number of seeds.
+        fanouts: One per layer, each at least 1, the first for the layer nearest the output (the
+            first hop from the seeds, as in PyG's ``num_neighbors``).
     """
 
     name: ClassVar[str] = "neighbour"
@@ -177,22 +174,18 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
     Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987).
 
-    Parameters
-    ----------
-    vertices : int32[m]
-    sizes : int64[m]
-        Nonzeros of every row.
-    itself : int32[m]
-        Place of the diagonal among them by ascending column, or their number where it is none.
-    fanout : int
-    key : uint64
+    Parameters:
+        vertices: int32[m].
+        sizes (int64[m]): Nonzeros of every row.
+        itself (int32[m]): Place of the diagonal among them by ascending column, or their number
+            where it is none.
+        fanout: int.
+        key: uint64.
 
-    Returns
-    -------
-    ptr : int64[m + 1], places : int32[ptr[-1]]
-        Row k keeps those at ``places[ptr[k]:ptr[k + 1]]`` by ascending column; ascending.
-    scales : float64[m]
-        What those off the diagonal are multiplied by.
+    Returns:
+        ptr (int64[m + 1], places : int32[ptr[-1]]): Row k keeps those at ``places[ptr[k]:ptr[k +
+            1]]`` by ascending column; ascending.
+        scales (float64[m]): What those off the diagonal are multiplied by.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
     for k in range(len(vertices)):

@@ -19,14 +19,11 @@ Int64s = npt.NDArray[np.int64]
 class OwnedBlock:
     """The nonzeros that rows of an owner keep in one block.
 
-    Attributes
-    ----------
-    rows : int64[m]
-        Of the owner, ascending.
-    ptr : int64[m + 1], nonzeros : int64[ptr[-1]]
-        Row k keeps ``nonzeros[ptr[k]:ptr[k + 1]]`` of the owner's matrix, ascending.
-    factors : float64[ptr[-1]] or None
-        What they are multiplied by; None: 1.
+    Attributes:
+        rows (int64[m]): Of the owner, ascending.
+        ptr, nonzeros (int64[m + 1], int64[ptr[-1]]): Row k keeps ``nonzeros[ptr[k]:ptr[k + 1]]`` of
+            the owner's matrix, ascending.
+        factors (float64[ptr[-1]] or None): What they are multiplied by; None: 1.
     """
 
     rows: Int64s
@@ -41,25 +38,19 @@ class OwnedRows:
     Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn and,
     unless all rows ascend by vertex, 4 for every nonzero.
 
-    Parameters
-    ----------
-    population : Population
-        Without its pattern; only looked at here.
-    draws_training : bool
-        Whether only training vertices are drawn.
-    row_ptr : int64[num_rows + 1], column : int32[nonzeros]
-        The matrix of the owner; column i < num_rows is the diagonal of row i.
-    vertices : int32[columns]
-        Vertex of every column, own rows first.
+    Parameters:
+        population: Without its pattern; only looked at here.
+        draws_training: Whether only training vertices are drawn.
+        row_ptr, column (int64[num_rows + 1], int32[nonzeros]): The matrix of the owner; column i <
+            num_rows is the diagonal of row i.
+        vertices (int32[columns]): Vertex of every column, own rows first.
 
-    Attributes
-    ----------
-    num_vertices, available : int
-        Of the whole graph, and those of them that may be drawn.
-    arrays : (int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...], int32[num_rows])
-        For kernels: `vertices`, `row_ptr`, `column`; the places in their rows of the nonzeros by
-        ascending vertex, empty where all rows are so already; the place of every row's diagonal
-        among those, the number of its nonzeros where it has none.
+    Attributes:
+        num_vertices, available (int): Of the whole graph, and those of them that may be drawn.
+        arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
+            int32[num_rows])): For kernels: `vertices`, `row_ptr`, `column`; the places in their
+            rows of the nonzeros by ascending vertex, empty where all rows are so already; the place
+            of every row's diagonal among those, the number of its nonzeros where it has none.
     """
 
     def __init__(

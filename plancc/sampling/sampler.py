@@ -48,14 +48,11 @@ class Sampler(ABC):
             name: ClassVar[str] = "hubs"
             least_degree: int = option(10, "nonzeros of a row that make it a hub")
 
-    Attributes
-    ----------
-    name : str
-        Name in the registry (entry points ``plancc.samplers``).
-    needs : tuple of str
-        What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
-    of_training : bool
-        Whether batches are drawn from the training vertices, where a mask says which they are.
+    Attributes:
+        name: Name in the registry (entry points ``plancc.samplers``).
+        needs: What a `Population` must have for `batch`: "pattern", "train_mask", "clusters".
+        of_training: Whether batches are drawn from the training vertices, where a mask says which
+            they are.
     """
 
     name: ClassVar[str]
@@ -78,10 +75,8 @@ class Sampler(ABC):
 
         The remark is empty where nothing changes. The pattern of the population is not needed.
 
-        Raises
-        ------
-        InputError
-            If there is nothing to draw from.
+        Raises:
+            InputError: If there is nothing to draw from.
         """
         return self, ""
 
@@ -97,13 +92,9 @@ class Sampler(ABC):
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         """Draw batch `number` from a checked population.
 
-        Parameters
-        ----------
-        population : Population
-        seed, number : int
-            From 0.
-        stream : int
-            `SHOWN`, `FITTED` or `HELD_OUT`.
+        Parameters:
+            seed, number: From 0.
+            stream: `SHOWN`, `FITTED` or `HELD_OUT`.
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
@@ -128,11 +119,9 @@ class Sampler(ABC):
 class SizedSampler(Sampler):
     """A sampler of batches of about the same size.
 
-    Attributes
-    ----------
-    batch_size : int
-        Vertices that are drawn, from 1 to all that may be. `make_sampler` has a default, `fitted`
-        the upper bound.
+    Attributes:
+        batch_size: Vertices that are drawn, from 1 to all that may be. `make_sampler` has a
+            default, `fitted` the upper bound.
     """
 
     batch_size: int = option(
@@ -191,10 +180,9 @@ def make_sampler(
     The default of an option ``batch_size`` is `DEFAULT_SHARE` of the vertices, or of the training
     vertices where there is a training mask and the sampler draws from them.
 
-    Raises
-    ------
-    InputError
-        An unknown sampler, an option that it does not have, or lacks; a value of another type.
+    Raises:
+        InputError: An unknown sampler, an option that it does not have, or lacks; a value of
+            another type.
     """
     cls = SAMPLERS[name]
     known = {each.name: each for each in options_of(cls)}
@@ -224,22 +212,14 @@ def chosen_sampler(
 ) -> Sampler:
     """The sampler that a user asks for, with what a plan was compiled for as the default.
 
-    Parameters
-    ----------
-    recorded : str
-        ``str(sampler)`` from the provenance of a plan, or anything else.
-    num_vertices : int
-    num_training : int, optional
-        Training vertices; None: there is no mask.
-    name : str, optional
-        None: the recorded one, or "uniform".
-    **options
-        As in `make_sampler`. Recorded ones fill in for the same sampler.
+    Parameters:
+        recorded: ``str(sampler)`` from the provenance of a plan, or anything else.
+        num_training: Training vertices; None: there is no mask.
+        name: None: the recorded one, or "uniform".
+        **options: As in `make_sampler`. Recorded ones fill in for the same sampler.
 
-    Raises
-    ------
-    InputError
-        As `make_sampler`.
+    Raises:
+        InputError: As `make_sampler`.
     """
     try:
         known: Sampler | None = parse_sampler(recorded)
@@ -255,10 +235,8 @@ def chosen_sampler(
 def parse_sampler(text: str) -> Sampler:
     """The inverse of ``str(sampler)``.
 
-    Raises
-    ------
-    InputError
-        Another text.
+    Raises:
+        InputError: Another text.
     """
     name, *words = text.split() or [""]
     known = {each.name: each for each in options_of(SAMPLERS[name])}

@@ -43,9 +43,8 @@ def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
 
     Entry c: at least one of c given others, ``1 - C(n-1-c, size-1) / C(n-1, size-1)``.
 
-    Returns
-    -------
-    float64[most + 1]
+    Returns:
+        float64[most + 1]
     """
     others = np.maximum(n - 1 - np.arange(most), 1)  # that the next of the c is one of
     with np.errstate(divide="ignore"):

@@ -27,12 +27,9 @@ class WalkSampler(SizedSampler):
     From vertex i a walk goes to one of the columns of row i other than i, each as likely; it stays
     where there is none. (GraphSAINT draws roots that may repeat.)
 
-    Attributes
-    ----------
-    batch_size : int
-        A batch has at most that many vertices, or those of a single walk.
-    walk_length : int
-        Steps of every walk, in 1..`MAX_LENGTH`.
+    Attributes:
+        batch_size (int): A batch has at most that many vertices, or those of a single walk.
+        walk_length: Steps of every walk, in 1..`MAX_LENGTH`.
     """
 
     name: ClassVar[str] = "walk"

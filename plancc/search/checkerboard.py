@@ -55,25 +55,16 @@ def search_checkerboard(
     taken. A grid of a single row or column is a search by columns or by rows, whose owners are
     refined for the objective itself.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    model : CheckerboardModel
-    num_parts : int
-    options, report
-        See `plancc.search.effort.search`; epsilon is that of the nonzeros, and the objective is
-        "messages" if none is named.
+    Parameters:
+        matrix: The normalised matrix.
+        options, report: See `plancc.search.effort.search`; epsilon is that of the nonzeros, and the
+            objective is "messages" if none is named.
 
-    Returns
-    -------
-    SearchResult
+    Returns:
         With owners of the nonzeros.
 
-    Raises
-    ------
-    InputError
-        A grid that does not fit `num_parts`, an unknown name, a number out of range.
+    Raises:
+        InputError: A grid that does not fit `num_parts`, an unknown name, a number out of range.
     """
     options = options or SearchOptions()
     if options.objective is None:

@@ -71,26 +71,17 @@ def search_edges(
 
     The volume is minimised first; another objective is refined for from there.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    model : EdgeModel
-        Where the search starts, and what it may end with: only nonzeros that the model allows are
-        elsewhere than their rows (`EdgeModel.allowed`).
-    num_parts : int
-    options, report
-        See `plancc.search.effort.search`; epsilon is that of the nonzeros.
+    Parameters:
+        matrix: The normalised matrix.
+        model: Where the search starts, and what it may end with: only nonzeros that the model
+            allows are elsewhere than their rows (`EdgeModel.allowed`).
+        options, report: See `plancc.search.effort.search`; epsilon is that of the nonzeros.
 
-    Returns
-    -------
-    SearchResult
+    Returns:
         With owners of the nonzeros; never worse than the search by rows that it starts from.
 
-    Raises
-    ------
-    InputError
-        An unknown name, a number out of range.
+    Raises:
+        InputError: An unknown name, a number out of range.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)

@@ -63,30 +63,21 @@ def search(
 ) -> SearchResult:
     """Find owners of the rows of `matrix`, by the exact objective.
 
-    Parameters
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    num_parts : int
-    options : SearchOptions, optional
-        A budget ends what is new; effort best uses all of it for the volume, and what its passes
-        need for another objective. Without a budget and with one thread the same seed gives the
-        same owners.
-    model : Model, optional
-        Says which kind of problem partitioners are given beside the graph; one that does not start
-        from the cut gives the problem of the first start. None: `HypergraphModel`. The objective is
-        exact all the same.
-    limits : Limits, optional
-        Of the parts; None: of the nonzeros of their rows, within the epsilon of the options.
-    expectation : Expectation, optional
-        The expected volume of mini-batches, in place of the objective.
-    report : callable, optional
-        Called with every `Trial` as it ends.
+    Parameters:
+        matrix: The normalised matrix.
+        options: A budget ends what is new; effort best uses all of it for the volume, and what its
+            passes need for another objective. Without a budget and with one thread the same seed
+            gives the same owners.
+        model: Says which kind of problem partitioners are given beside the graph; one that does not
+            start from the cut gives the problem of the first start. None: `HypergraphModel`. The
+            objective is exact all the same.
+        limits: Of the parts; None: of the nonzeros of their rows, within the epsilon of the
+            options.
+        expectation: The expected volume of mini-batches, in place of the objective.
+        report: Called with every `Trial` as it ends.
 
-    Raises
-    ------
-    InputError
-        An unknown name, a number out of range.
+    Raises:
+        InputError: An unknown name, a number out of range.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=options.seed)

@@ -40,12 +40,10 @@ Owner = npt.NDArray[np.int32]
 class Expectation(Protocol):
     """What a search needs of an expected volume.
 
-    Attributes
-    ----------
-    deadline : Deadline
-        After it no more batches are drawn than it takes to say something; whoever has one sets it.
-    exact : bool
-        Whether it is known, not that of a sample.
+    Attributes:
+        deadline: After it no more batches are drawn than it takes to say something; whoever has one
+            sets it.
+        exact: Whether it is known, not that of a sample.
     """
 
     deadline: Deadline
@@ -84,20 +82,13 @@ def expectation_of(
 ) -> Expectation:
     """The expectation that a model asks for.
 
-    Parameters
-    ----------
-    model : StochasticModel
-    matrix : Graph
-        The normalised matrix.
-    weights : int64[n] or int64[n, c]
-    num_parts, seed : int
-    threads : int
-        That count held-out batches; the result does not depend on it.
+    Parameters:
+        matrix: The normalised matrix.
+        weights: int64[n] or int64[n, c].
+        threads: That count held-out batches; the result does not depend on it.
 
-    Raises
-    ------
-    InputError
-        As `StochasticModel.source`.
+    Raises:
+        InputError: As `StochasticModel.source`.
     """
     source = model.source(matrix)
     recipe = _recipe(model, source, num_parts, seed)

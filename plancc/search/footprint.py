@@ -20,24 +20,15 @@ from plancc.search.presets import ON_RANKS, MemoryTerms
 class ProblemSizes:
     """What is known of a graph before it is partitioned.
 
-    Attributes
-    ----------
-    rows : int
-    nonzeros : int
-        Of the normalised matrix, one for every row on the diagonal.
-    mirrored : float
-        Share of the others whose mirror image is a nonzero too.
-    weighted : bool
-        Whether the graph has values of its own.
-    constraints : int
-        Balances.
-    uneven : bool
-        Whether some rows have many more nonzeros than others (`plancc.search.starts.is_uneven`):
-        then coarser levels hardly have fewer.
-    data : int
-        Bytes of features and other vertex data that are in memory.
-    mapped : bool
-        Whether the graph's own arrays are in a file that is mapped into memory.
+    Attributes:
+        nonzeros: Of the normalised matrix, one for every row on the diagonal.
+        mirrored: Share of the others whose mirror image is a nonzero too.
+        weighted: Whether the graph has values of its own.
+        constraints: Balances.
+        uneven: Whether some rows have many more nonzeros than others
+            (`plancc.search.starts.is_uneven`): then coarser levels hardly have fewer.
+        data: Bytes of features and other vertex data that are in memory.
+        mapped: Whether the graph's own arrays are in a file that is mapped into memory.
     """
 
     rows: int
@@ -59,16 +50,11 @@ class ProblemSizes:
 class Work:
     """A way to do it.
 
-    Attributes
-    ----------
-    effort : str
-        Of the search; "" without one.
-    clustered : bool
-        Whether partitioners are given clusters only.
-    on_disk : bool
-        Whether matrix, nets and plan are in files.
-    stages : dict of str to int
-        Bytes of all processes at the peak of every stage, the interpreter included.
+    Attributes:
+        effort: Of the search; "" without one.
+        clustered: Whether partitioners are given clusters only.
+        on_disk: Whether matrix, nets and plan are in files.
+        stages: Bytes of all processes at the peak of every stage, the interpreter included.
     """
 
     effort: str
@@ -237,10 +223,8 @@ def fitting(
 
     `only`: whether there is no other than the first.
 
-    Raises
-    ------
-    InputError
-        Nothing fits.
+    Raises:
+        InputError: Nothing fits.
     """
     found = list(islice(ways(sizes, effort, clustered), 1 if only else None))
     for each in found:

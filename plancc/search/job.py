@@ -32,27 +32,17 @@ Report = Callable[[Trial], None]
 class Job:
     """One search; how owners are improved is up to the classes that derive from it.
 
-    Attributes
-    ----------
-    matrix : Graph
-        The normalised matrix.
-    options : SearchOptions
-    model : Model
-    limits : Limits
-        Of the rows of parts, or of the nonzeros that they own.
-    report : callable, optional
-        Called with every `Trial` as it ends.
-    time : EpochTime, for objective "time" only
-    record : Record
-    whole, deadline : Deadline
-        Of the search, and of its steps: earlier by what is kept for another objective.
-    alone : bool
-        Whether steps run one after the other.
+    Attributes:
+        matrix: The normalised matrix.
+        limits: Of the rows of parts, or of the nonzeros that they own.
+        report: Called with every `Trial` as it ends.
+        time: EpochTime, for objective "time" only.
+        whole, deadline: Of the search, and of its steps: earlier by what is kept for another
+            objective.
+        alone: Whether steps run one after the other.
 
-    Raises
-    ------
-    InputError
-        An unknown name, a number out of range.
+    Raises:
+        InputError: An unknown name, a number out of range.
     """
 
     matrix: Graph

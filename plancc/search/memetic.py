@@ -28,12 +28,9 @@ from plancc.search.rows import RowJob
 class Members:
     """Members that differ.
 
-    Attributes
-    ----------
-    cost : int64[num_nets]
-    size : int
-        Most members.
-    members : list of Member
+    Attributes:
+        cost: int64[num_nets].
+        size: Most members.
     """
 
     cost: npt.NDArray[np.int64]
@@ -78,10 +75,8 @@ class Members:
 class Choice:
     """Which of several ways pays: Thompson sampling (Thompson, 1933) with counts that fade.
 
-    Attributes
-    ----------
-    won, lost : float64[number of ways]
-        How often each was of use, and was not.
+    Attributes:
+        won, lost (float64[number of ways]): How often each was of use, and was not.
     """
 
     won: npt.NDArray[np.float64]
@@ -106,12 +101,9 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     Without a budget the search ends after `Evolution.rounds` children per member, in large graphs
     fewer (`Evolution.visited`), or as soon as it would start again.
 
-    Parameters
-    ----------
-    job : RowJob
-        Whose steps so far are those that found the founders.
-    founders : list of Member
-        The first members; nothing that is returned first is worse than the best of them.
+    Parameters:
+        job: Whose steps so far are those that found the founders.
+        founders: The first members; nothing that is returned first is worse than the best of them.
     """
     if not founders:
         return []
@@ -160,14 +152,10 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 class _Start:
     """A way to begin.
 
-    Attributes
-    ----------
-    make : callable
-        Called with a seed and a share of the time; owners, or None.
-    slowness : float
-        Its time, over that of METIS.
-    has_begun : callable
-        Whether the search has made it with a seed.
+    Attributes:
+        make: Called with a seed and a share of the time; owners, or None.
+        slowness: Its time, over that of METIS.
+        has_begun: Whether the search has made it with a seed.
     """
 
     make: Callable[[int, float], Owner | None]

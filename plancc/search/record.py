@@ -25,18 +25,13 @@ if TYPE_CHECKING:
 class Trial:
     """One step of a search.
 
-    Attributes
-    ----------
-    step : str
-        What was done, in a few words.
-    seconds : float
-        Wall-clock time of this step.
-    value, volume : float, int
-        Of the step's owners: the objective, and rows moved.
-    overload : float
-        Weight of all parts above the limit, over that of an average part; every constraint.
-    best : bool
-        Whether they were the best so far: by overload, value, volume.
+    Attributes:
+        step: What was done, in a few words.
+        seconds: Wall-clock time of this step.
+        value, volume: Of the step's owners: the objective, and rows moved.
+        overload: Weight of all parts above the limit, over that of an average part; every
+            constraint.
+        best: Whether they were the best so far: by overload, value, volume.
     """
 
     step: str
@@ -51,16 +46,10 @@ class Trial:
 class SearchResult:
     """The best owners of a search, and how they were found.
 
-    Attributes
-    ----------
-    owners : Owners
-    value, volume : float, int
-        The objective, and rows moved.
-    tried : list of Trial
-        In the order in which the steps ended.
-    warnings : list of str
-    seconds : float
-        Of the whole search.
+    Attributes:
+        value, volume: The objective, and rows moved.
+        tried: In the order in which the steps ended.
+        seconds: Of the whole search.
     """
 
     owners: Owners
@@ -79,15 +68,9 @@ class SearchResult:
 class Member:
     """Owners and what they are worth, ordered by overload and volume.
 
-    Attributes
-    ----------
-    overload : float
-    value : float
-        Of the objective.
-    volume : int
-    owners : Owners
-    spread : int32[num_nets], optional
-        Connectivity of every net.
+    Attributes:
+        value: Of the objective.
+        spread (int32[num_nets], optional): Connectivity of every net.
     """
 
     overload: float
@@ -114,15 +97,10 @@ class Member:
 class Judge:
     """What owners are worth, counted exactly.
 
-    Attributes
-    ----------
-    matrix : Graph
-    objective : str
-        In `plancc.cost.objectives.OBJECTIVES`.
-    time : EpochTime, for objective "time" only
-    limits : Limits
-        Of the rows of parts, or of nonzeros where these have owners of their own.
-    expectation : Expectation, in place of the objective
+    Attributes:
+        objective: In `plancc.cost.objectives.OBJECTIVES`.
+        time: EpochTime, for objective "time" only.
+        limits: Of the rows of parts, or of nonzeros where these have owners of their own.
     """
 
     matrix: Graph
@@ -146,12 +124,9 @@ class Judge:
 class Record:
     """The trials of a search as they end; threads may add to it.
 
-    Attributes
-    ----------
-    report : callable
-        Called with every trial.
-    best : Member or None
-        By overload, value, volume.
+    Attributes:
+        report: Called with every trial.
+        best: By overload, value, volume.
     """
 
     report: Callable[[Trial], None] | None = None

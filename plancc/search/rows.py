@@ -64,17 +64,11 @@ Refiner = Callable[[Sweeps, "Nets", "State"], Any]
 class RowJob(RefiningJob):
     """A search for owners of rows.
 
-    Attributes
-    ----------
-    hypergraph : Hypergraph
-        Whose vertices weigh what the parts share.
-    expectation : Expectation, in place of the objective
-    cut_made : bool
-        Whether it started from the strongest partitioner's cut, for an expected volume.
-    decided : bool
-        Whether that cut was so good that no other start is made.
-    ready : dict
-        Starts that were made with others in one process, by what was called and by seed.
+    Attributes:
+        hypergraph: Whose vertices weigh what the parts share.
+        cut_made: Whether it started from the strongest partitioner's cut, for an expected volume.
+        decided: Whether that cut was so good that no other start is made.
+        ready: Starts that were made with others in one process, by what was called and by seed.
     """
 
     hypergraph: Hypergraph
@@ -302,22 +296,15 @@ class RowJob(RefiningJob):
         It has one thread, so that the same seed gives the same owners: several starts run side by
         side.
 
-        Parameters
-        ----------
-        problem : Hypergraph or WeightedGraph
-        adapter : Adapter, optional
-            None: the best one that is installed; for `base` from then on the same.
-        seeds : sequence of int
-            The first is that of the owners; those of the others are kept until they are asked for.
-        preset : str, optional
-        share : float, optional
-            Of the time left, for the partitioner; None: whatever the budget says.
-        needed : bool
-            Whether its failure is a warning.
-        limits : Limits, optional
-            What it balances, if not all that the search does: the weights of the problem.
-        label : int32[n], optional
-            The problem's vertex that stands for every vertex; None: they are the same.
+        Parameters:
+            adapter: None: the best one that is installed; for `base` from then on the same.
+            seeds: The first is that of the owners; those of the others are kept until they are
+                asked for.
+            share: Of the time left, for the partitioner; None: whatever the budget says.
+            needed: Whether its failure is a warning.
+            limits: What it balances, if not all that the search does: the weights of the problem.
+            label (int32[n], optional): The problem's vertex that stands for every vertex; None:
+                they are the same.
         """
         time_limit = self.options.time_limit
         limit = np.inf if time_limit is None else time_limit

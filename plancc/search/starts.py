@@ -35,13 +35,7 @@ from plancc.search.presets import KINDS, Starts
 
 @dataclass(frozen=True)
 class Beginning:
-    """A partitioner, and how it is called.
-
-    Attributes
-    ----------
-    adapter : Adapter
-    how : Start
-    """
+    """A partitioner, and how it is called."""
 
     adapter: Adapter
     how: Start
@@ -84,13 +78,10 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Kind of a graph, one of `OF_KIND`.
 
-    Parameters
-    ----------
-    degree : int64[n]
-        Neighbours of the vertices in the undirected graph.
-    boundary : float, optional
-        Share of the rows on the boundary of a quick cut; None: not known, so that the graph is
-        neither wide nor dense nor thin.
+    Parameters:
+        degree (int64[n]): Neighbours of the vertices in the undirected graph.
+        boundary: Share of the rows on the boundary of a quick cut; None: not known, so that the
+            graph is neither wide nor dense nor thin.
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -127,20 +118,13 @@ def beginnings(
     several weights and boundaries are long, partitioners of one weight are for effort best only:
     what they miss is dear to restore.
 
-    Parameters
-    ----------
-    kind : str
-        One of `OF_KIND`.
-    effort : str
-        Effort best has the starts of the others too, but those for effort fast alone.
-    weights : int64[n] or int64[n, num_constraints]
-    num_nonzeros, num_parts : int
-    lean : bool
-        Only starts from clusters, whatever the kind and the effort.
-    beside : bool
-        Also starts that are worth it only beside others, into few parts.
-    mild : bool
-        `is_mild` of the degrees.
+    Parameters:
+        kind: One of `OF_KIND`.
+        effort: Effort best has the starts of the others too, but those for effort fast alone.
+        weights: int64[n] or int64[n, num_constraints].
+        lean: Only starts from clusters, whatever the kind and the effort.
+        beside: Also starts that are worth it only beside others, into few parts.
+        mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     installed = [adapter for adapter in ranked if adapter.available()]

@@ -28,16 +28,11 @@ MOST_BYTES = 1 << 24
 class FormatTests:
     """Inherit, and name the format.
 
-    Attributes
-    ----------
-    name : str
-        Its name in `plancc.graph.formats.FORMATS`.
-    directed : bool
-        Whether its files hold directed graphs.
-    garbage : bytes
-        A line that no file may hold; b"": files are not lines of text.
-    hostile : sequence of bytes
-        Short files that promise more than they hold.
+    Attributes:
+        name: Its name in `plancc.graph.formats.FORMATS`.
+        directed: Whether its files hold directed graphs.
+        garbage: A line that no file may hold; b"": files are not lines of text.
+        hostile: Short files that promise more than they hold.
     """
 
     name: ClassVar[str]

@@ -41,14 +41,10 @@ def graph_of(name: str) -> Graph:
 class ModelTests:
     """Inherit, and name the model.
 
-    Attributes
-    ----------
-    name : str
-        Its name in `plancc.models.MODELS`.
-    options : dict
-        Options that it needs, for graphs of `VERTICES` vertices.
-    num_parts : int
-        A number of parts that it admits.
+    Attributes:
+        name: Its name in `plancc.models.MODELS`.
+        options: Options that it needs, for graphs of `VERTICES` vertices.
+        num_parts: A number of parts that it admits.
     """
 
     name: ClassVar[str]

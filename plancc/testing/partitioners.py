@@ -29,12 +29,9 @@ Problem = Hypergraph | WeightedGraph
 class PartitionerTests:
     """Inherit, and name the partitioner.
 
-    Attributes
-    ----------
-    name : str
-        Its name in `plancc.partitioners.PARTITIONERS`.
-    heeds_epsilon : bool
-        False: parts may be heavier than epsilon allows; plancc warns of it.
+    Attributes:
+        name: Its name in `plancc.partitioners.PARTITIONERS`.
+        heeds_epsilon: False: parts may be heavier than epsilon allows; plancc warns of it.
     """
 
     name: ClassVar[str]

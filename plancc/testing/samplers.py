@@ -88,14 +88,10 @@ def factors_of(
 class SamplerTests:
     """Inherit, and name the sampler.
 
-    Attributes
-    ----------
-    name : str
-        Its name in `plancc.sampling.SAMPLERS`.
-    options : dict
-        Options for `VERTICES` vertices with `TRAINING` in the training mask.
-    varies : bool
-        Whether 27 batches all differ with these options.
+    Attributes:
+        name: Its name in `plancc.sampling.SAMPLERS`.
+        options: Options for `VERTICES` vertices with `TRAINING` in the training mask.
+        varies: Whether 27 batches all differ with these options.
     """
 
     name: ClassVar[str]

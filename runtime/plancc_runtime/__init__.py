@@ -41,25 +41,19 @@ def open(
 ) -> Graph:
     """This rank's share of a plan, for a training script of the user's own. Collective.
 
-    Parameters
-    ----------
-    plan : path, or (Header, Part)
-        A plan file (every rank reads its slice only), or that slice.
-    transport : Transport or str
-        How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun, none)
-        started them; the other names are those of `plancc_runtime.launch.open_transport`.
-    dtype : torch.dtype, optional
-        float32 or float64, by default torch's own: of the plan's values and of every x.
-    device : torch.device or str
-        Device of the tensors; "cuda": one of the machine's devices for each of its ranks.
-    threads : int, optional
-        Threads of torch in this process; by default as OMP_NUM_THREADS says, else this machine's
-        usable cores, shared among its ranks.
+    Parameters:
+        plan: A plan file (every rank reads its slice only), or that slice.
+        transport: How the ranks reach each other; "auto": as the launcher (mpirun, srun, torchrun,
+            none) started them; the other names are those of `plancc_runtime.launch.open_transport`.
+        dtype (torch.dtype, optional): float32 or float64, by default torch's own: of the plan's
+            values and of every x.
+        device: Device of the tensors; "cuda": one of the machine's devices for each of its ranks.
+        threads: Threads of torch in this process; by default as OMP_NUM_THREADS says, else this
+            machine's usable cores, shared among its ranks.
 
-    Raises
-    ------
-    InputError, PlanError, BackendUnavailable
-        On all ranks, also if only one of them failed; the sentence names the ranks.
+    Raises:
+        InputError, PlanError, BackendUnavailable: On all ranks, also if only one of them failed;
+            the sentence names the ranks.
     """
     from plancc_runtime.launch import need_torch, open_transport
 
@@ -75,16 +69,11 @@ def open(
 def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
     """This rank's share of a plan with types, for products by relation. Collective.
 
-    Parameters
-    ----------
-    plan : path, or (Header, Part)
-    **options
-        As of `open`, which gives the union of all types.
+    Parameters:
+        **options: As of `open`, which gives the union of all types.
 
-    Raises
-    ------
-    InputError, PlanError, BackendUnavailable
-        As `open`; for a plan without types.
+    Raises:
+        InputError, PlanError, BackendUnavailable: As `open`; for a plan without types.
     """
     union = open(plan, **options)
     from plancc_runtime.typed import TypedGraph
@@ -102,25 +91,18 @@ def load_network(
         network = plancc_runtime.load_network("weights.npz")
         outputs = network(graph)  # this rank's rows; collective
 
-    Parameters
-    ----------
-    path : path
-        Weights with the description of their network. Nothing in it is executed or unpickled.
-    dtype : torch.dtype, optional
-        float32 or float64, by default torch's own; that of the graph.
-    device : torch.device or str
+    Parameters:
+        path: Weights with the description of their network. Nothing in it is executed or unpickled.
+        dtype (torch.dtype, optional): float32 or float64, by default torch's own; that of the
+            graph.
 
-    Returns
-    -------
-    TrainedNetwork
+    Returns:
         A module in evaluation mode, without dropout. It normalises features as in training.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, does not describe its network, or its arrays do not fit.
-    BackendUnavailable
-        If torch is not installed.
+    Raises:
+        InputError: If the file cannot be read, does not describe its network, or its arrays do not
+            fit.
+        BackendUnavailable: If torch is not installed.
     """
     from plancc_runtime.launch import need_torch
 

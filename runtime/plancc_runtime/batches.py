@@ -29,16 +29,12 @@ from plancc_runtime.transport.row_numbers import finished
 class Batch:
     """This rank's share of a mini-batch.
 
-    Attributes
-    ----------
-    number : int
-        From 0 over all epochs.
-    graphs : list of LocalGraph
-        What each layer takes in place of the graph, the first layer first.
-    rows : int64[m]
-        Places of the batch's rows among those of the graph: of features, labels and masks.
-    targets : bool[m]
-        Which of them the loss is of: seeds of a sampler of neighbours, else all.
+    Attributes:
+        number: From 0 over all epochs.
+        graphs: What each layer takes in place of the graph, the first layer first.
+        rows (int64[m]): Places of the batch's rows among those of the graph: of features, labels
+            and masks.
+        targets (bool[m]): Which of them the loss is of: seeds of a sampler of neighbours, else all.
     """
 
     number: int

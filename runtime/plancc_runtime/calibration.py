@@ -67,18 +67,13 @@ Array = npt.NDArray[np.float64]
 class Effort:
     """How much is measured.
 
-    Attributes
-    ----------
-    rows, nonzeros_per_row, widths : tuple of int
-        Sizes of the sparse products, ascending; every combination is measured.
-    networks : tuple of (int, int)
-        Rows and width of the small networks.
-    epochs : int
-        Epochs of each network, after `WARM_UP`.
-    samples : int
-        Samples of each measurement, whose median counts.
-    seconds : float
-        Shortest duration of a sample; at least `TURNS` where ranks share cores.
+    Attributes:
+        rows, nonzeros_per_row, widths: Sizes of the sparse products, ascending; every combination
+            is measured.
+        networks: Rows and width of the small networks.
+        epochs: Epochs of each network, after `WARM_UP`.
+        samples: Samples of each measurement, whose median counts.
+        seconds: Shortest duration of a sample; at least `TURNS` where ranks share cores.
     """
 
     rows: tuple[int, ...]
@@ -120,13 +115,9 @@ FULL = Effort(
 class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
-    Attributes
-    ----------
-    rows : list of int
-        Rows of a square matrix.
-    nonzeros_per_row, width : list of int
-    multiply_adds : float64[rows, nonzeros_per_row, width]
-        Multiply-adds per second.
+    Attributes:
+        rows: Rows of a square matrix.
+        multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
     """
 
     rows: list[int]
@@ -146,12 +137,8 @@ class MeasuredEpochs:
 
     Where ranks share cores, the mean over epochs replaces the median.
 
-    Attributes
-    ----------
-    rows, nonzeros : int
-    dims : list of int
-    sparse, rest : float
-        Seconds of sparse products, and of everything else.
+    Attributes:
+        sparse, rest: Seconds of sparse products, and of everything else.
     """
 
     rows: int
@@ -165,28 +152,17 @@ class MeasuredEpochs:
 class Calibration:
     """The measurements; the same on all ranks.
 
-    Attributes
-    ----------
-    processor : str
-    transport : str
-        What carried the messages: "threads", "mpi", ... or "one rank".
-    num_ranks, ranks_per_node : int
-    threads : int
-        Threads per rank.
-    cores : int
-        Cores per node.
-    memory : int
-        Bytes per rank.
-    sparse : MeasuredRates
-    epochs : list of MeasuredEpochs
-    inside, between : Link or None
-        Links between ranks of one node, and of different ones; None where there are none.
-    broadcast, allreduce : str or None
-        "ring" or "tree", whichever explains the measured time of the collective better; None for
-        one rank.
-    spread : float
-        By how much of the shortest sample the longest is longer: the median over measurements, of
-        the rank where it is largest. Large if something else ran meanwhile.
+    Attributes:
+        transport: What carried the messages: "threads", "mpi", ... or "one rank".
+        threads: Threads per rank.
+        cores: Cores per node.
+        memory: Bytes per rank.
+        inside, between: Links between ranks of one node, and of different ones; None where there
+            are none.
+        broadcast, allreduce: "ring" or "tree", whichever explains the measured time of the
+            collective better; None for one rank.
+        spread: By how much of the shortest sample the longest is longer: the median over
+            measurements, of the rank where it is largest. Large if something else ran meanwhile.
     """
 
     processor: str
@@ -218,20 +194,14 @@ def calibrate(
 ) -> Calibration:
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
-    Parameters
-    ----------
-    transport : Transport
-    effort : Effort
-        `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
-    threads : int, optional
-        Threads per rank; by default this machine's usable cores, shared by its ranks.
-    report : callable of str, optional
-        Called with the name of the next stage.
+    Parameters:
+        effort: `QUICK`: some 10 seconds on two cores. `FULL`: a minute or two.
+        threads: Threads per rank; by default this machine's usable cores, shared by its ranks.
+        report: Called with the name of the next stage.
 
-    Raises
-    ------
-    InputError
-        If `threads` is not in 1..1024, or the nodes do not have equally many consecutive ranks.
+    Raises:
+        InputError: If `threads` is not in 1..1024, or the nodes do not have equally many
+            consecutive ranks.
     """
     check_threads(threads)
     say = report or (lambda stage: None)
@@ -277,12 +247,8 @@ def calibrate(
 class _Watch:
     """Times what all ranks do at once.
 
-    Parameters
-    ----------
-    transport : Transport
-    effort : Effort
-    crowded : bool
-        Whether threads share cores: then a sample lasts over many turns of each.
+    Parameters:
+        crowded: Whether threads share cores: then a sample lasts over many turns of each.
     """
 
     def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:

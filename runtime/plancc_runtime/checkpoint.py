@@ -81,20 +81,13 @@ class _Unfit(Exception):
 class _Facts:
     """What a checkpoint says beside its tensors, every value of the type that it must have.
 
-    Attributes
-    ----------
-    plan : str
-        Content hash.
-    epoch : int
-        Number of epochs that the weights have seen.
-    kernels : list of str
-        Kernel of the local products on every rank.
-    options : dict of str to object
-        Those of the run that made it, unchecked: they are only compared.
-    best : Validation
-        Without weights.
-    late : list of str
-        Digest of the file of every rank with partial sums under way; empty: there are none.
+    Attributes:
+        plan: Content hash.
+        epoch: Number of epochs that the weights have seen.
+        kernels: Kernel of the local products on every rank.
+        options: Those of the run that made it, unchecked: they are only compared.
+        best: Without weights.
+        late: Digest of the file of every rank with partial sums under way; empty: there are none.
     """
 
     plan: str
@@ -111,17 +104,12 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
     What it does not have is left out, as is everything where none is whole: making `Checkpoints`
     says what is wrong then. Not collective.
 
-    Parameters
-    ----------
-    folder : path
-        With checkpoints.
-    given : mapping of str to value
-        Fields of `TrainOptions`.
+    Parameters:
+        folder: With checkpoints.
+        given: Fields of `TrainOptions`.
 
-    Raises
-    ------
-    InputError
-        If the options of the checkpoint have other types than a run's.
+    Raises:
+        InputError: If the options of the checkpoint have other types than a run's.
     """
     _need_safetensors()
     kinds = {each.name: str(each.type).split(" | ") for each in fields(TrainOptions)}
@@ -147,34 +135,22 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
 class Checkpoints:
     """The checkpoints of one run. Every method is collective.
 
-    Parameters
-    ----------
-    options : TrainOptions
-        ``options.checkpoint`` is the folder; it is made if it is missing.
-    content : str
-        Content hash of the plan.
-    transport : Transport
+    Parameters:
+        options: ``options.checkpoint`` is the folder; it is made if it is missing.
+        content: Content hash of the plan.
 
-    Attributes
-    ----------
-    kernels : list of str
-        Kernel of the local products on every rank. The caller sets it before `save`, because
-        another kernel gives other bits. After `load` it is the checkpoint's; empty if that had
-        another number of ranks.
-    remarks : list of str
-        What `load` has to say: that the last checkpoint is damaged.
-    source : str
-        The file that `load` took; "" before.
+    Attributes:
+        kernels (list of str): Kernel of the local products on every rank. The caller sets it before
+            `save`, because another kernel gives other bits. After `load` it is the checkpoint's;
+            empty if that had another number of ranks.
+        remarks (list of str): What `load` has to say: that the last checkpoint is damaged.
+        source (str): The file that `load` took; "" before.
 
-    Raises
-    ------
-    InputError
-        If there is a checkpoint that the run should not resume from, none to resume from, or
-        another run that writes into the folder.
-    OutputError
-        If the folder cannot be made.
-    BackendUnavailable
-        If safetensors is not installed.
+    Raises:
+        InputError: If there is a checkpoint that the run should not resume from, none to resume
+            from, or another run that writes into the folder.
+        OutputError: If the folder cannot be made.
+        BackendUnavailable: If safetensors is not installed.
     """
 
     def __init__(self, options: TrainOptions, content: str, transport: Transport) -> None:
@@ -238,10 +214,9 @@ class Checkpoints:
 
         `carried` is that of the execution.
 
-        Raises
-        ------
-        OutputError
-            On all ranks, if it cannot be written; the checkpoint before it is still there.
+        Raises:
+            OutputError: On all ranks, if it cannot be written; the checkpoint before it is still
+                there.
         """
         if epoch == self._saved:
             return
@@ -300,17 +275,13 @@ class Checkpoints:
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Put the network and its optimiser where the newest whole checkpoint left them.
 
-        Returns
-        -------
-        epoch : int
-            The next epoch to train.
-        best : Validation
+        Returns:
+            epoch (int): The next epoch to train.
+            best: Validation
 
-        Raises
-        ------
-        InputError
-            On all ranks: if no file is whole; if the newest whole one cannot be read, is no
-            checkpoint, or is of another format, another plan, or another way to train.
+        Raises:
+            InputError: On all ranks: if no file is whole; if the newest whole one cannot be read,
+                is no checkpoint, or is of another format, another plan, or another way to train.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -344,10 +315,8 @@ class Checkpoints:
 
         `epoch` is that of the checkpoint.
 
-        Raises
-        ------
-        InputError
-            On all ranks, if it has other tensors.
+        Raises:
+            InputError: On all ranks, if it has other tensors.
         """
         with self._transport.agreement():
             there = _matching(self._late(epoch), self._carried, "", carried)

@@ -17,18 +17,15 @@ class Clock:
     Phases nest: an inner one interrupts the outer one, so that no second counts twice. Those of
     other threads than the one that restarted it last are left out.
 
-    Parameters
-    ----------
-    now : callable
-        The time in seconds.  [default: wall-clock time without that in which kernels are compiled]
+    Parameters:
+        now: The time in seconds.  [default: wall-clock time without that in which kernels are
+            compiled]
 
-    Attributes
-    ----------
-    events : list of (phase, begin, end) or None
-        Every uninterrupted stretch of a phase since `record` was called, in seconds of `now`.
-    stages : list of (stage, begin, end)
-        The stages of epochs since then, such as "layer 1 forward"; no stretch reaches from one into
-        another.
+    Attributes:
+        events (list of (phase, begin, end) or None): Every uninterrupted stretch of a phase since
+            `record` was called, in seconds of `now`.
+        stages (list of (stage, begin, end)): The stages of epochs since then, such as "layer 1
+            forward"; no stretch reaches from one into another.
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:

@@ -29,16 +29,13 @@ def areas(
     where equal ones count half. The average precision is the mean, over the vertices of the class,
     of the precision at their score: the sum of (R_n - R_{n-1}) P_n over descending thresholds.
 
-    Parameters
-    ----------
-    groups : sequence of (scores, truth)
-        Of every split float64[m, classes], finite, and bool[m, classes]: this rank's vertices.
-    transport : Transport
+    Parameters:
+        groups: Of every split float64[m, classes], finite, and bool[m, classes]: this rank's
+            vertices.
 
-    Returns
-    -------
-    auc, ap : float64[groups, classes]
-        NaN for a class to which all or none of the vertices belong; of the average precision, none.
+    Returns:
+        auc, ap : float64[groups, classes]: NaN for a class to which all or none of the vertices
+            belong; of the average precision, none.
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes

@@ -39,32 +39,22 @@ SPLITS = ("train", "val", "test")
 class LocalData:
     """What one rank trains with, in local row order.
 
-    Attributes
-    ----------
-    features : Tensor[num_rows, num_features]
-        On a process grid that splits columns, the columns of this rank.
-    num_features : int
-        Number of all columns.
-    first_column : int
-        The first of this rank's columns.
-    labels : int64[num_rows], bool or float[num_rows, num_classes]
-        Of every vertex as its kind of targets (`plancc_runtime.targets`) has them.
-    num_classes : int
-        Classes, or numbers, of a vertex; the same on all ranks.
-    splits : dict of str to int64[m]
-        Local rows of the labelled vertices of every split that there is ("train" always).
-    split_sizes : dict of str to int
-        Their numbers over all ranks.
-    target : Target
-        What is learnt of a vertex, and how.
-    totals : dict of str to float
-        What the vertices of every split count in its mean loss; 1 where there are none.
-    replaced_masks : list of str
-        Splits whose masks in the plan gave way to random ones.
-    random_features, random_labels : bool
-        Whether they were drawn here.
-    row_type : int64[num_rows] or None
-        Number of the type of every row, in a plan with types.
+    Attributes:
+        features (Tensor[num_rows, num_features]): On a process grid that splits columns, the
+            columns of this rank.
+        num_features: Number of all columns.
+        first_column: The first of this rank's columns.
+        labels (int64[num_rows], bool or float[num_rows, num_classes]): Of every vertex as its kind
+            of targets (`plancc_runtime.targets`) has them.
+        num_classes: Classes, or numbers, of a vertex; the same on all ranks.
+        splits (dict of str to int64[m]): Local rows of the labelled vertices of every split that
+            there is ("train" always).
+        split_sizes: Their numbers over all ranks.
+        target: What is learnt of a vertex, and how.
+        totals: What the vertices of every split count in its mean loss; 1 where there are none.
+        replaced_masks: Splits whose masks in the plan gave way to random ones.
+        random_features, random_labels: Whether they were drawn here.
+        row_type (int64[num_rows] or None): Number of the type of every row, in a plan with types.
     """
 
     features: Tensor
@@ -100,12 +90,9 @@ class LocalData:
 
         The features stay whole.
 
-        Parameters
-        ----------
-        rows : int64[m]
-            Local rows of the members that this rank owns.
-        targets : bool[m]
-            Those whose output counts for the loss.
+        Parameters:
+            rows (int64[m]): Local rows of the members that this rank owns.
+            targets (bool[m]): Those whose output counts for the loss.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -139,25 +126,15 @@ def load_data(
     Without a train mask every labelled vertex is a training vertex. Masks that `split` draws stand
     in place of the plan's.
 
-    Parameters
-    ----------
-    part : Part
-    transport : Transport
-    dtype : torch.dtype
-        Type of the features.
-    options : TrainOptions
-        Where the plan has labels, `classes` may be more than occur.
-    device : torch.device
-        Device of all tensors.
-    plan : str
-        Its name, for messages.
-    learnt : slice, optional
-        The vertices that may be learnt; by default all.
+    Parameters:
+        dtype (torch.dtype): Type of the features.
+        options: Where the plan has labels, `classes` may be more than occur.
+        device: Device of all tensors.
+        plan: Its name, for messages.
+        learnt: The vertices that may be learnt; by default all.
 
-    Raises
-    ------
-    InputError
-        If an option contradicts the plan's data, or no training vertex has a label.
+    Raises:
+        InputError: If an option contradicts the plan's data, or no training vertex has a label.
     """
     data, seed, split = part.vertex_data, options.seed, options.split
     num_features, num_classes = options.features, options.classes
@@ -307,10 +284,8 @@ def _weights(
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
     """Weights of classes from a file, a number a line or an .npy: float64[classes].
 
-    Raises
-    ------
-    InputError
-        If it cannot be read, has another length, or one is negative or not finite.
+    Raises:
+        InputError: If it cannot be read, has another length, or one is negative or not finite.
     """
     try:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)

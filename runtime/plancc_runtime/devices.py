@@ -12,10 +12,8 @@ from plancc_runtime.transport.base import Transport
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
     """The device of that name; for "cuda", the one of the machine's that belongs to this rank.
 
-    Raises
-    ------
-    InputError
-        If there is no such device.
+    Raises:
+        InputError: If there is no such device.
     """
     try:
         device = torch.device(name)

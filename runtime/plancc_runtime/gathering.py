@@ -27,10 +27,9 @@ BLOCK_BYTES = 32 << 20
 class Ids:
     """This rank's share of the source's own ids; the shares of all ranks have every vertex once.
 
-    Attributes
-    ----------
-    vertex : int[m]
-    original : int64[m]
+    Attributes:
+        vertex: int[m].
+        original: int64[m].
     """
 
     vertex: npt.NDArray[np.integer]
@@ -70,10 +69,9 @@ def as_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndar
 
     Numbers of less than 4 bytes with a point become float32, which has all of them.
 
-    Raises
-    ------
-    InputError
-        If one is no dense tensor or array of numbers, or has not a row per vertex of this rank.
+    Raises:
+        InputError: If one is no dense tensor or array of numbers, or has not a row per vertex of
+            this rank.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
     found: dict[str, np.ndarray] = {}
@@ -120,26 +118,14 @@ def blocks(
 ) -> Iterator[Block]:
     """All rows in the order of their vertices. Collective.
 
-    Parameters
-    ----------
-    sources : sequence of RowSource
-        Each with all vertices on all ranks together, under names of its own; of the same types and
-        row shapes everywhere.
-    num_vertices : int
-    transport : Transport
-    everywhere : bool
-        Whether every rank gets the blocks, or rank 0 alone.
-    block_bytes : int, optional
-        Most bytes of a block, if that is a row at least; by default `BLOCK_BYTES`.
+    Parameters:
+        sources: Each with all vertices on all ranks together, under names of its own; of the same
+            types and row shapes everywhere.
+        everywhere: Whether every rank gets the blocks, or rank 0 alone.
+        block_bytes: Most bytes of a block, if that is a row at least; by default `BLOCK_BYTES`.
 
-    Yields
-    ------
-    Block
-
-    Raises
-    ------
-    PlanError
-        On all ranks, if a vertex is no rank's.
+    Raises:
+        PlanError: On all ranks, if a vertex is no rank's.
     """
     row_bytes = sum(source.row_bytes for source in sources)
     step = max(1, (block_bytes or BLOCK_BYTES) // row_bytes)
@@ -196,15 +182,11 @@ def _merged(start: int, stop: int, pieces: Sequence[Piece]) -> dict[str, np.ndar
 class RowsOfRank:
     """Which rows a rank contributes.
 
-    Attributes
-    ----------
-    vertices : int[num_rows]
-        Vertex of every row.
-    num_vertices : int
-        All ranks' vertices.
-    part : int or None
-        Number of the rank among the contributing ones; None: it has copies of others' rows, and
-        contributes none.
+    Attributes:
+        vertices (int[num_rows]): Vertex of every row.
+        num_vertices: All ranks' vertices.
+        part: Number of the rank among the contributing ones; None: it has copies of others' rows,
+            and contributes none.
     """
 
     vertices: npt.NDArray[np.integer]
@@ -253,20 +235,14 @@ def save_rows(
     Rank 0 writes one file, and holds one block at a time; with ``{part}`` in the name every rank
     writes a file of its own rows, in the order of their vertices, and nothing travels but ids.
 
-    Parameters
-    ----------
-    path : path
-        As `rowfiles.RowTarget` has it.
-    rows : RowsOfRank
-    arrays : mapping of str to array[num_rows, ...]
-    ids : Ids or None
-        None: the ids are the numbers of the vertices.
-    transport : Transport
+    Parameters:
+        path: As `rowfiles.RowTarget` has it.
+        arrays: mapping of str to array[num_rows, ...].
+        ids: None: the ids are the numbers of the vertices.
 
-    Raises
-    ------
-    InputError, OutputError, BackendUnavailable, PlanError
-        On all ranks; no file is half-written.
+    Raises:
+        InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no file is
+            half-written.
     """
     with transport.agreement():
         target = RowTarget.parse(path)

@@ -54,28 +54,22 @@ class Graph(LocalGraph):
     first argument. Methods marked *collective* must be called by all ranks in the same order, and
     so must the backward pass through what they return.
 
-    Attributes
-    ----------
-    num_vertices : int
-        Vertices of the whole graph.
-    types : Types or None
-        Of a plan with types, whose union this graph is (`plancc_runtime.typed.TypedGraph`).
-    features : Tensor[num_rows, width] or None
-    labels : int64[num_rows], bool or float32[num_rows, num_classes], or None
-        -1 where the class is unknown; a matrix where vertices have any number of classes, or real
-        numbers, NaN where unknown.
-    num_classes : int
-        Classes, or real numbers; the same on all ranks; 0 without labels.
-    train_mask, val_mask, test_mask : bool[num_rows] or None
-    data_of_types : mapping of str to VertexData
-        Of a plan with types, what it carries of this rank's rows of each type.
-    vertices : int32[num_rows]
-        Vertex of every row (in the order of the graph that was compiled).
-    dtype : torch.dtype
-        Type of the plan's values, and of every x.
-    device : torch.device
-        Device of every tensor.
-    transport : Transport
+    Attributes:
+        num_vertices (int): Vertices of the whole graph.
+        types (Types or None): Of a plan with types, whose union this graph is
+            (`plancc_runtime.typed.TypedGraph`).
+        features: Tensor[num_rows, width] or None.
+        labels (int64[num_rows], bool or float32[num_rows, num_classes], or None): -1 where the
+            class is unknown; a matrix where vertices have any number of classes, or real numbers,
+            NaN where unknown.
+        num_classes (int): Classes, or real numbers; the same on all ranks; 0 without labels.
+        train_mask, val_mask, test_mask: bool[num_rows] or None.
+        data_of_types (mapping of str to VertexData): Of a plan with types, what it carries of this
+            rank's rows of each type.
+        vertices (int32[num_rows]): Vertex of every row (in the order of the graph that was
+            compiled).
+        dtype (torch.dtype): Type of the plan's values, and of every x.
+        device: Device of every tensor.
     """
 
     def __init__(
@@ -136,21 +130,16 @@ class Graph(LocalGraph):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """A x with the values of the plan; its gradient is A^T g. Collective.
 
-        Parameters
-        ----------
-        x : Tensor[num_rows, width]
-        coefficients : str
-            Others on its pattern: "sum" (1 for every edge), "mean" (1 / edges of the row) or
-            "closed-mean" (the mean over the edges and the row itself).
+        Parameters:
+            x: Tensor[num_rows, width].
+            coefficients: Others on its pattern: "sum" (1 for every edge), "mean" (1 / edges of the
+                row) or "closed-mean" (the mean over the edges and the row itself).
 
-        Returns
-        -------
-        Tensor[num_rows, width]
+        Returns:
+            Tensor[num_rows, width]
 
-        Raises
-        ------
-        InputError
-            If x does not fit the graph; as in every other method.
+        Raises:
+            InputError: If x does not fit the graph; as in every other method.
         """
         self._check(x, ndim=2)
         return super().product(x, coefficients)
@@ -158,13 +147,11 @@ class Graph(LocalGraph):
     def halo(self, x: Tensor) -> Tensor:
         """The halo rows of x; gradients go back to the owners, who add them. Collective.
 
-        Parameters
-        ----------
-        x : Tensor[num_rows, ...]
+        Parameters:
+            x: Tensor[num_rows, ...].
 
-        Returns
-        -------
-        Tensor[num_halo, ...]
+        Returns:
+            Tensor[num_halo, ...]
         """
         self._check(x)
         return super().halo(x)
@@ -183,24 +170,18 @@ class Graph(LocalGraph):
         y is weight[e] or target[i], whichever is given; Md et al. 2021, Table 1
         (`plancc_runtime.nn.aggregation.aggregate`).
 
-        Parameters
-        ----------
-        x : Tensor[num_rows, width]
-            Not needed for "copy_e".
-        op : str
-            "copy" (x[j]), "copy_e" (weight[e]), "add", "sub", "mul" or "div".
-        reduce : str
-            "sum", "mean", "max" or "min"; 0 in rows without nonzeros.
-        weight : Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"
-            In the order of `local_edge_index`; "plan": `edge_values`.
-        target : Tensor[num_rows, width]
-        nonzeros : str
-            "edges": all but the diagonal that normalising added. "closed": with the whole diagonal.
-            "plan": as the plan has them.
+        Parameters:
+            x (Tensor[num_rows, width]): Not needed for "copy_e".
+            op: "copy" (x[j]), "copy_e" (weight[e]), "add", "sub", "mul" or "div".
+            reduce: "sum", "mean", "max" or "min"; 0 in rows without nonzeros.
+            weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): In the order of
+                `local_edge_index`; "plan": `edge_values`.
+            target: Tensor[num_rows, width].
+            nonzeros: "edges": all but the diagonal that normalising added. "closed": with the whole
+                diagonal. "plan": as the plan has them.
 
-        Returns
-        -------
-        Tensor[num_rows, width]
+        Returns:
+            Tensor[num_rows, width]
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         if isinstance(weight, str):
@@ -217,16 +198,13 @@ class Graph(LocalGraph):
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
         """Local columns and rows of the nonzeros, as PyTorch Geometric has its edges.
 
-        Parameters
-        ----------
-        nonzeros : str
-            As in `aggregate`.
+        Parameters:
+            nonzeros: As in `aggregate`.
 
-        Returns
-        -------
-        int64[2, nonzeros]
-            Row 0: column (the source, [own rows | halo rows]); row 1: row (the target; in an edge
-            plan [own rows | folded rows], those of other ranks). In CSR order.
+        Returns:
+            int64[2, nonzeros]: Row 0: column (the source, [own rows | halo rows]); row 1: row (the
+                target; in an edge plan [own rows | folded rows], those of other ranks). In CSR
+                order.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)
@@ -242,13 +220,10 @@ class Graph(LocalGraph):
     def dropout(self, x: Tensor, rate: float, *key: int) -> Tensor:
         """Dropout whose mask does not depend on the number of ranks; not collective.
 
-        Parameters
-        ----------
-        x : Tensor[num_rows, width]
-        rate : float
-            In [0, 1).
-        key : int
-            Numbers that say which mask: seed, epoch and layer, for instance.
+        Parameters:
+            x: Tensor[num_rows, width].
+            rate: In [0, 1).
+            key (int): Numbers that say which mask: seed, epoch and layer, for instance.
         """
         self._check(x, ndim=2)
         if not 0 <= rate < 1:
@@ -260,24 +235,20 @@ class Graph(LocalGraph):
 
         Its gradient on a rank is that rank's share, which `sync_gradients` adds up.
 
-        Parameters
-        ----------
-        losses : Tensor[...]
-            One per chosen row of this rank; a rank may have none, and the mean of none is 0.
+        Parameters:
+            losses (Tensor[...]): One per chosen row of this rank; a rank may have none, and the
+                mean of none is 0.
 
-        Returns
-        -------
-        Tensor[]
+        Returns:
+            Tensor[]
         """
         return _MeanLoss.apply(losses, self.transport)
 
     def all_reduce(self, x: Tensor) -> Tensor:
         """The sum of x over all ranks, without gradient. Collective.
 
-        Parameters
-        ----------
-        x : Tensor[...]
-            The same shape on all ranks; of float32, float64 or int64.
+        Parameters:
+            x (Tensor[...]): The same shape on all ranks; of float32, float64 or int64.
         """
         total = x.detach().clone(memory_format=torch.contiguous_format)
         self.transport.allreduce_sum(total)
@@ -320,24 +291,17 @@ class Graph(LocalGraph):
                     x = layer(of_layer, x)
                 out, y = x[batch.targets], graph.labels[batch.rows][batch.targets]
 
-        Parameters
-        ----------
-        sampler : str, optional
-            A name that `plancc samplers` lists; None: the one that the plan was compiled for, or
-            "uniform".
-        layers : int
-            Of the network: the number of `Batch.graphs`.
-        seed, epochs : int
-            The batches are those of ``plancc-run --seed``.
-        **options
-            Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of
-            ``plancc-run --draw``.
+        Parameters:
+            sampler: A name that `plancc samplers` lists; None: the one that the plan was compiled
+                for, or "uniform".
+            layers: Of the network: the number of `Batch.graphs`.
+            seed, epochs: The batches are those of ``plancc-run --seed``.
+            **options: Of the sampler: batch_size, fanouts, walk_length, keep. Besides, draw: as of
+                ``plancc-run --draw``.
 
-        Raises
-        ------
-        InputError
-            On all ranks: no row plan, no file, options that the sampler or the plan refuses, or
-            that differ between ranks.
+        Raises:
+            InputError: On all ranks: no row plan, no file, options that the sampler or the plan
+                refuses, or that differ between ranks.
         """
         with self.transport.agreement():
             if self._plan is None:
@@ -353,23 +317,17 @@ class Graph(LocalGraph):
     def gather(self, rows: Tensor, everywhere: bool = False) -> Tensor | None:
         """The rows of all ranks in the order of the source's vertices, 0..n-1. Collective.
 
-        Parameters
-        ----------
-        rows : Tensor[num_rows, ...]
-            Of numbers of any type, the same on all ranks; without gradient from here on.
-        everywhere : bool
-            Whether every rank gets the result, or rank 0 alone.
+        Parameters:
+            rows (Tensor[num_rows, ...]): Of numbers of any type, the same on all ranks; without
+                gradient from here on.
+            everywhere: Whether every rank gets the result, or rank 0 alone.
 
-        Returns
-        -------
-        Tensor[num_vertices, ...] or None
-            Of the same type, on the CPU; it must fit there. `save_rows` writes files that are
-            larger.
+        Returns:
+            Tensor[num_vertices, ...] or None: Of the same type, on the CPU; it must fit there.
+                `save_rows` writes files that are larger.
 
-        Raises
-        ------
-        InputError
-            On all ranks, if rows of one do not fit.
+        Raises:
+            InputError: On all ranks, if rows of one do not fit.
         """
         with self.transport.agreement():
             [array] = as_arrays(rows, self.num_rows).values()
@@ -384,26 +342,19 @@ class Graph(LocalGraph):
     def save_rows(self, path: str | PathLike[str], rows: Tensor | Mapping[str, Tensor]) -> None:
         """Write the rows of all ranks in the source's order, with its ids. Collective.
 
-        Parameters
-        ----------
-        path : path
-            The extension says what is written: ``.csv``, ``.parquet``, ``.npz`` or ``.npy`` (one
-            array, without ids). Rank 0 writes it and holds some MiB of it at a time. With
-            ``{part}`` in the name every rank writes a file of its own rows.
-        rows : Tensor[num_rows, ...], or mapping of str to such tensors
-            Name and numbers of the columns; one tensor alone is called "row". Tables have a column
-            per number of a row: ``row_0``, ``row_1`` and so on.
+        Parameters:
+            path: The extension says what is written: ``.csv``, ``.parquet``, ``.npz`` or ``.npy``
+                (one array, without ids). Rank 0 writes it and holds some MiB of it at a time. With
+                ``{part}`` in the name every rank writes a file of its own rows.
+            rows (Tensor[num_rows, ...], or mapping of str to such tensors): Name and numbers of the
+                columns; one tensor alone is called "row". Tables have a column per number of a row:
+                ``row_0``, ``row_1`` and so on.
 
-        Raises
-        ------
-        InputError
-            On all ranks, if rows of one, or the name of the file, do not fit.
-        OutputError
-            On all ranks, if a file cannot be written; nothing is left behind then.
-        BackendUnavailable
-            For Parquet without pyarrow.
-        PlanError
-            On all ranks, if another plan has the file's name since the graph was opened.
+        Raises:
+            InputError: On all ranks, if rows of one, or the name of the file, do not fit.
+            OutputError: On all ranks, if a file cannot be written; nothing is left behind then.
+            BackendUnavailable: For Parquet without pyarrow.
+            PlanError: On all ranks, if another plan has the file's name since the graph was opened.
         """
         with self.transport.agreement():
             arrays = as_arrays(rows, self.num_rows, f"{os.fspath(path)}: `rows`")

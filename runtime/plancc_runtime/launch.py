@@ -94,23 +94,17 @@ def open_transport(
 
     One rank needs no MPI at all, neither mpirun nor a library.
 
-    Parameters
-    ----------
-    name : str
-        One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the ranks,
-        else "mpi". "torch": "nccl" where every rank of a machine has a CUDA device of its own, else
-        "gloo".
-    timeout : float, optional
-        The most seconds that one wait may last, from the first one on; None or 0: no limit.
-    say : callable of str, optional
-        `Transport.say`.
+    Parameters:
+        name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
+            ranks, else "mpi". "torch": "nccl" where every rank of a machine has a CUDA device of
+            its own, else "gloo".
+        timeout: The most seconds that one wait may last, from the first one on; None or 0: no
+            limit.
+        say: `Transport.say`.
 
-    Raises
-    ------
-    InputError
-        If the name is none of them, or "single" for several ranks.
-    BackendUnavailable
-        If several ranks were started but cannot reach each other.
+    Raises:
+        InputError: If the name is none of them, or "single" for several ranks.
+        BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
     rank, size = announced()
@@ -218,12 +212,10 @@ def need_torch(what: str) -> None:
 def rendezvous() -> tuple[str, int]:
     """Address and port of rank 0: MASTER_ADDR and MASTER_PORT, or derived from the job.
 
-    Raises
-    ------
-    BackendUnavailable
-        If the ranks are on several machines, and no variable says which one has rank 0.
-    InputError
-        If MASTER_PORT is no port.
+    Raises:
+        BackendUnavailable: If the ranks are on several machines, and no variable says which one has
+            rank 0.
+        InputError: If MASTER_PORT is no port.
     """
     text = os.environ.get("MASTER_PORT", "")
     if text:

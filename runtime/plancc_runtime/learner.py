@@ -33,10 +33,8 @@ _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
 class Learner:
     """The network, and how one pass over a view changes it.
 
-    Attributes
-    ----------
-    network : Network
-    optimizer : SGD, Adam or AdamW
+    Attributes:
+        optimizer: SGD, Adam or AdamW.
     """
 
     def __init__(
@@ -53,21 +51,13 @@ class Learner:
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
         """A training pass, forward and back; `update` follows. Collective.
 
-        Parameters
-        ----------
-        view : View
-        data : LocalData
-        step : int
-            Number of the update, for dropout.
-        where : str
-            What the pass is called if it goes wrong.
+        Parameters:
+            step: Number of the update, for dropout.
+            where: What the pass is called if it goes wrong.
 
-        Returns
-        -------
-        loss : float
-            Mean over the training vertices of all ranks.
-        outputs : Tensor[outputs of the view, classes]
-            Outputs of this rank, without gradient.
+        Returns:
+            loss (float): Mean over the training vertices of all ranks.
+            outputs (Tensor[outputs of the view, classes]): Outputs of this rank, without gradient.
         """
         if not self.network.training:
             self.network.train()
@@ -238,11 +228,9 @@ class Learner:
 class _Split:
     """The vertices of a split among the outputs of a view, and their labels.
 
-    Parameters
-    ----------
-    places : int64[m] or None
-        None: all outputs, which then need not be copied.
-    labels : Tensor[m, ...]
+    Parameters:
+        places (int64[m] or None): None: all outputs, which then need not be copied.
+        labels: Tensor[m, ...].
     """
 
     def __init__(self, places: Tensor | None, labels: Tensor) -> None:

@@ -17,20 +17,14 @@ from plancc_runtime.results import Epoch
 class LogWriter:
     """One line per epoch, the fields of `Epoch` as JSON, and the plan; written by one rank.
 
-    Parameters
-    ----------
-    path : path
-        Lines of epochs before `first` are kept, all others are replaced.
-    first : int
-        The next epoch: 0, or where training resumes.
-    known : dict of str to str
-        What every line has too: "plan", the content hash, and who draws mini-batches ("drawn_by").
-        Empty ones are left out.
+    Parameters:
+        path: Lines of epochs before `first` are kept, all others are replaced.
+        first: The next epoch: 0, or where training resumes.
+        known: What every line has too: "plan", the content hash, and who draws mini-batches
+            ("drawn_by"). Empty ones are left out.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written, here or later.
+    Raises:
+        OutputError: If the file cannot be written, here or later.
     """
 
     def __init__(

@@ -9,16 +9,12 @@ from dataclasses import dataclass
 class Metric:
     """One metric.
 
-    Attributes
-    ----------
-    title : str
-        What tables call it.
-    fields : tuple of str
-        Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last is followed.
-    higher : bool
-        Whether higher is better.
-    form : str
-        Format of a number.
+    Attributes:
+        title: What tables call it.
+        fields: Fields of `results.Scores` and of `results.Epoch` that a cell shows; the last is
+            followed.
+        higher: Whether higher is better.
+        form: Format of a number.
     """
 
     title: str

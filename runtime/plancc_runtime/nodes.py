@@ -21,15 +21,9 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
     Where nodes are known, the transport counts from then on what is sent between them.
 
-    Parameters
-    ----------
-    header : Header
-    part : Part
-    exchange : str
-        "auto": hops if the ranks are on nodes as the plan's topology says. "flat": no hops.
-        "nodes": hops wherever the ranks are.
-    transport : Transport
-
+    Parameters:
+        exchange: "auto": hops if the ranks are on nodes as the plan's topology says. "flat": no
+            hops. "nodes": hops wherever the ranks are.
     """
     topology = header.topology
     if part.route is None or topology is None:
@@ -62,11 +56,8 @@ def _why_flat(header: Header, num_ranks: int) -> str:
 def fits(topology: Topology, nodes: list[str]) -> bool:
     """Whether ranks share nodes as the parts do that they have.
 
-    Parameters
-    ----------
-    topology : Topology
-    nodes : list of str
-        Name of every rank's node.
+    Parameters:
+        nodes: Name of every rank's node.
     """
     planned = planned_nodes(topology, len(nodes))
     _, found = np.unique(nodes, return_inverse=True)

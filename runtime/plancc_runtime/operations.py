@@ -17,12 +17,9 @@ R = TypeVar("R")
 class Cost(NamedTuple):
     """What an operation takes at least.
 
-    Attributes
-    ----------
-    num_bytes : int
-        Bytes that it reads and writes, each operand once.
-    flops : int
-        Additions and multiplications of floating-point numbers.
+    Attributes:
+        num_bytes: Bytes that it reads and writes, each operand once.
+        flops: Additions and multiplications of floating-point numbers.
     """
 
     num_bytes: int

@@ -28,18 +28,13 @@ class SGD:
 
     Our own, since the first optimiser of torch imports its compiler: seconds and 76 MB per rank.
 
-    Parameters
-    ----------
-    parameters : sequence of Parameter
-    decay : float
-        Factor of the L2 penalty ``decay / 2 |w|^2``.
-    momentum : float
-        Share of the last step's v that is kept.
+    Parameters:
+        decay: Factor of the L2 penalty ``decay / 2 |w|^2``.
+        momentum: Share of the last step's v that is kept.
 
-    Attributes
-    ----------
-    state : list of dict of str to Tensor
-        What one step leaves for the next, for every parameter.
+    Attributes:
+        state (list of dict of str to Tensor): What one step leaves for the next, for every
+            parameter.
     """
 
     def __init__(
@@ -144,16 +139,12 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
     """The learning rate of an epoch.
 
-    Parameters
-    ----------
-    options : TrainOptions
-        ``schedule`` "none": always ``lr``. "step": a tenth of it after a half of the epochs, and a
-        hundredth after three quarters. "cosine": from ``lr`` down to 0 as half a cosine
-        (Loshchilov and Hutter 2017). "plateau": halved whenever the validation loss was not better
-        in `PLATEAU` evaluations.
-    epoch : int
-    drops : int
-        `Validation.drops`.
+    Parameters:
+        options: ``schedule`` "none": always ``lr``. "step": a tenth of it after a half of the
+            epochs, and a hundredth after three quarters. "cosine": from ``lr`` down to 0 as half a
+            cosine (Loshchilov and Hutter 2017). "plateau": halved whenever the validation loss was
+            not better in `PLATEAU` evaluations.
+        drops: `Validation.drops`.
     """
     done = epoch / max(options.epochs, 1)
     factor = {
@@ -169,18 +160,12 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 class Validation:
     """The best validation loss so far, or what stands in its place, and its weights.
 
-    Attributes
-    ----------
-    loss : float or None
-        None before the first evaluation.
-    epoch : int
-        Number of epochs that the best weights had seen.
-    since : int
-        Evaluations since then.
-    drops : int
-        Number of times that `PLATEAU` evaluations in a row were not better.
-    weights : dict of str to Tensor
-        Parameters and buffers of the network at that epoch.
+    Attributes:
+        loss: None before the first evaluation.
+        epoch: Number of epochs that the best weights had seen.
+        since: Evaluations since then.
+        drops: Number of times that `PLATEAU` evaluations in a row were not better.
+        weights: Parameters and buffers of the network at that epoch.
     """
 
     loss: float | None = None

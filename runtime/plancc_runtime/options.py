@@ -73,10 +73,9 @@ Path = str | PathLike[str]
 class TrainOptions:
     """How to train; the fields are the options of `plancc-run`.
 
-    Raises
-    ------
-    InputError
-        An option that is out of range, that the model does not have, or that excludes another.
+    Raises:
+        InputError: An option that is out of range, that the model does not have, or that excludes
+            another.
     """
 
     model: str = of_model("gcn", f"layer: {', '.join(MODELS)}", metavar="NAME")
@@ -528,10 +527,8 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
     """Check that all ranks have the same options, without a rank's own. Collective.
 
-    Raises
-    ------
-    InputError
-        On all ranks; it says which ranks have which values.
+    Raises:
+        InputError: On all ranks; it says which ranks have which values.
     """
     plain = options.with_plain_paths()
     own = {

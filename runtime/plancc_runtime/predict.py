@@ -35,16 +35,12 @@ if TYPE_CHECKING:
 class Predicted(NamedTuple):
     """What was written.
 
-    Attributes
-    ----------
-    header : Header
-        The plan's.
-    counts : list of int
-        How many vertices are predicted to be of every class; empty of numbers.
-    num_vertices : int
-        How many were written.
-    words, words_of_all : int
-        Words that all ranks sent for some vertices, and would send for all; 0 where all were asked.
+    Attributes:
+        header: The plan's.
+        counts: How many vertices are predicted to be of every class; empty of numbers.
+        num_vertices: How many were written.
+        words, words_of_all: Words that all ranks sent for some vertices, and would send for all; 0
+            where all were asked.
     """
 
     header: Header
@@ -65,32 +61,20 @@ def predict(
 ) -> Predicted:
     """Write what saved weights say of every vertex of a plan. Collective.
 
-    Parameters
-    ----------
-    plan : path
-        With features as wide as in training; of any layout.
-    weights : path
-        A file that says which network it holds (`plancc_runtime.saved`).
-    path : path
-        As of `TrainOptions.predict`.
-    transport : Transport
-    embeddings : int, optional
-        As of `TrainOptions`.
-    ids : str or sequence of int, optional
-        The source's ids of the vertices to write, in this order; a text is a list such as "17,42",
-        or the name of a file with an id a line, or of an ``.npy``. By default all. Of a row plan,
-        only rows that their outputs depend on are computed and sent.
-    execution
-        Other fields of `TrainOptions` that change no result: threads, device, dtype, kernel.
+    Parameters:
+        plan: With features as wide as in training; of any layout.
+        weights: A file that says which network it holds (`plancc_runtime.saved`).
+        path: As of `TrainOptions.predict`.
+        embeddings: As of `TrainOptions`.
+        ids: The source's ids of the vertices to write, in this order; a text is a list such as
+            "17,42", or the name of a file with an id a line, or of an ``.npy``. By default all. Of
+            a row plan, only rows that their outputs depend on are computed and sent.
+        execution: Other fields of `TrainOptions` that change no result: threads, device, dtype,
+            kernel.
 
-    Returns
-    -------
-    Predicted
-
-    Raises
-    ------
-    InputError, PlanError, OutputError, BackendUnavailable
-        On all ranks; no file is half-written.
+    Raises:
+        InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no file is
+            half-written.
     """
     with transport.agreement():
         need_torch("a network")
@@ -163,10 +147,8 @@ def _read_ids(text: str) -> npt.NDArray[np.int64]:
 def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
     """The ids in these lines, without empty lines.
 
-    Raises
-    ------
-    InputError
-        If there is none, one is no whole number, or is there twice.
+    Raises:
+        InputError: If there is none, one is no whole number, or is there twice.
     """
     found = dict[int, None]()
     for line, word in enumerate(words, 1):
@@ -273,10 +255,8 @@ def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarra
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
     """Options of a run whose network is the described one; `name` is the file's.
 
-    Raises
-    ------
-    InputError
-        If no options make such a network.
+    Raises:
+        InputError: If no options make such a network.
     """
     dims, network = description.dims, description.options
     hidden = set(dims[1:-1])

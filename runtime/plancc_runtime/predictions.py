@@ -24,11 +24,9 @@ def check_finite(outputs: Tensor) -> None:
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """What is known of every row: `Target.known_column`, and "split", as text; "" is no split.
 
-    Parameters
-    ----------
-    labels : int[n], bool[n, classes] or float[n, targets], or None
-    splits : dict of str to int64[m]
-        Rows of each split.
+    Parameters:
+        labels: int[n], bool[n, classes] or float[n, targets], or None.
+        splits (dict of str to int64[m]): Rows of each split.
     """
     if labels is None:
         return {}
@@ -53,29 +51,17 @@ def save_predictions(
     Arrays `Target.predictions`, with those that are `known` behind the first, and, where it is
     given, "embedding" [n, width]; in an ``.npy`` the last of the predictions alone.
 
-    Parameters
-    ----------
-    path : path
-        As of `gathering.save_rows`.
-    rows : RowsOfRank
-    outputs : Tensor[num_rows, classes]
-        Of the last layer.
-    embedding : Tensor[num_rows, width] or None
-    kind : subclass of Target
-    ids : Ids or None
-    transport : Transport
-    known : dict of str to array
-        As of `known_of`.
+    Parameters:
+        path: As of `gathering.save_rows`.
+        outputs (Tensor[num_rows, classes]): Of the last layer.
+        embedding: Tensor[num_rows, width] or None.
+        known (dict of str to array): As of `known_of`.
 
-    Returns
-    -------
-    list of int
+    Returns:
         How many vertices are predicted to be of every class; empty of numbers.
 
-    Raises
-    ------
-    PlanccError
-        On all ranks: as of `save_rows`, or if an output is not finite.
+    Raises:
+        PlanccError: On all ranks: as of `save_rows`, or if an output is not finite.
     """
     tensors = kind.predictions(outputs)
     (first, *_), (*_, last) = tensors, tensors

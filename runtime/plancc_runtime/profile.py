@@ -58,12 +58,9 @@ class _Spent:
 class Recorder(TorchDispatchMode):
     """Times every operation of this thread, by the stage of the epoch that it belongs to.
 
-    Parameters
-    ----------
-    clock : Clock
-        Says the stage.
-    device : torch.device
-        What is waited for after every operation.
+    Parameters:
+        clock: Says the stage.
+        device: What is waited for after every operation.
     """
 
     def __init__(self, clock: Clock, device: torch.device) -> None:
@@ -175,20 +172,12 @@ def profile(
 ) -> Profile:
     """Profile epochs of a prepared run; weights and optimiser stay as they are. Collective.
 
-    Parameters
-    ----------
-    execution : Execution
-        Prepared.
-    learner : Learner
-    data : LocalData
-        What `Execution.prepare` returned.
-    number : int
-        Number of the first epoch, from which samples are drawn.
-    transport : Transport
+    Parameters:
+        execution: Prepared.
+        data: What `Execution.prepare` returned.
+        number: Number of the first epoch, from which samples are drawn.
 
-    Returns
-    -------
-    Profile
+    Returns:
         Of the rank whose operations take longest; the same on all ranks.
     """
     device = next(learner.network.parameters()).device

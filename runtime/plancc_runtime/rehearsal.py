@@ -43,19 +43,13 @@ REPEATS = 5
 class Rehearsal:
     """A rehearsed run.
 
-    Attributes
-    ----------
-    result : TrainResult
-        Of the run on threads, whose times say nothing.
-    epochs : list of EpochTimeline
-    typical : EpochTimeline
-        The epoch with medians over all of them, or, where epochs differ, the one whose time is the
-        median, or next below it.
-    measured_alone : bool
-        Whether every rank executed every epoch alone too; if not, a rank began every step with the
-        data of another rank in the caches.
-    content : str
-        Content hash of the plan; "": not known.
+    Attributes:
+        result: Of the run on threads, whose times say nothing.
+        typical: The epoch with medians over all of them, or, where epochs differ, the one whose
+            time is the median, or next below it.
+        measured_alone: Whether every rank executed every epoch alone too; if not, a rank began
+            every step with the data of another rank in the caches.
+        content: Content hash of the plan; "": not known.
     """
 
     result: TrainResult
@@ -72,10 +66,8 @@ class Rehearsal:
     def write_trace(self, path: str | PathLike[str]) -> None:
         """Write the epochs and the typical one as a timeline, with its critical path below.
 
-        Raises
-        ------
-        OutputError
-            If the file cannot be written.
+        Raises:
+            OutputError: If the file cannot be written.
         """
         critical = [
             (f"rank {each.rank}: {each.what}", each.begin, each.end)
@@ -108,20 +100,13 @@ def rehearse(
 ) -> Rehearsal:
     """Rehearse a run on the ranks of `links`.
 
-    Parameters
-    ----------
-    plan : path
-    options : TrainOptions
-        Ranks have one thread each, on the CPU, and evaluate nothing between epochs.
-    links : Links
-    report : callable, optional
-        Called after every epoch with rank 0's measure.
-    cpu : callable
-        Seconds for which the calling thread has had the processor.
+    Parameters:
+        options: Ranks have one thread each, on the CPU, and evaluate nothing between epochs.
+        report: Called after every epoch with rank 0's measure.
+        cpu: Seconds for which the calling thread has had the processor.
 
-    Raises
-    ------
-    As `train` and `transport.local.run_ranks`.
+    Raises:
+        As `train` and `transport.local.run_ranks`.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
@@ -180,10 +165,9 @@ def _replayed(replay: Replay, recordings: Sequence[Recording]) -> EpochTimeline:
 class _RehearsedRun(Run):
     """One rank's run, which records its epochs.
 
-    Attributes
-    ----------
-    taken : list of Recording
-        Every epoch, and, where these are alike, the last one with the medians over all of them.
+    Attributes:
+        taken (list of Recording): Every epoch, and, where these are alike, the last one with the
+            medians over all of them.
     """
 
     transport: RecordingTransport

@@ -32,10 +32,8 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 def of_data(random_features: bool, random_labels: bool) -> list[str]:
     """Sentences on data that teach little or nothing.
 
-    Parameters
-    ----------
-    random_features, random_labels : bool
-        Whether they were drawn, since the plan has none.
+    Parameters:
+        random_features, random_labels: Whether they were drawn, since the plan has none.
     """
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
@@ -54,10 +52,8 @@ def of_data(random_features: bool, random_labels: bool) -> list[str]:
 def of_sampler(recorded: str) -> list[str]:
     """Sentences on a full batch that was not asked for.
 
-    Parameters
-    ----------
-    recorded : str
-        The sampler that the plan was compiled for; empty: none.
+    Parameters:
+        recorded: The sampler that the plan was compiled for; empty: none.
     """
     if not recorded:
         return []
@@ -72,16 +68,10 @@ def remarks(
 ) -> list[str]:
     """Sentences on a run that did not learn, or that ended too early or too late; none for others.
 
-    Parameters
-    ----------
-    options : TrainOptions
-    epochs : sequence of Epoch
-        Those that were trained.
-    final : Scores
-        Of the weights that training ends with.
-    of_plan : bool
-        Whether features are the plan's own and not random.
-    kind : subclass of Target
+    Parameters:
+        epochs: Those that were trained.
+        final: Of the weights that training ends with.
+        of_plan: Whether features are the plan's own and not random.
     """
     if not epochs or not final.loss:
         return []

@@ -20,11 +20,9 @@ Result = TypeVar("Result")
 class Repeated(Generic[Result]):
     """Work that reads and writes the same tensors every time.
 
-    Parameters
-    ----------
-    work : callable
-        Takes and returns the same tensors in every call. If it waits for the device, or CUDA
-        cannot record it for another reason, it is done kernel by kernel as before.
+    Parameters:
+        work: Takes and returns the same tensors in every call. If it waits for the device, or CUDA
+            cannot record it for another reason, it is done kernel by kernel as before.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:

@@ -31,25 +31,19 @@ STEP = {
 class Scores:
     """Scores of the labelled vertices of every split that has any, over all ranks.
 
-    Attributes
-    ----------
-    loss : dict of str to float
-        Mean, as `plancc_runtime.nn.loss` has it.
-    accuracy : dict of str to float
-        Share of the vertices whose class, or with several labels whose set of classes, is found.
-    f1_micro : dict of str to float
-        F1 of all classes together; with one label per vertex, the accuracy.
-    f1_macro : dict of str to float
-        Mean F1 of the classes that occur among the labels or the predictions.
-    class_shares : dict of str to list of float
-        Share of the vertices that are of each class.
-    auc, ap : dict of str to float
-        Means of the next two over the classes that have one, if the metric is one of these.
-    auc_of_classes, ap_of_classes : dict of str to list of (float or None)
-        Of each class against the others, as of `curves.areas`; of two classes, of the second.
-    rmse, mae, r2 : dict of str to float
-        Of real numbers: root of the mean squared error, mean absolute error, and 1 - squared error
-        / variance of the split's targets; means over the targets.
+    Attributes:
+        loss: Mean, as `plancc_runtime.nn.loss` has it.
+        accuracy: Share of the vertices whose class, or with several labels whose set of classes, is
+            found.
+        f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
+        f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
+        class_shares: Share of the vertices that are of each class.
+        auc, ap: Means of the next two over the classes that have one, if the metric is one of
+            these.
+        auc_of_classes, ap_of_classes: Of each class against the others, as of `curves.areas`; of
+            two classes, of the second.
+        rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
+            squared error / variance of the split's targets; means over the targets.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -74,42 +68,32 @@ class Scores:
 class Epoch:
     """One epoch over all ranks; its figures are of its forward pass, before its update.
 
-    Attributes
-    ----------
-    epoch : int
-        From 0; a row that stands for no epoch has their number.
-    loss : float
-        Mean over the labelled training vertices, with dropout and what else belongs to training;
-        with mini-batches, over the targets of all its steps, each as its step saw it.
-    learning_rate : float
-        0 where there was no update.
-    val_loss : float or None
-        Mean over the labelled validation vertices; None where the epoch was not evaluated.
-    accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2 : dict of str to float
-        The metrics of `Scores` that the kind of targets has; those of curves if they are asked for.
-        Per split that there is ("train", "val", "test"), over its labelled vertices; empty where
-        the epoch was not evaluated. The accuracy of an epoch in mini-batches then has "train"
-        alone, over the same targets as the loss, if there were any.
-    seconds_max, seconds_mean : dict of str to float
-        Per phase ("communication", "spmm", "dense", "allreduce", "other", "total"), over ranks.
-    words_sent, messages_sent, bytes_sent : int
-        Rows of H and G (on process grids, nonzeros of A and rows for W too) on the wire, summed
-        over ranks, counted by the transport.
-    words_sent_max, messages_sent_max : int
-        Counts of the rank that sends most.
-    words_reduced : int
-        Words that every rank hands to all-reduces, counted apart: weight gradients, loss, scores,
-        sums of batch norms, of every mini-batch its targets and the counts that its line has, and
-        of 1.5D grids the sums over copies.
-    evaluation_seconds, evaluation_words : float, int
-        Seconds of the slowest rank, and words of all ranks, in an evaluation that needed a pass of
-        its own; apart from all figures above.
-    volume_per_step : float or None
-        Mean of `BatchStep.volume`; None without mini-batches.
-    step_seconds : dict of str to float or None
-        Seconds of a step, mean over ranks and steps, by the parts in `STEP`, which add up to
-        the step's. "reduce" is that of the rank that waits least in it; "waiting" is for messages
-        and, in reductions, for the slowest rank.
+    Attributes:
+        epoch: From 0; a row that stands for no epoch has their number.
+        loss: Mean over the labelled training vertices, with dropout and what else belongs to
+            training; with mini-batches, over the targets of all its steps, each as its step saw it.
+        learning_rate: 0 where there was no update.
+        val_loss: Mean over the labelled validation vertices; None where the epoch was not
+            evaluated.
+        accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2: The metrics of `Scores` that the kind
+            of targets has; those of curves if they are asked for. Per split that there is ("train",
+            "val", "test"), over its labelled vertices; empty where the epoch was not evaluated. The
+            accuracy of an epoch in mini-batches then has "train" alone, over the same targets as
+            the loss, if there were any.
+        seconds_max, seconds_mean: Per phase ("communication", "spmm", "dense", "allreduce",
+            "other", "total"), over ranks.
+        words_sent, messages_sent, bytes_sent: Rows of H and G (on process grids, nonzeros of A and
+            rows for W too) on the wire, summed over ranks, counted by the transport.
+        words_sent_max, messages_sent_max: Counts of the rank that sends most.
+        words_reduced: Words that every rank hands to all-reduces, counted apart: weight gradients,
+            loss, scores, sums of batch norms, of every mini-batch its targets and the counts that
+            its line has, and of 1.5D grids the sums over copies.
+        evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
+            in an evaluation that needed a pass of its own; apart from all figures above.
+        volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
+        step_seconds: Seconds of a step, mean over ranks and steps, by the parts in `STEP`, which
+            add up to the step's. "reduce" is that of the rank that waits least in it; "waiting" is
+            for messages and, in reductions, for the slowest rank.
     """
 
     epoch: int
@@ -142,23 +126,15 @@ class Epoch:
 class BatchStep:
     """One mini-batch over all ranks.
 
-    Attributes
-    ----------
-    number : int
-        Number of the batch over all epochs, from 0.
-    loss : float
-        Mean over its targets; 0 if there are none.
-    targets : int
-        Labelled training vertices whose output counts.
-    vertices : int
-        That take part in any block.
-    volume, messages : int
-        Rows moved, and ordered pairs of ranks that talk, in one exchange of every block: summed
-        over the blocks, as the transport counted them in the forward pass.
-    words_sent : int
-        In all exchanges of rows in the step, forward and backward.
-    words_drawn : int
-        Words of bits by which owners tell each other which rows the batch needs.
+    Attributes:
+        number: Number of the batch over all epochs, from 0.
+        loss: Mean over its targets; 0 if there are none.
+        targets: Labelled training vertices whose output counts.
+        vertices: That take part in any block.
+        volume, messages: Rows moved, and ordered pairs of ranks that talk, in one exchange of every
+            block: summed over the blocks, as the transport counted them in the forward pass.
+        words_sent: In all exchanges of rows in the step, forward and backward.
+        words_drawn: Words of bits by which owners tell each other which rows the batch needs.
     """
 
     number: int
@@ -177,21 +153,16 @@ class Figures:
 
     Without the set-up, evaluations and reductions; a word is one number of any type.
 
-    Attributes
-    ----------
-    plain : int
-        Without any pass, as Demirci et al. 2022 execute it: for a GCN volume x sum of (d_{k-1} +
-        d_k). The volume of an edge plan is that of both steps. Of process grids, as Tripathy et al.
-        2020 does.
-    words : dict of str to int
-        With the passes up to each of those that are on and change the number, in the order of
-        `PASSES`.
-    planned : int
-        With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number: the others
-        are those of an epoch that keeps all.
-    reduced : int
-        With all of them, words that ranks put into all-reductions of products: the sums over the
-        copies of a 1.5D grid. Apart from `planned`.
+    Attributes:
+        plain: Without any pass, as Demirci et al. 2022 execute it: for a GCN volume x sum of
+            (d_{k-1} + d_k). The volume of an edge plan is that of both steps. Of process grids, as
+            Tripathy et al. 2020 does.
+        words: With the passes up to each of those that are on and change the number, in the order
+            of `PASSES`.
+        planned: With all of them. Where epochs sample (`TrainOptions.sampling`), the mean number:
+            the others are those of an epoch that keeps all.
+        reduced: With all of them, words that ranks put into all-reductions of products: the sums
+            over the copies of a 1.5D grid. Apart from `planned`.
     """
 
     plain: int
@@ -204,18 +175,11 @@ class Figures:
 class ProfiledOperation:
     """All operations of one name in one stage of a profiled epoch.
 
-    Attributes
-    ----------
-    stage : str
-        Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
-    name : str
-        "sparse product", "dense product", ...; else the name of torch's operation.
-    calls : int
-    seconds : float
-    num_bytes, flops : int
-        What they take at least: every operand is read or written once.
-    best : float
-        Seconds at the rates of the machine: the longer of bytes and flops.
+    Attributes:
+        stage: Such as "layer 1 forward", "layer 1 back", "loss", "update"; empty between them.
+        name: "sparse product", "dense product", ...; else the name of torch's operation.
+        num_bytes, flops: What they take at least: every operand is read or written once.
+        best: Seconds at the rates of the machine: the longer of bytes and flops.
     """
 
     stage: str
@@ -231,24 +195,15 @@ class ProfiledOperation:
 class Profile:
     """Where the time of an epoch goes, on the rank whose operations take longest.
 
-    Attributes
-    ----------
-    rank : int
-    epoch : float
-        Seconds of an epoch that is not profiled: the slowest rank's.
-    profiled : float
-        Seconds of the profiled one.
-    wait : float
-        Seconds of it spent in messages and all-reduces.
-    copy_bandwidth : float
-        Bytes per second of copying, read and written, with all ranks at work.
-    product_rate : float
-        Flops per second of a large dense product in float32, likewise.
-    operations : list of ProfiledOperation
-        In the order in which they first occurred.
-    bound : float
-        Seconds of the products, dense, sparse and edge-wise, at these rates. All else could be
-        fused into them.
+    Attributes:
+        epoch: Seconds of an epoch that is not profiled: the slowest rank's.
+        profiled: Seconds of the profiled one.
+        wait: Seconds of it spent in messages and all-reduces.
+        copy_bandwidth: Bytes per second of copying, read and written, with all ranks at work.
+        product_rate: Flops per second of a large dense product in float32, likewise.
+        operations: In the order in which they first occurred.
+        bound: Seconds of the products, dense, sparse and edge-wise, at these rates. All else could
+            be fused into them.
     """
 
     rank: int
@@ -265,12 +220,9 @@ class Profile:
 class Setup:
     """What is done once, before the first epoch.
 
-    Attributes
-    ----------
-    seconds : float
-        The slowest rank's.
-    words_sent, messages_sent, bytes_sent : int
-        Summed over ranks.
+    Attributes:
+        seconds: The slowest rank's.
+        words_sent, messages_sent, bytes_sent: Summed over ranks.
     """
 
     seconds: float
@@ -283,44 +235,27 @@ class Setup:
 class RunOutline:
     """What is known of a run before its first epoch, the same on all ranks.
 
-    Attributes
-    ----------
-    kernel : str
-        Kernel of local products.
-    setup : Setup
-    passes_off : dict of str to str
-        Passes that were asked for and do not fit the other options: why.
-    figures : Figures or None
-        Words of one epoch as the passes that avoid communication leave them; None for
-        mini-batches.
-    dims : list of int
-        d_0..d_L.
-    split_sizes : dict of str to int
-        Labelled vertices per split.
-    replaced_masks : list of str
-        Splits whose masks `split` drew anew.
-    target : str
-        Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-    metrics : tuple of str
-        Metrics that are printed: the first in the table of epochs, all of several at the end.
-    sampler : str
-        Sampler of mini-batches, with its options; empty for full batch.
-    drawn_by : str
-        "owners" or "everywhere", and why where `draw` could have it otherwise; empty likewise.
-    steps_per_epoch : int
-        0 for full batch.
-    pipelining : Pipelining or None
-        The pipeline of a feature plan, if it has one.
-    remarks : list of str
-        Sentences on data that teach little (`plancc_runtime.remarks`).
-    hops : bool
-        Whether rows travel in hops between nodes.
-    resumed_from : str
-        The checkpoint that the run goes on from; "" if from none.
-    first_epoch : int
-        The epochs before this run.
-    ended : bool
-        Whether these were all that the options ask for.
+    Attributes:
+        kernel: Kernel of local products.
+        passes_off: Passes that were asked for and do not fit the other options: why.
+        figures: Words of one epoch as the passes that avoid communication leave them; None for
+            mini-batches.
+        dims: d_0..d_L.
+        split_sizes: Labelled vertices per split.
+        replaced_masks: Splits whose masks `split` drew anew.
+        target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
+        metrics: Metrics that are printed: the first in the table of epochs, all of several at the
+            end.
+        sampler: Sampler of mini-batches, with its options; empty for full batch.
+        drawn_by: "owners" or "everywhere", and why where `draw` could have it otherwise; empty
+            likewise.
+        steps_per_epoch: 0 for full batch.
+        pipelining: The pipeline of a feature plan, if it has one.
+        remarks: Sentences on data that teach little (`plancc_runtime.remarks`).
+        hops: Whether rows travel in hops between nodes.
+        resumed_from: The checkpoint that the run goes on from; "" if from none.
+        first_epoch: The epochs before this run.
+        ended: Whether these were all that the options ask for.
     """
 
     header: Header
@@ -359,29 +294,21 @@ class RunOutline:
 class TrainResult(RunOutline):
     """What a run leaves behind, the same on all ranks.
 
-    Attributes
-    ----------
-    epochs : list of Epoch
-        Those that this run made: from where it resumed to where it stopped.
-    final : Epoch
-        One more forward pass with the weights that training ends with, apart from the epochs.
-    best_epoch : int or None
-        With early stopping, how many epochs the weights have seen that training went back to.
-    weights : dict of str to array
-        Every parameter of the network, by its name.
-    network : dict
-        Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
-    steps : list of BatchStep
-        Steps of all epochs.
-    remarks : list of str
-        Those of the outline, then sentences on a run that did not learn, and what to try.
-    predicted : list of int or None
-        How many vertices are predicted to be of every class; None if that was not asked for, and
-        empty of numbers.
-    auc_of_classes, ap_of_classes : dict of str to list of (float or None)
-        Those of `Scores`, of the final weights.
-    profile : Profile or None
-        None if it was not asked for.
+    Attributes:
+        epochs: Those that this run made: from where it resumed to where it stopped.
+        final: One more forward pass with the weights that training ends with, apart from the
+            epochs.
+        best_epoch: With early stopping, how many epochs the weights have seen that training went
+            back to.
+        weights (dict of str to array): Every parameter of the network, by its name.
+        network: Which network they belong to (`plancc_runtime.saved.Description`), ready for JSON.
+        steps: Steps of all epochs.
+        remarks (list of str): Those of the outline, then sentences on a run that did not learn, and
+            what to try.
+        predicted: How many vertices are predicted to be of every class; None if that was not asked
+            for, and empty of numbers.
+        auc_of_classes, ap_of_classes: Those of `Scores`, of the final weights.
+        profile: None if it was not asked for.
     """
 
     epochs: list[Epoch]
@@ -414,10 +341,8 @@ class Spent:
 class Measure:
     """One epoch as one rank saw it; loss and scores are those of all ranks.
 
-    Attributes
-    ----------
-    spent, evaluating : Spent
-        In the epoch, and in an evaluation of its own if there was one.
+    Attributes:
+        spent, evaluating: In the epoch, and in an evaluation of its own if there was one.
     """
 
     epoch: int

@@ -46,10 +46,8 @@ class Column(NamedTuple):
 class RowTarget:
     """Where rows are written.
 
-    Attributes
-    ----------
-    path : str
-        One file, or, with ``{part}`` in its name, one per rank.
+    Attributes:
+        path: One file, or, with ``{part}`` in its name, one per rank.
     """
 
     path: str
@@ -58,12 +56,10 @@ class RowTarget:
     def parse(cls, path: str | PathLike[str]) -> RowTarget:
         """The target of this name.
 
-        Raises
-        ------
-        InputError
-            For another extension than `FORMATS`, and for ``.npy`` in parts, which has no ids.
-        BackendUnavailable
-            For Parquet without pyarrow.
+        Raises:
+            InputError: For another extension than `FORMATS`, and for ``.npy`` in parts, which has
+                no ids.
+            BackendUnavailable: For Parquet without pyarrow.
         """
         target = cls(os.fspath(path))
         if target.format not in FORMATS:
@@ -128,17 +124,11 @@ class RowTarget:
 class RowFile(ABC):
     """A file that grows by blocks of rows, and is there when it is complete.
 
-    Parameters
-    ----------
-    path : str
-    columns : mapping of str to Column
-    num_rows : int
-        Of the whole file.
+    Parameters:
+        num_rows: Of the whole file.
 
-    Raises
-    ------
-    OutputError
-        From any method, if it cannot be written: nothing is left behind then.
+    Raises:
+        OutputError: From any method, if it cannot be written: nothing is left behind then.
     """
 
     def __init__(self, path: str, columns: Mapping[str, Column], num_rows: int) -> None:

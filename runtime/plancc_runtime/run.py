@@ -76,18 +76,11 @@ def agree(
 ) -> Drawn | None:
     """Whether plan and options fit each other; mini-batches, if there are any; not collective.
 
-    Parameters
-    ----------
-    plan : path, or (Header, Part)
-    header : Header
-        As of `slices.as_run`.
-    options : TrainOptions
-    num_ranks : int
+    Parameters:
+        header: As of `slices.as_run`.
 
-    Raises
-    ------
-    InputError
-        If they do not.
+    Raises:
+        InputError: If they do not.
     """
     if options.kernel != "auto":
         check_choice("kernel", options.kernel, KERNELS)
@@ -114,12 +107,6 @@ class Run:
 
     What it refuses, it refuses when it is made, before the first kernel is called; but for a
     damaged plan, which `prepare` reads.
-
-    Parameters
-    ----------
-    opened : Opened
-    options : TrainOptions
-    transport : Transport
     """
 
     def __init__(self, opened: Opened, options: TrainOptions, transport: Transport) -> None:
@@ -411,10 +398,8 @@ class Run:
     def _followed(self, scores: Scores) -> float:
         """The validation loss, or the metric that stands in its place; lower is better.
 
-        Raises
-        ------
-        InputError
-            On all ranks, of an area under a curve that no class has.
+        Raises:
+            InputError: On all ranks, of an area under a curve that no class has.
         """
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
@@ -436,23 +421,16 @@ class Run:
     ) -> list[int]:
         """Write what the network says of all vertices, with its weights as they are.
 
-        Parameters
-        ----------
-        path, ids
-            As of `predictions.save_predictions`.
-        embeddings : int or None
-            Layer, from 1, whose outputs are written too.
-        kind : subclass of Target, optional
-            What the network says of a vertex; by default what the run learns.
-        known : dict of str to array, optional
-            Columns of `predictions.known_of`; by default those of the run's own data.
-        wanted : int64[m], optional
-            Vertices to write, in this order, instead of all: those of the training split of all
-            ranks. `ids` and `known` are theirs.
+        Parameters:
+            path, ids: As of `predictions.save_predictions`.
+            embeddings: Layer, from 1, whose outputs are written too.
+            kind: What the network says of a vertex; by default what the run learns.
+            known (dict of str to array, optional): Columns of `predictions.known_of`; by default
+                those of the run's own data.
+            wanted (int64[m], optional): Vertices to write, in this order, instead of all: those of
+                the training split of all ranks. `ids` and `known` are theirs.
 
-        Returns
-        -------
-        list of int
+        Returns:
             How many vertices are predicted to be of every class; empty of numbers.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
@@ -504,10 +482,8 @@ class Run:
     def predictions(self) -> dict[str, np.ndarray]:
         """Columns as of `Target.predictions`, with real numbers as float32. Collective.
 
-        Raises
-        ------
-        PlanccError
-            On all ranks, if an output is not finite.
+        Raises:
+            PlanccError: On all ranks, if an output is not finite.
         """
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self.transport.agreement():
@@ -585,10 +561,8 @@ class Run:
 def _is_validated(options: TrainOptions, data: LocalData) -> bool:
     """Whether the best validation loss is kept.
 
-    Raises
-    ------
-    InputError
-        If an option needs one, and there are no validation vertices.
+    Raises:
+        InputError: If an option needs one, and there are no validation vertices.
     """
     there = data.split_sizes.get("val", 0) > 0
     needed = [f"`patience` {options.patience}"] * (options.patience is not None)
@@ -607,10 +581,8 @@ def make_network(
 ) -> Network:
     """The network of these options, the same on all ranks. Collective.
 
-    Raises
-    ------
-    InputError
-        If the model cannot be made so, or the initial weights do not fit it.
+    Raises:
+        InputError: If the model cannot be made so, or the initial weights do not fit it.
     """
     hidden = [options.hidden] * (options.layers - 1)
     kind = model_of(options.model, bool(types))
@@ -653,11 +625,9 @@ def make_network(
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
     """Set the weights from a file; what standardises features too, where it is there.
 
-    Raises
-    ------
-    InputError
-        If they are of another model or other widths, or were trained on standardised features
-        and this is not.
+    Raises:
+        InputError: If they are of another model or other widths, or were trained on standardised
+            features and this is not.
     """
     description, there = read_description(path)
     model = None if description is None else description.get("model")

@@ -37,19 +37,14 @@ SMALL = 1 << 24
 class Description:
     """Which network weights belong to; as JSON in a file of weights.
 
-    Attributes
-    ----------
-    dims : tuple of int
-        Widths d_0..d_L of the features, between the layers, and of the classes.
-    options : NetworkOptions
-        With all options of the convolutions, defaults too.
-    normalize_features : bool
-        Whether every row of features is divided by the sum of its magnitudes first.
-    target : str
-        What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`). Files have it where it
-        is "numbers", and "multi_label", as all versions have, elsewhere.
-    random_labels : bool
-        Whether it was trained on random labels; written where it was.
+    Attributes:
+        dims: Widths d_0..d_L of the features, between the layers, and of the classes.
+        options: With all options of the convolutions, defaults too.
+        normalize_features: Whether every row of features is divided by the sum of its magnitudes
+            first.
+        target: What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`). Files have it
+            where it is "numbers", and "multi_label", as all versions have, elsewhere.
+        random_labels: Whether it was trained on random labels; written where it was.
     """
 
     dims: tuple[int, ...]
@@ -82,17 +77,12 @@ class Description:
     def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
         """What `to_dict` made, checked.
 
-        Parameters
-        ----------
-        found : mapping
-            From a file: anything.
-        name : str
-            The file, for messages.
+        Parameters:
+            found: From a file: anything.
+            name: The file, for messages.
 
-        Raises
-        ------
-        InputError
-            If it describes no network that this version knows.
+        Raises:
+            InputError: If it describes no network that this version knows.
         """
         rest = dict(found)
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
@@ -136,10 +126,8 @@ class Description:
     def read(cls, path: str | PathLike[str]) -> Self:
         """The description in a file of weights, whose arrays are large enough for it.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be read, has no description, or one that does not fit it.
+        Raises:
+            InputError: If the file cannot be read, has no description, or one that does not fit it.
         """
         name = fspath(path)
         found, shapes = read_description(path)
@@ -170,10 +158,8 @@ class Description:
     def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
         """The network with the weights of the file, ready for evaluation; not collective.
 
-        Raises
-        ------
-        InputError
-            If the arrays do not fit.
+        Raises:
+            InputError: If the arrays do not fit.
         """
         name = fspath(path)
         try:
@@ -192,11 +178,8 @@ class Description:
 class TrainedNetwork(nn.Module):
     """A network from a file of weights, called on a graph; made by `plancc_runtime.load_network`.
 
-    Attributes
-    ----------
-    network : Network
-        The layers; its parameters can be trained on.
-    description : Description
+    Attributes:
+        network: The layers; its parameters can be trained on.
     """
 
     def __init__(self, network: Network, description: Description) -> None:
@@ -206,21 +189,15 @@ class TrainedNetwork(nn.Module):
     def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
         """Outputs of the last layer, before softmax or sigmoid. Collective.
 
-        Parameters
-        ----------
-        graph : plancc_runtime.Graph
-        x : Tensor[num_rows, d_0], optional
-            Features as the plan has them; by default those of the graph. Normalised here, if the
-            network was trained so.
+        Parameters:
+            x (Tensor[num_rows, d_0], optional): Features as the plan has them; by default those of
+                the graph. Normalised here, if the network was trained so.
 
-        Returns
-        -------
-        Tensor[num_rows, d_L]
+        Returns:
+            Tensor[num_rows, d_L]
 
-        Raises
-        ------
-        InputError
-            If there are no features, or of another width than the network takes.
+        Raises:
+            InputError: If there are no features, or of another width than the network takes.
         """
         if x is None:
             x = getattr(graph, "features", None)
@@ -239,10 +216,8 @@ class TrainedNetwork(nn.Module):
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Probabilities of every class, from what `forward` returned: Tensor[num_rows, d_L].
 
-        Raises
-        ------
-        InputError
-            If the network predicts numbers.
+        Raises:
+            InputError: If the network predicts numbers.
         """
         found = self.predictions(outputs)
         if "probability" not in found:

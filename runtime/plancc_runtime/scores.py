@@ -15,13 +15,9 @@ from plancc_runtime.transport.base import Transport
 def scores_of(target: Target, sizes: dict[str, int], counts: Float64Array) -> Scores:
     """The scores of all splits.
 
-    Parameters
-    ----------
-    target : Target
-    sizes : dict of str to int
-        Vertices of every split, of all ranks; a split without any is left out.
-    counts : float64[splits, k]
-        What `Target.count` returns, summed over all ranks.
+    Parameters:
+        sizes: Vertices of every split, of all ranks; a split without any is left out.
+        counts (float64[splits, k]): What `Target.count` returns, summed over all ranks.
     """
     result = Scores()
     for (split, size), numbers in zip(sizes.items(), counts, strict=True):
@@ -41,13 +37,8 @@ def add_areas(
 
     The mean is over the classes that have an area; of none there is no mean.
 
-    Parameters
-    ----------
-    scores : Scores
-    target : ClassTarget
-    splits : dict of str to (outputs, labels)
-        Those of every split on this rank.
-    transport : Transport
+    Parameters:
+        splits: Those of every split on this rank.
     """
     found = areas([target.ranking(*each) for each in splits.values()], transport)
     for metric, by_split in zip(RANKED, found, strict=True):

@@ -40,29 +40,23 @@ ELSEWHERE = {"save": "trained.save(path)", "json": "trained.result.to_dict()"}
 class Trained:
     """What training from a plan gives.
 
-    Attributes
-    ----------
-    history : dict of str to float64[epochs]
-        A column for each figure: "epoch", "loss", "val_loss", "train", "val", "test" (accuracies;
-        RMSE of real numbers), "seconds", "words", "messages"; NaN where an epoch was not evaluated.
-        With mini-batches
-        "train" is then the accuracy over the epoch's batches, each as its step saw it.
-    loss : float
-        Training loss of the final weights.
-    accuracy : dict of str to float
-        Of the final weights, by split; empty of real numbers, whose scores `result.final` has.
-    weights : dict of str to array
-        Every parameter of the network, by its name.
-    predictions : int32[n], uint8[n, classes], float32[n], float32[n, targets] or None
-        Class of every vertex, in the source's order; where a vertex may be of several classes,
-        which ones; or its numbers. On rank 0; None on the others, as `probabilities` and `ids`. Of
-        a plan without labels there are neither predictions nor probabilities, and of numbers no
-        probabilities.
-    probabilities : float32[n, classes] or None
-    ids : int64[n] or None
-        The source's ids of the vertices.
-    result : TrainResult
-        All figures of the run.
+    Attributes:
+        history (dict of str to float64[epochs]): A column for each figure: "epoch", "loss",
+            "val_loss", "train", "val", "test" (accuracies; RMSE of real numbers), "seconds",
+            "words", "messages"; NaN where an epoch was not evaluated. With mini-batches "train" is
+            then the accuracy over the epoch's batches, each as its step saw it.
+        loss: Training loss of the final weights.
+        accuracy: Of the final weights, by split; empty of real numbers, whose scores `result.final`
+            has.
+        weights (dict of str to array): Every parameter of the network, by its name.
+        predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None): Class of
+            every vertex, in the source's order; where a vertex may be of several classes, which
+            ones; or its numbers. On rank 0; None on the others, as `probabilities` and `ids`. Of a
+            plan without labels there are neither predictions nor probabilities, and of numbers no
+            probabilities.
+        probabilities: float32[n, classes] or None.
+        ids (int64[n] or None): The source's ids of the vertices.
+        result: All figures of the run.
     """
 
     history: dict[str, npt.NDArray[np.float64]]
@@ -113,32 +107,23 @@ def train(
         trained = plancc.train(plan, model="sage", epochs=50)
         trained.accuracy["test"], trained.predictions
 
-    Parameters
-    ----------
-    plan : Plan or path
-        Ranks that a launcher started need the path of a file.
-    ranks : int, optional
-        Ranks, as threads of this process; what is returned is rank 0's.
-    transport : Transport or str
-        A name as of ``plancc-run --transport``.
-    timeout : float, optional
-        Seconds that a rank waits for others; None: no limit.
-    report : callable, optional
-        Called on every rank after every epoch with its measure; of `ranks`, on rank 0 alone.
-    **options
+    Parameters:
+        plan: Ranks that a launcher started need the path of a file.
+        ranks: Ranks, as threads of this process; what is returned is rank 0's.
+        transport: A name as of ``plancc-run --transport``.
+        timeout: Seconds that a rank waits for others; None: no limit.
+        report: Called on every rank after every epoch with its measure; of `ranks`, on rank 0
+            alone.
+        **options
 
-    Raises
-    ------
-    InputError
-        An unknown option, or a value out of range; a plan in memory on several ranks; predictions
-        from a plan without labels.
-    PlanError, OutputError, BackendUnavailable
-        On all ranks, also if only one of them failed.
+    Raises:
+        InputError: An unknown option, or a value out of range; a plan in memory on several ranks;
+            predictions from a plan without labels.
+        PlanError, OutputError, BackendUnavailable: On all ranks, also if only one of them failed.
 
-    Warns
-    -----
-    PlanccWarning
-        On rank 0, of what `plancc-run` warns of: random labels or features, for instance.
+    Warns:
+        PlanccWarning: On rank 0, of what `plancc-run` warns of: random labels or features, for
+            instance.
     """
     if not isinstance(plan, Plan | str | PathLike):
         raise InputError(

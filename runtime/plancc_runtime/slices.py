@@ -31,17 +31,12 @@ LAYOUTS = ("row", "edge", "grid", "feature")
 class Opened:
     """A plan that a rank has opened: what is known of its slice before any kernel is called.
 
-    Attributes
-    ----------
-    plan : path, or (Header, Part)
-    header : Header
-        As of `as_run`.
-    rows : Part
-        The rank's rows in plan order, with vertex data; of a file without nonzeros and messages.
-    content : str
-        Content hash of the file; "" for a slice.
-    file : PlanFile or None
-        Open until `read`; None for a slice.
+    Attributes:
+        header: As of `as_run`.
+        rows: The rank's rows in plan order, with vertex data; of a file without nonzeros and
+            messages.
+        content: Content hash of the file; "" for a slice.
+        file: Open until `read`; None for a slice.
     """
 
     plan: str | PathLike[str] | Slice
@@ -58,10 +53,9 @@ class Opened:
     def read(self, transport: Transport) -> Part:
         """The whole slice, with the vertex data of `rows`. Collective; closes the file.
 
-        Raises
-        ------
-        InputError, PlanError
-            On all ranks, as `plancc.plan.slices.read_part`, or if the slices do not fit together.
+        Raises:
+            InputError, PlanError: On all ranks, as `plancc.plan.slices.read_part`, or if the slices
+                do not fit together.
         """
         with transport.agreement():
             part = self._read(transport)
@@ -87,11 +81,9 @@ class Opened:
 def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
     """Open a plan without calling a kernel. Collective.
 
-    Raises
-    ------
-    InputError, PlanError
-        On all ranks, as `plancc.plan.slices.read_rows`, for an unknown layout, or if the ranks
-        opened different plans.
+    Raises:
+        InputError, PlanError: On all ranks, as `plancc.plan.slices.read_rows`, for an unknown
+            layout, or if the ranks opened different plans.
     """
     with ExitStack() as files:
         with transport.agreement():
@@ -139,10 +131,8 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
     None if the plan has none: its vertices are numbered as in the source, from 0. So is a plan that
     is given as a slice. `content` is the content hash of the file when the slice was read.
 
-    Raises
-    ------
-    PlanError
-        If the file has another content now, or cannot be read.
+    Raises:
+        PlanError: If the file has another content now, or cannot be read.
     """
     if isinstance(plan, tuple):
         return None
@@ -188,11 +178,9 @@ def check_contents(content: str, transport: Transport, path: str = "") -> None:
 def check_slices(part: Part, transport: Transport) -> None:
     """Check that the slices of all ranks fit together: otherwise messages would hang. Collective.
 
-    Raises
-    ------
-    PlanError
-        If the ranks have parts of plans of different kinds, or one sends what its peer does not
-        expect.
+    Raises:
+        PlanError: If the ranks have parts of plans of different kinds, or one sends what its peer
+            does not expect.
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid

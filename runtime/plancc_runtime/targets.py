@@ -29,14 +29,11 @@ Float64Array = npt.NDArray[np.float64]
 class Target(ABC):
     """A kind of targets, and how a run learns them.
 
-    Attributes
-    ----------
-    loss : str
-        One of `losses`.
-    weights : Tensor[classes] or None
-        What the vertices of each class count in the loss; None: all alike.
-    centre : float64[targets] or None
-        Numbers from which squares of targets are summed.
+    Attributes:
+        loss: One of `losses`.
+        weights (Tensor[classes] or None): What the vertices of each class count in the loss; None:
+            all alike.
+        centre (float64[targets] or None): Numbers from which squares of targets are summed.
     """
 
     loss: str = "auto"
@@ -77,14 +74,10 @@ class Target(ABC):
     def share_of_loss(self, outputs: Tensor, labels: Tensor, total: float) -> Tensor:
         """This rank's share of the mean loss.
 
-        Parameters
-        ----------
-        outputs : Tensor[m, d_L]
-            Outputs for the split's vertices on this rank.
-        labels : Tensor[m, ...]
-            Their targets, as `LocalData` has them.
-        total : float
-            `total` of the split's vertices, summed over all ranks.
+        Parameters:
+            outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
+            labels (Tensor[m, ...]): Their targets, as `LocalData` has them.
+            total: `total` of the split's vertices, summed over all ranks.
         """
 
     @abstractmethod

@@ -31,11 +31,8 @@ REST = "rest"
 class RankTimeline:
     """What one rank did in an epoch; it computed when it did not wait.
 
-    Attributes
-    ----------
-    waits : list of Wait
-    phases, stages : list of (name, begin, end)
-        Stretches as `plancc_runtime.clock.Clock` keeps them, in order.
+    Attributes:
+        phases, stages: Stretches as `plancc_runtime.clock.Clock` keeps them, in order.
     """
 
     waits: Sequence[Wait]
@@ -46,14 +43,10 @@ class RankTimeline:
 class Stretch(NamedTuple):
     """A part of the critical path.
 
-    Attributes
-    ----------
-    rank : int
-        Who computed; of the network: who waited.
-    begin, end : float
-        Seconds.
-    what : str
-        "compute", or what the network did: "message", "allreduce", ...
+    Attributes:
+        rank: Who computed; of the network: who waited.
+        begin, end: Seconds.
+        what: "compute", or what the network did: "message", "allreduce", ...
     """
 
     rank: int
@@ -70,13 +63,9 @@ class Stretch(NamedTuple):
 class PathStage:
     """The critical path within one stage of an epoch.
 
-    Attributes
-    ----------
-    stage : str
-    compute : dict of int to float
-        Seconds that each rank computed.
-    network : float
-        Seconds of messages and collectives.
+    Attributes:
+        compute: Seconds that each rank computed.
+        network: Seconds of messages and collectives.
     """
 
     stage: str
@@ -97,11 +86,8 @@ class PathStage:
 class EpochTimeline:
     """One epoch of all ranks, which begin and end it together.
 
-    Attributes
-    ----------
-    begin, end : float
-        Seconds.
-    ranks : list of RankTimeline
+    Attributes:
+        begin, end: Seconds.
     """
 
     begin: float

@@ -22,13 +22,7 @@ MICRO = 1e6
 
 
 class Trace:
-    """Records what a clock measures from now on. Collective.
-
-    Parameters
-    ----------
-    clock : Clock
-    transport : Transport
-    """
+    """Records what a clock measures from now on. Collective."""
 
     def __init__(self, clock: Clock, transport: Transport) -> None:
         self._clock, self._transport = clock, transport
@@ -47,15 +41,11 @@ class Trace:
     def write(self, path: str | PathLike[str], plan: str = "") -> None:
         """Gather the events of all ranks and write them, on rank 0. Collective.
 
-        Parameters
-        ----------
-        path, plan
-            As of `write_tracks`.
+        Parameters:
+            path, plan: As of `write_tracks`.
 
-        Raises
-        ------
-        OutputError
-            On all ranks, if the file cannot be written.
+        Raises:
+            OutputError: On all ranks, if the file cannot be written.
         """
         events = np.array([(b, e) for _, b, e in self._all()]).reshape(-1, 2) - self._zero
         names = [name for name, _, _ in self._all()]
@@ -72,13 +62,9 @@ class Trace:
 class Track(NamedTuple):
     """A line of a timeline.
 
-    Attributes
-    ----------
-    title : str
-    names : list of str
-        Names of its events, which lie within each other or one after the other.
-    times : float64[events, 2]
-        Begin and end in seconds.
+    Attributes:
+        names: Names of its events, which lie within each other or one after the other.
+        times (float64[events, 2]): Begin and end in seconds.
     """
 
     title: str
@@ -89,17 +75,11 @@ class Track(NamedTuple):
 def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str = "") -> None:
     """Write a timeline: a process with one thread for every track.
 
-    Parameters
-    ----------
-    path : path
-    tracks : iterable of Track
-    plan : str
-        Content hash of the plan, which the file then names (otherData/plan); "": not known.
+    Parameters:
+        plan: Content hash of the plan, which the file then names (otherData/plan); "": not known.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+    Raises:
+        OutputError: If the file cannot be written.
     """
     entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
     content: dict[str, Any] = {"traceEvents": entries, "displayTimeUnit": "ms"}

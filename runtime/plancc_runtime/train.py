@@ -32,20 +32,14 @@ def train(
 ) -> TrainResult:
     """Train a network from a plan. Collective.
 
-    Parameters
-    ----------
-    plan : path, or (Header, Part)
-        A plan file (every rank reads its slice only), or that slice. Samplers that draw
-        from more than the number of vertices need the file.
-    options : TrainOptions
-    transport : Transport
-    report : callable, optional
-        Called on every rank after every epoch with its measure.
+    Parameters:
+        plan: A plan file (every rank reads its slice only), or that slice. Samplers that draw from
+            more than the number of vertices need the file.
+        report: Called on every rank after every epoch with its measure.
 
-    Raises
-    ------
-    InputError, PlanError, OutputError, BackendUnavailable
-        On all ranks, also if only one of them failed; the sentence names the ranks.
+    Raises:
+        InputError, PlanError, OutputError, BackendUnavailable: On all ranks, also if only one of
+            them failed; the sentence names the ranks.
     """
     return trained(plan, options, transport, report)[1]()
 
@@ -65,13 +59,10 @@ def trained(
     returns a text on any of them, which says who wants the run to stop, all save a checkpoint and
     raise `Stopped`.
 
-    Returns
-    -------
-    TrainResult
-        Before predictions are written, so that it survives their failure.
-    callable
-        Writes the predictions, if the options ask for them, and returns the result with their
-        counts; collective, and raises as `train`.
+    Returns:
+        TrainResult: Before predictions are written, so that it survives their failure.
+        callable: Writes the predictions, if the options ask for them, and returns the result with
+            their counts; collective, and raises as `train`.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:

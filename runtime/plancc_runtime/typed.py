@@ -36,13 +36,10 @@ class TypedGraph:
         x = features[graph.vertices("author")]
         y = graph.product("writes", x)  # rows of papers
 
-    Attributes
-    ----------
-    types : Types
-        Vertices of every type of the whole graph, and the relations.
-    union : Graph
-        The same rows of all types in one space, for the sums over ranks: `Graph.mean_loss`,
-        `Graph.sync_gradients` and others.
+    Attributes:
+        types (Types): Vertices of every type of the whole graph, and the relations.
+        union: The same rows of all types in one space, for the sums over ranks: `Graph.mean_loss`,
+            `Graph.sync_gradients` and others.
     """
 
     def __init__(self, union: Graph) -> None:
@@ -67,10 +64,8 @@ class TypedGraph:
     def vertices(self, name: str) -> Tensor:
         """Vertex of every own row of a type, counted from 0 in the type: int64[num_rows].
 
-        Raises
-        ------
-        InputError
-            For an unknown type.
+        Raises:
+            InputError: For an unknown type.
         """
         of_type = self.types.vertices(name)
         numbers = self.union.vertices.to(torch.int64)
@@ -81,10 +76,8 @@ class TypedGraph:
 
         None where the plan carries none.
 
-        Raises
-        ------
-        InputError
-            For an unknown type.
+        Raises:
+            InputError: For an unknown type.
         """
         return self._of(name, self.union.features_of)
 
@@ -155,21 +148,15 @@ class TypedGraph:
         A row that several relations need at a rank travels once, and its gradients are added before
         they travel back; but for an edge plan, where every relation has messages of its own.
 
-        Parameters
-        ----------
-        x : dict of str to Tensor[num_rows of the type, width]
-            The same types on all ranks.
-        coefficients : str
-            As of `product`.
+        Parameters:
+            x (dict of str to Tensor[num_rows of the type, width]): The same types on all ranks.
+            coefficients: As of `product`.
 
-        Returns
-        -------
-        dict of (source, name, destination) to Tensor[num_rows of the destination, width]
+        Returns:
+            dict of (source, name, destination) to Tensor[num_rows of the destination, width]
 
-        Raises
-        ------
-        InputError
-            For an unknown type, and if x does not fit.
+        Raises:
+            InputError: For an unknown type, and if x does not fit.
         """
         found = dict[Relation, Tensor]()
         for name in x:
@@ -201,11 +188,10 @@ class TypedGraph:
 
         Collective when the relation is first asked for.
 
-        Returns
-        -------
-        int64[2, nonzeros]
-            Columns (of ``relation(name).columns(x)``) and rows (of the destination; in an edge plan
-            of ``relation(name).local_rows(y)``), in the order of the rows.
+        Returns:
+            int64[2, nonzeros]: Columns (of ``relation(name).columns(x)``) and rows (of the
+                destination; in an edge plan of ``relation(name).local_rows(y)``), in the order of
+                the rows.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
@@ -220,24 +206,16 @@ class TypedGraph:
     ) -> Tensor:
         """A x with the matrix of a relation; its gradient is A^T g. Collective.
 
-        Parameters
-        ----------
-        relation : str or (source, name, destination)
-        x : Tensor[num_rows of the source, width]
-        coefficients : str
-            As of `Graph.product`, but for "closed-mean".
-        transposed : bool
-            A^T x, with gradient A g: x has rows of the destination.
+        Parameters:
+            x: Tensor[num_rows of the source, width].
+            coefficients: As of `Graph.product`, but for "closed-mean".
+            transposed: A^T x, with gradient A g: x has rows of the destination.
 
-        Returns
-        -------
-        Tensor[num_rows of the destination, width]
-            `transposed`: of the source.
+        Returns:
+            Tensor[num_rows of the destination, width]: `transposed`: of the source.
 
-        Raises
-        ------
-        InputError
-            For an unknown relation, and if x does not fit.
+        Raises:
+            InputError: For an unknown relation, and if x does not fit.
         """
         whole = self.types.relation(relation)
         self._check(coefficients, x, whole[2] if transposed else whole[0])

@@ -31,18 +31,12 @@ def joined(
     Features are as wide as the widest; those of other types are filled up with zeros. Labels and
     masks are those of the target.
 
-    Parameters
-    ----------
-    part : Part
-    types : Types
-    options : TrainOptions
-    plan : str
-        Its name, for messages.
+    Parameters:
+        plan: Its name, for messages.
 
-    Raises
-    ------
-    InputError
-        If no type, or none of several, is the target, or a type that a layer reads has no features.
+    Raises:
+        InputError: If no type, or none of several, is the target, or a type that a layer reads has
+            no features.
     """
     data: Any = part.vertex_data
     of_type: Mapping[str, Any] = data.of_type
@@ -74,18 +68,11 @@ def with_weights(
 ) -> Convolution:
     """The convolution of a network for this plan with types, whose weights are counted.
 
-    Parameters
-    ----------
-    convolution : Convolution
-    file : PlanFile
-    dims : sequence of int
-        d_0..d_L.
-    target : str or None
+    Parameters:
+        dims: d_0..d_L.
 
-    Raises
-    ------
-    InputError
-        As `joined`.
+    Raises:
+        InputError: As `joined`.
     """
     types = file.header.types
     assert types is not None

@@ -18,18 +18,13 @@ from plancc_runtime.layouts.layer_graph import LayerGraph
 class View:
     """What one forward pass works on.
 
-    Attributes
-    ----------
-    graphs : list of LayerGraph
-        One per layer: the outputs of one are the inputs of the next.
-    inputs, outputs : int64[m] or None
-        Local rows of the slice that the first graph's inputs and the last one's outputs are;
-        None: all.
-    fixed : Tensor or None
-        What the first layer needs of constant features, once it is known (`Network.fixed`).
-    x : Tensor or None
-        The features of the inputs, where they are kept (without rows if none is read); None:
-        `rows_of` picks them.
+    Attributes:
+        graphs: One per layer: the outputs of one are the inputs of the next.
+        inputs, outputs (int64[m] or None): Local rows of the slice that the first graph's inputs
+            and the last one's outputs are; None: all.
+        fixed: What the first layer needs of constant features, once it is known (`Network.fixed`).
+        x: The features of the inputs, where they are kept (without rows if none is read); None:
+            `rows_of` picks them.
     """
 
     graphs: Sequence[LayerGraph]
@@ -48,9 +43,8 @@ class View:
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
     """Which of the ascending local `rows` a view has as outputs, and their places there.
 
-    Returns
-    -------
-    rows : int64[m], places : int64[m]
+    Returns:
+        rows: int64[m], places : int64[m]
     """
     if outputs is None:
         return rows, rows

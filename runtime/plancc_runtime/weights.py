@@ -36,10 +36,9 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
     Nothing is read but arrays of the right shape, so that no file asks for more memory than the
     network.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or an array is missing, of another shape, or not finite.
+    Raises:
+        InputError: If the file cannot be read, or an array is missing, of another shape, or not
+            finite.
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:
@@ -60,17 +59,12 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
 def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
     """What a file of weights says of its network, and the shapes of its arrays; not collective.
 
-    Returns
-    -------
-    dict or None
-        The JSON, unchecked; None in older files and files of other programs.
-    dict of str to tuple of int
-        By the arrays' names.
+    Returns:
+        dict or None: The JSON, unchecked; None in older files and files of other programs.
+        dict of str to tuple of int: By the arrays' names.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or its text is no JSON object.
+    Raises:
+        InputError: If the file cannot be read, or its text is no JSON object.
     """
     with _opened(path) as file:
         there = _headers(file, path)
@@ -97,17 +91,12 @@ def save_weights(
 ) -> None:
     """Write all parameters as ``.npz``, whole or not at all; for one rank to call.
 
-    Parameters
-    ----------
-    path : path
-    weights : mapping of str to array
-    description : mapping, optional
-        What `plancc_runtime.saved` makes of the network; written as JSON.
+    Parameters:
+        weights: mapping of str to array.
+        description: What `plancc_runtime.saved` makes of the network; written as JSON.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+    Raises:
+        OutputError: If the file cannot be written.
     """
     from plancc.files import atomic_write
 

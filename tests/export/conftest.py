@@ -17,15 +17,11 @@ NUM_VERTICES, NUM_PARTS = 61, 4
 class Case:
     """A directed weighted graph with isolated vertices, owners dealt at random, and its plan.
 
-    Attributes
-    ----------
-    matrix : float64[n, n]
-        The normalised matrix, computed densely: row i needs column j.
-    owner : int[n]
-    data : dict of str to array
-        Vertex data by vertex.
-    ids : int64[n]
-        The source's own ids.
+    Attributes:
+        matrix (float64[n, n]): The normalised matrix, computed densely: row i needs column j.
+        owner: int[n].
+        data (dict of str to array): Vertex data by vertex.
+        ids (int64[n]): The source's own ids.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -12,12 +12,9 @@ import numpy as np
 class Finding(Exception):
     """The program did what it promises not to do.
 
-    Parameters
-    ----------
-    kind : str
-        One of `KINDS`.
-    what : str
-        One line; findings of the same kind and line count as the same.
+    Parameters:
+        kind: One of `KINDS`.
+        what: One line; findings of the same kind and line count as the same.
     """
 
     def __init__(self, kind: str, what: str) -> None:
@@ -42,16 +39,11 @@ KINDS = {
 class Case:
     """One thing to try.
 
-    Attributes
-    ----------
-    how : str
-        How it was made, in a few words; for people.
-    files : dict
-        Names and contents; the worker writes them into an empty folder.
-    fifos : tuple of str
-        Names of named pipes that the worker makes there.
-    words : tuple of str
-        What else the attack needs: options, numbers as text.
+    Attributes:
+        how: How it was made, in a few words; for people.
+        files: Names and contents; the worker writes them into an empty folder.
+        fifos: Names of named pipes that the worker makes there.
+        words: What else the attack needs: options, numbers as text.
     """
 
     how: str
@@ -63,18 +55,14 @@ class Case:
 class Attack:
     """A way to attack; derive from it, one subclass per thing that is attacked.
 
-    Attributes
-    ----------
-    name : str
-        For the command line, the table and the names of saved cases.
-    cpu, wall : float
-        Seconds of CPU time and of wall time of one case: above is a hang. Machines may be busy.
-    memory : int
-        Bytes of address space that a case may take beyond what the process has; 0: no limit.
-    chunk : int
-        Cases between two entries in the record.
-    quick, few : int
-        New cases of `make test-all` and of `make test`, besides the seeds.
+    Attributes:
+        name (str): For the command line, the table and the names of saved cases.
+        cpu, wall (float): Seconds of CPU time and of wall time of one case: above is a hang.
+            Machines may be busy.
+        memory (int): Bytes of address space that a case may take beyond what the process has; 0: no
+            limit.
+        chunk (int): Cases between two entries in the record.
+        quick, few (int): New cases of `make test-all` and of `make test`, besides the seeds.
     """
 
     name = ""
@@ -93,16 +81,13 @@ class Attack:
     def look(self, case: Case, folder: Path) -> str:
         """Let the program meet the case, whose files are in `folder`.
 
-        Returns
-        -------
-        str
+        Returns:
             How it ended, in a word; "ok" or "refused" for most. An error of plancc that is raised
             is "refused" too.
 
-        Raises
-        ------
-        Finding
-            If the program does what it must not. Any exception that is not plancc's is one.
+        Raises:
+            Finding: If the program does what it must not. Any exception that is not plancc's is
+                one.
         """
         raise NotImplementedError
 

@@ -37,20 +37,13 @@ START = 600.0
 class Record:
     """What is known of an attack with one seed.
 
-    Attributes
-    ----------
-    attack, seed : of the random numbers
-    next : int
-        The first trial that nobody has begun; those that a campaign left when it was ended are not
-        made up for.
-    seeds : bool
-        Whether the kept seeds were tried.
-    outcomes : dict
-        How many cases ended so.
-    findings : dict
-        Kind and words of a finding: how often, and the folders of the first cases.
-    seconds : float
-        Of work, over all processes.
+    Attributes:
+        next: The first trial that nobody has begun; those that a campaign left when it was ended
+            are not made up for.
+        seeds: Whether the kept seeds were tried.
+        outcomes: How many cases ended so.
+        findings: Kind and words of a finding: how often, and the folders of the first cases.
+        seconds: Of work, over all processes.
     """
 
     attack: str
@@ -161,14 +154,9 @@ class Workers:
 class Campaign:
     """Tries cases of one attack until a number or a time is reached.
 
-    Parameters
-    ----------
-    attack : type of Attack
-    seed : int
-    folder : Path
-        Of the records; findings are kept in its folder ``findings``.
-    say : callable
-        Gets a line for every new finding.
+    Parameters:
+        folder: Of the records; findings are kept in its folder ``findings``.
+        say: Gets a line for every new finding.
     """
 
     def __init__(

@@ -21,19 +21,15 @@ LONGEST = 2000
 def run_command(folder: Path, *words: str, hungry: bool = False) -> str:
     """`plancc WORDS` or, where the first word is "plancc-run", that: "ok" or "refused".
 
-    Parameters
-    ----------
-    folder : Path
-        Left out where it stands in what is said.
-    words : str
-    hungry : bool
-        Its options may ask for more memory than there is.
+    Parameters:
+        folder: Left out where it stands in what is said.
+        words: str.
+        hungry: Its options may ask for more memory than there is.
 
-    Raises
-    ------
-    Finding
-        For what no command may do: an exit code other than 0, 1 and 2, an unexpected exception,
-        control characters on either stream, a failure without a sentence or with several.
+    Raises:
+        Finding: For what no command may do: an exit code other than 0, 1 and 2, an unexpected
+            exception, control characters on either stream, a failure without a sentence or with
+            several.
     """
     program = words[0] if words[0].startswith("plancc") else "plancc"
     code, out, err = _in_process(_main_of(program), [program, *words[words[0] == program :]])

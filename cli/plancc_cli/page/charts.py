@@ -76,14 +76,10 @@ STYLE: dict[Any, Any] = {
 class Chart:
     """A drawing.
 
-    Attributes
-    ----------
-    svg : str
-        Markup, with a title for what is under the pointer.
-    what : str
-        What it shows, for a reader who does not see it.
-    note : str
-        The finding, in a sentence.
+    Attributes:
+        svg: Markup, with a title for what is under the pointer.
+        what: What it shows, for a reader who does not see it.
+        note: The finding, in a sentence.
     """
 
     svg: str

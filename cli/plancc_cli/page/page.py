@@ -44,17 +44,10 @@ COMPARED = ("communication and balance", "predicted time of an epoch", "training
 class Planned:
     """A plan of the page.
 
-    Attributes
-    ----------
-    report : Report
-    volume : Density
-        Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
-    heaviest : list of (int, int, int)
-        Sender, receiver and rows of the pairs of parts that exchange most.
-    matrix : MatrixPictures
-        In at most `PIXELS_OF_ROWS` pixels a side.
-    log : RunLog or None
-    timeline : Timeline or None
+    Attributes:
+        volume: Rows that parts send to parts, in at most `PIXELS_OF_PARTS` pixels a side.
+        heaviest: Sender, receiver and rows of the pairs of parts that exchange most.
+        matrix: In at most `PIXELS_OF_ROWS` pixels a side.
     """
 
     report: Report
@@ -86,12 +79,9 @@ class Section:
 def render(plans: Sequence[Planned], command: str) -> str:
     """The page of some plans, side by side where there are several.
 
-    Parameters
-    ----------
-    plans : list of Planned
-        At least one, and at most as many as there are `LETTERS`.
-    command : str
-        What made the page.
+    Parameters:
+        plans: At least one, and at most as many as there are `LETTERS`.
+        command: What made the page.
     """
     template = _template()
     lettered = list(zip(LETTERS, plans, strict=False))

@@ -22,24 +22,16 @@ def cluster(
 ) -> Any:
     """Cluster of every vertex, numbered 0..m-1.
 
-    Parameters
-    ----------
-    nets : Nets
-    order : int64[num_vertices]
-        In which vertices choose.
-    together : int64[num_vertices]
-        Only vertices with the same number meet.
-    heaviest : int64[num_constraints]
-        No joined cluster is above it.
-    overlap : float
-        Share of a row's cost that two pins of a part other than the source's have in common: 1 for
-        the volume, 0 for the edge cut, where only pairs of source and pin matter.
-    rated_pins : int
-        See `Coarsening`.
+    Parameters:
+        order (int64[num_vertices]): In which vertices choose.
+        together (int64[num_vertices]): Only vertices with the same number meet.
+        heaviest (int64[num_constraints]): No joined cluster is above it.
+        overlap: Share of a row's cost that two pins of a part other than the source's have in
+            common: 1 for the volume, 0 for the edge cut, where only pairs of source and pin matter.
+        rated_pins: See `Coarsening`.
 
-    Returns
-    -------
-    int32[num_vertices]
+    Returns:
+        int32[num_vertices]
     """
     return _cluster(nets, order, together, heaviest, rated_pins, overlap)
 

@@ -34,21 +34,15 @@ no room), what one less saves; what a unit of load sent, and received, costs; bo
 class Prices(NamedTuple):
     """Prices of weight and traffic, see the module.
 
-    Attributes
-    ----------
-    target, weight : float64[num_parts]
-        Nonzeros up to which a part's weight costs nothing, and the price above.
-    cap : float64[num_parts]
-        No move fills a part above it.
-    scale : float64[num_parts]
-        Nonzeros of two parts are compared times this, and so are loads of nonzeros and own rows: 1
-        over their capacities, times the mean.
-    row, message, nonzero, own_row : float
-        Loads.
-    ceiling, pressure : float
-    fees : float64[m], m at least 1
-        Fees of the first, second, ... row of a message, the last for all that follow; they never
-        rise. Messages and fees need ``Owners.pair``.
+    Attributes:
+        target, weight (float64[num_parts]): Nonzeros up to which a part's weight costs nothing, and
+            the price above.
+        cap (float64[num_parts]): No move fills a part above it.
+        scale (float64[num_parts]): Nonzeros of two parts are compared times this, and so are loads
+            of nonzeros and own rows: 1 over their capacities, times the mean.
+        row, message, nonzero, own_row: Loads.
+        fees (float64[m], m at least 1): Fees of the first, second, ... row of a message, the last
+            for all that follow; they never rise. Messages and fees need ``Owners.pair``.
     """
 
     target: Any
@@ -317,18 +311,13 @@ def _leave(  # type: ignore[no-untyped-def]
 ):
     """Move all nonzeros of net e in part q, not its owner's, to its other parts, if that gains.
 
-    Parameters
-    ----------
-    pins : int64[m]
-        These nonzeros.
-    mine : int64[num_parts]
-        Pins of e by part; kept up to date.
-    added : int64[num_parts]
-        Zero, before and after.
-    goal : int32[at least m]
-        Scratch.
-
     Returns how many nonzeros moved.
+
+    Parameters:
+        pins (int64[m]): These nonzeros.
+        mine (int64[num_parts]): Pins of e by part; kept up to date.
+        added (int64[num_parts]): Zero, before and after.
+        goal (int32[at least m]): Scratch.
     """
     n = len(state.owner)
     owner = state.owner[e % n]
@@ -480,10 +469,8 @@ def _staying(
     Fills `pins` with these nonzeros and `bonus` with what more it gains, by part, when the net
     touches that part too.
 
-    Returns
-    -------
-    base, num
-        -inf where some of them may not move; and how many they are.
+    Returns:
+        base, num: -inf where some of them may not move; and how many they are.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -25,19 +25,13 @@ from plancc.passes.kernels.nets import transpose
 class MatrixPattern(NamedTuple):
     """A matrix by rows and by columns; nothing of it changes.
 
-    Attributes
-    ----------
-    net_ptr : int64[2n + 1]
-        Nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
-    pins : int64[2 * nnz]
-        Places in the CSR.
-    row, column : int32[nnz]
-    diagonal : int64[n]
-        Place of (v, v), or -1.
-    movable : bool[nnz]
-        Nonzeros that may move alone; none of the diagonal.
-    free : bool[n]
-        Vertices whose owner may change.
+    Attributes:
+        net_ptr (int64[2n + 1]): Nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
+        pins (int64[2 * nnz]): Places in the CSR.
+        row, column: int32[nnz].
+        diagonal (int64[n]): Place of (v, v), or -1.
+        movable (bool[nnz]): Nonzeros that may move alone; none of the diagonal.
+        free (bool[n]): Vertices whose owner may change.
     """
 
     net_ptr: Any
@@ -55,24 +49,17 @@ class EdgeState(NamedTuple):
     A net with fewer pins than there are parts has a slot per pin, of which the first ``spread[e]``
     are in use, in no order; any other net has a slot per part, in use where its count is above 0.
 
-    Attributes
-    ----------
-    owner : int32[n]
-    part : int32[nnz]
-        Owner of every nonzero.
-    slot_ptr : int64[2n + 1]
-    slot_part, slot_count : int32[num_slots]
-        Parts that a net touches, and its pins in each.
-    spread : int32[2n]
-        How many parts a net touches.
-    load, rows : int64[num_parts]
-        Nonzeros and vertices that a part owns.
-    sent, received : int64[num_parts]
-        Rows, in expand and fold together.
-    messages_sent, messages_received : int64[num_parts]
-        Zero unless `pair` is kept.
-    pair : int32[2, num_parts, num_parts], or int32[2, 0, 0] where messages do not matter
-        Rows from one part to another in the fold (0) and in the expand (1).
+    Attributes:
+        owner: int32[n].
+        part (int32[nnz]): Owner of every nonzero.
+        slot_ptr: int64[2n + 1].
+        slot_part, slot_count (int32[num_slots]): Parts that a net touches, and its pins in each.
+        spread (int32[2n]): How many parts a net touches.
+        load, rows (int64[num_parts]): Nonzeros and vertices that a part owns.
+        sent, received (int64[num_parts]): Rows, in expand and fold together.
+        messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
+        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] where messages do not matter): Rows
+            from one part to another in the fold (0) and in the expand (1).
     """
 
     owner: Any

@@ -44,12 +44,9 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Find the best part for v among those with room, and among all.
 
-    Returns
-    -------
-    part, gain, any_part, any_gain
-        -1 where there is none.
-    looked
-        Parts that were looked at.
+    Returns:
+        part, gain, any_part, any_gain: -1 where there is none.
+        looked: Parts that were looked at.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -73,24 +70,16 @@ def eject(
 ) -> Any:
     """Chains from the vertices in `order`; the volume falls, and no part comes above its limit.
 
-    Parameters
-    ----------
-    order : int64[m]
-    limit : float64[num_parts, num_constraints]
-        Of parts that are within it now.
-    depth : int
-        Most moves of a chain.
-    tries : int
-        Vertices of a full part that are looked at.
-    most : int
-        Pairs of vertex and part after which no further chain begins.
-    chain : Chains
-        Those in `order` of every part, kept up to date: no others move.
+    Parameters:
+        order: int64[m].
+        limit (float64[num_parts, num_constraints]): Of parts that are within it now.
+        depth: Most moves of a chain.
+        tries: Vertices of a full part that are looked at.
+        most: Pairs of vertex and part after which no further chain begins.
+        chain (Chains): Those in `order` of every part, kept up to date: no others move.
 
-    Returns
-    -------
-    saved, work
-        Rows, and pairs of vertex and part whose gain was computed.
+    Returns:
+        saved, work: Rows, and pairs of vertex and part whose gain was computed.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

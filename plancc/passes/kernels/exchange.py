@@ -19,11 +19,10 @@ from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY, TRIPLED
 class Chains(NamedTuple):
     """The vertices of every part, as lists linked both ways; -1 ends a list.
 
-    Attributes
-    ----------
-    first : int32[num_parts]
-    after, before : int32[num_vertices]
-    size : int64[num_parts]
+    Attributes:
+        first: int32[num_parts].
+        after, before: int32[num_vertices].
+        size: int64[num_parts].
     """
 
     first: Any
@@ -35,18 +34,12 @@ class Chains(NamedTuple):
 class Rules(NamedTuple):
     """What an exchange must do.
 
-    Attributes
-    ----------
-    limit : float64[num_parts, num_constraints]
-        What parts may weigh.
-    unit : float64[num_parts, num_constraints]
-        What the overload counts a weight above it.
-    share : float
-        An exchange must relieve its part by this share of its overload.
-    tries : int
-        Parts with room that are looked at for every exchange.
-    triples : bool
-        Whether two vertices are exchanged for one where no pair will do.
+    Attributes:
+        limit (float64[num_parts, num_constraints]): What parts may weigh.
+        unit (float64[num_parts, num_constraints]): What the overload counts a weight above it.
+        share: An exchange must relieve its part by this share of its overload.
+        tries: Parts with room that are looked at for every exchange.
+        triples: Whether two vertices are exchanged for one where no pair will do.
     """
 
     limit: Any
@@ -242,10 +235,8 @@ def _triples(
 
     The givers are those of part `here`, or, with `back`, those of part `there`.
 
-    Returns
-    -------
-    value, first, second, other
-        Places of the three vertices.
+    Returns:
+        value, first, second, other: Places of the three vertices.
     """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
@@ -276,19 +267,15 @@ def exchange(
 
     No exchange raises the overload of all parts together, and none empties a part.
 
-    Parameters
-    ----------
-    over : int64[k]
-    roomy : int64[num_constraints + 1, num_parts]
-        By constraint, and by the one that a part has least room by: parts, the roomiest first.
-    num_roomy : int64[num_constraints]
-        How many of them have any.
-    chain : Chains
-    rng : numpy.random.Generator
+    Parameters:
+        over: int64[k].
+        roomy (int64[num_constraints + 1, num_parts]): By constraint, and by the one that a part has
+            least room by: parts, the roomiest first.
+        num_roomy (int64[num_constraints]): How many of them have any.
+        chain: Chains.
+        rng: numpy.random.Generator.
 
-    Returns
-    -------
-    int
+    Returns:
         Exchanges made.
     """
     width = rules.limit.shape[1]

@@ -55,9 +55,8 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
     gains ``base + score[q]`` at most, to parts that are not seen `base`; `_rate_wide` makes the
     bounds exact. The caller sets `score` and `touched` back to 0.
 
-    Returns
-    -------
-    num, base
+    Returns:
+        num, base
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -143,17 +142,13 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
 
     The many parts of hubs' nets are only looked at where the other nets do not rule out a gain.
 
-    Parameters
-    ----------
-    order : int64[m]
-    reach : float64[k]
-        Longer than the largest net; ascending.
-    bounds : plancc.passes.kernels.volume.Bounds
+    Parameters:
+        order: int64[m].
+        reach (float64[k]): Longer than the largest net; ascending.
+        bounds: plancc.passes.kernels.volume.Bounds.
 
-    Returns
-    -------
-    moved, evaluations
-        Vertices moved, and pairs of vertex and part whose gain was computed.
+    Returns:
+        moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

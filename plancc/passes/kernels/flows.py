@@ -35,21 +35,16 @@ DEEPEST = 1 << 15
 class CutNetwork(NamedTuple):
     """The hypergraph of a pair of parts; vertices 0 and 1 stand for what stays in each.
 
-    Attributes
-    ----------
-    vertex : int32[v]
-        Vertices of the whole hypergraph; -1 for the two terminals.
-    part : int8[v]
-        In which of the two parts a vertex is, 0 or 1.
-    depth : int32[v]
-        Nets on the way from the boundary, at least 1.
-    weight : int64[v, num_constraints]
-    net_ptr, pins, cost : int64[m + 1], int32[num_pins], int64[m]
-        No net has both terminals: such nets stay cut.
-    net_of : int32[num_pins]
-        The net of a pin.
-    vertex_ptr, pins_of : int64[v + 1], int32[num_pins]
-        The pins (places in `pins`) of every vertex.
+    Attributes:
+        vertex (int32[v]): Vertices of the whole hypergraph; -1 for the two terminals.
+        part (int8[v]): In which of the two parts a vertex is, 0 or 1.
+        depth (int32[v]): Nets on the way from the boundary, at least 1.
+        weight: int64[v, num_constraints].
+        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): No net has both terminals:
+            such nets stay cut.
+        net_of (int32[num_pins]): The net of a pin.
+        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): The pins (places in `pins`) of every
+            vertex.
     """
 
     vertex: Any
@@ -67,16 +62,11 @@ class CutNetwork(NamedTuple):
 class Region(NamedTuple):
     """How much of the two parts of a pair a network holds.
 
-    Attributes
-    ----------
-    room : float64[2, num_constraints]
-        Weight of each part's vertices that may move.
-    max_degree : int
-        Sum of their nets, of each part.
-    max_pins : int
-        Larger nets are left out: the cut is then that of the other nets.
-    max_work : int
-        Nodes that a cut may look at, over those of the network.
+    Attributes:
+        room (float64[2, num_constraints]): Weight of each part's vertices that may move.
+        max_degree: Sum of their nets, of each part.
+        max_pins: Larger nets are left out: the cut is then that of the other nets.
+        max_work: Nodes that a cut may look at, over those of the network.
     """
 
     room: Any
@@ -89,17 +79,12 @@ class Region(NamedTuple):
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
     """Nets with pins in both parts of a pair, pair by pair.
 
-    Parameters
-    ----------
-    partner : int64[num_parts]
-        The other part of the pair; a part without one is its own.
-    max_spread : int
-        Nets that touch more parts are left out.
+    Parameters:
+        partner (int64[num_parts]): The other part of the pair; a part without one is its own.
+        max_spread: Nets that touch more parts are left out.
 
-    Returns
-    -------
-    ptr, nets
-        Those of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
+    Returns:
+        ptr, nets: Those of the pair whose smaller part is q: ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -140,10 +125,9 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
     Nets that touch more than `max_spread` parts are left out.
 
-    Returns
-    -------
-    one, two, cost : int64[num_pairs]
-        ``one < two``; ascending. Once there are more than `most`, no others are looked for.
+    Returns:
+        one, two, cost : int64[num_pairs]: ``one < two``; ascending. Once there are more than
+            `most`, no others are looked for.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -196,19 +180,14 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
     """The network around the boundary of a pair, and what the boundary costs there.
 
-    Parameters
-    ----------
-    pair : int64[2]
-    cut_nets : int32[m]
-        Nets with pins in both.
-    region : Region
-    place : int32[num_vertices + num_nets]
-        Scratch: -1 throughout, before and after.
+    Parameters:
+        pair: int64[2].
+        cut_nets (int32[m]): Nets with pins in both.
+        region: Region.
+        place (int32[num_vertices + num_nets]): Scratch: -1 throughout, before and after.
 
-    Returns
-    -------
-    Network, int
-        Cost of its nets that are cut now.
+    Returns:
+        Network, int: Cost of its nets that are cut now.
     """
     n, num_constraints = nets.weight.shape
     most = min(n, 2 * region.max_degree) + 2
@@ -341,30 +320,21 @@ class CutFlow(NamedTuple):
     0 are the vertices, *in* of every net, *out* of every net; of side 1 the vertices, *out*, *in*:
     so both sides walk from a vertex to the *near* node of a net, then to the *far* one.
 
-    Attributes
-    ----------
-    sent : int64[2, num_pins]
-        What a pin sends into its net, and what it receives from it.
-    through : int64[m]
-        Flow of a net.
-    reached : bool[2, v + 2 m]
-    fixed : bool[2, v]
-        Vertices that belong to a side for good.
-    order : int32[2, v]
-        Vertices reached, in that order.
-    behind : int64[2, 2, v]
-        Heaps of the vertices next to the cut of a side, `FREE` and `COSTLY`.
-    listed : bool[2, v]
-        Vertices that were put into them.
-    number : int64[2, 5]
-        How many vertices are reached, how many of these fixed, sizes of the heaps, and whether all
-        other vertices are listed.
-    work : int64[1]
-        Nodes that searches reached and augmenting paths went through.
-    weight : int64[2, num_constraints]
-        Of the vertices reached.
-    level, arc, queue, path, path_pin : int32[v + 2 m]
-        Scratch: levels and arcs are 0 between calls.
+    Attributes:
+        sent (int64[2, num_pins]): What a pin sends into its net, and what it receives from it.
+        through (int64[m]): Flow of a net.
+        reached: bool[2, v + 2 m].
+        fixed (bool[2, v]): Vertices that belong to a side for good.
+        order (int32[2, v]): Vertices reached, in that order.
+        behind (int64[2, 2, v]): Heaps of the vertices next to the cut of a side, `FREE` and
+            `COSTLY`.
+        listed (bool[2, v]): Vertices that were put into them.
+        number (int64[2, 5]): How many vertices are reached, how many of these fixed, sizes of the
+            heaps, and whether all other vertices are listed.
+        work (int64[1]): Nodes that searches reached and augmenting paths went through.
+        weight (int64[2, num_constraints]): Of the vertices reached.
+        level, arc, queue, path, path_pin (int32[v + 2 m]): Scratch: levels and arcs are 0 between
+            calls.
     """
 
     sent: Any
@@ -414,11 +384,9 @@ def no_flow(net: Any) -> Any:
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     """Breadth-first search from ``queue[:num]`` outside of what is reached.
 
-    Returns
-    -------
-    end, found
-        Nodes in the queue, and whether the other side's fixed vertices are among them; then the
-        search ends with their level.
+    Returns:
+        end, found: Nodes in the queue, and whether the other side's fixed vertices are among them;
+            then the search ends with their level.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
@@ -587,9 +555,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
     The search ends without that where the flow that is added exceeds `bound`, or ``flow.work``
     exceeds `max_work`.
 
-    Returns
-    -------
-    int
+    Returns:
         Flow added.
     """
     v, m = len(net.vertex), len(net.cost)
@@ -722,25 +688,17 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
     """The smallest balanced cut that piercing finds, if it is better than the present one.
 
-    Parameters
-    ----------
-    most : float64[2, num_constraints]
-        Largest weights of the two parts.
-    now : int
-        Cost of the present cut.
-    max_work : int
-        Nodes looked at after which no more flow is looked for.
-    net : CutNetwork
+    Parameters:
+        most (float64[2, num_constraints]): Largest weights of the two parts.
+        now: Cost of the present cut.
+        max_work: Nodes looked at after which no more flow is looked for.
+        net: CutNetwork.
 
-    Returns
-    -------
-    moved : int32[k]
-        Vertices (of the network) that change sides; none where nothing is better: fewer rows, or
-        as many and a better balance.
-    cost : int
-        Of the cut that is found.
-    work : int
-        Nodes looked at.
+    Returns:
+        moved (int32[k]): Vertices (of the network) that change sides; none where nothing is better:
+            fewer rows, or as many and a better balance.
+        cost (int): Of the cut that is found.
+        work (int): Nodes looked at.
     """
     v = len(net.vertex)
     flow = no_flow(net)

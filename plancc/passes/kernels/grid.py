@@ -17,15 +17,12 @@ from plancc.passes.kernels.volume import penalty
 class CellSide(NamedTuple):
     """Vertices as rows (or as columns) of a matrix.
 
-    Attributes
-    ----------
-    ptr : int64[n + 1], nets : int32[num_pins]
-        Nets of every vertex: the columns that its row has nonzeros in, and its own.
-    near_ptr : int64[n + 1], near : int32[m], weight : int64[m]
-        The vertices whose columns it has nonzeros in, and how many.
-    num_nets : int
-    rows : int64[n]
-        Rows of the matrix that every vertex stands for.
+    Attributes:
+        ptr, nets (int64[n + 1], int32[num_pins]): Nets of every vertex: the columns that its row
+            has nonzeros in, and its own.
+        near_ptr, near, weight (int64[n + 1], int32[m], int64[m]): The vertices whose columns it has
+            nonzeros in, and how many.
+        rows (int64[n]): Rows of the matrix that every vertex stands for.
     """
 
     ptr: Any
@@ -65,16 +62,13 @@ class Messages(NamedTuple):
     Net e of a side is then that of vertex e: its row travels from the group of e to all others that
     have a pin of it, between cells of one group of the other side.
 
-    Attributes
-    ----------
-    flow : int64[num_others, num_groups, num_groups]
-        Rows of this side's step (``flow[b, a, q]``: from cell (a, b) to cell (q, b)).
-    other_flow : int64[num_groups, num_others, num_others]
-        Rows of the other side's step.
-    other_count : int32[n, num_others]
-        Pins of the other side's nets.
-    fee : float64[k]
-        Fee of a row that joins x others in their message: ``fee[x]``, none from k on.
+    Attributes:
+        flow (int64[num_others, num_groups, num_groups]): Rows of this side's step (``flow[b, a,
+            q]``: from cell (a, b) to cell (q, b)).
+        other_flow (int64[num_groups, num_others, num_others]): Rows of the other side's step.
+        other_count (int32[n, num_others]): Pins of the other side's nets.
+        fee (float64[k]): Fee of a row that joins x others in their message: ``fee[x]``, none from k
+            on.
     """
 
     flow: Any
@@ -150,15 +144,11 @@ def _reroute(v: int, b_own: int, source: int, count: Any, messages: Any, sign: i
 class CellRules(NamedTuple):
     """Which moves a sweep makes.
 
-    Attributes
-    ----------
-    nonzeros, rows : Bounds
-        Of the cells, all float64[num_groups, num_others].
-    temperature : float
-        0: the best group is taken, if it is better than the vertex' own. Above: a heat bath; group
-        q is drawn with a probability in proportion to ``exp(gain / temperature)``.
-    least_size : int
-        No move leaves a cell fewer rows.
+    Attributes:
+        nonzeros, rows: Of the cells, all float64[num_groups, num_others].
+        temperature: 0: the best group is taken, if it is better than the vertex' own. Above: a heat
+            bath; group q is drawn with a probability in proportion to ``exp(gain / temperature)``.
+        least_size: No move leaves a cell fewer rows.
     """
 
     nonzeros: Bounds
@@ -176,21 +166,15 @@ def sweep(order, side, group, other, count, load, size, rules, rng, messages):  
     that leaves group a for group q takes its nonzeros from the cells (a, b) to the cells (q, b),
     for every group b of the other side.
 
-    Parameters
-    ----------
-    order : int64[m]
-    side : CellSide
-    group, other : int32[n]
-        Groups of the vertices on this side and on the other.
-    count : int32[num_nets, num_groups]
-        See `pins_by_group`.
-    load, size : int64[num_groups, num_others]
-        See `cells`.
-    rules : CellRules
-    rng : numpy.random.Generator
-        Asked if the temperature is above 0.
-    messages : Messages
-        Its flows change too, where there are fees.
+    Parameters:
+        order: int64[m].
+        side: CellSide.
+        group, other (int32[n]): Groups of the vertices on this side and on the other.
+        count (int32[num_nets, num_groups]): See `pins_by_group`.
+        load, size (int64[num_groups, num_others]): See `cells`.
+        rules: CellRules.
+        rng (numpy.random.Generator): Asked if the temperature is above 0.
+        messages (Messages): Its flows change too, where there are fees.
     """
     nonzeros, rows, temperature, least_size = rules
     num_groups, num_others = load.shape

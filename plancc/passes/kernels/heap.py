@@ -25,10 +25,8 @@ def push(keys: Any, number: int, key: int) -> int:
 def pop(keys: Any, number: int) -> Any:
     """Take the largest key from the heap ``keys[:number]``, which is not empty.
 
-    Returns
-    -------
-    key, number
-        The new number of keys.
+    Returns:
+        key, number: The new number of keys.
     """
     top, last = keys[0], keys[number - 1]
     number -= 1

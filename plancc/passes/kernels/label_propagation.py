@@ -17,16 +17,14 @@ from plancc.kernel import njit
 class ClusterLinks(NamedTuple):
     """Who is next to whom; links of a vertex to itself count for nothing.
 
-    Attributes
-    ----------
-    ptr : int64[n + 1]
-    ends : int32[num_links]
-    cost : int64[num_links], or int64[0] where all cost 1
-    other_ptr : int64[num_lists + 1]
-        A second list, all of whose links cost 1.
-    other_ends : int32[num_others]
-    other : int32[n], or int32[0]
-        Which list of the second kind is whose: -1 for none; empty: there are none.
+    Attributes:
+        ptr: int64[n + 1].
+        ends: int32[num_links].
+        cost: int64[num_links], or int64[0] where all cost 1.
+        other_ptr (int64[num_lists + 1]): A second list, all of whose links cost 1.
+        other_ends: int32[num_others].
+        other (int32[n], or int32[0]): Which list of the second kind is whose: -1 for none; empty:
+            there are none.
     """
 
     ptr: Any
@@ -45,23 +43,15 @@ def propagate(
 
     Of labels with as many links the lightest is taken, and its own before any other.
 
-    Parameters
-    ----------
-    order : int64[n]
-    heaviest : int64[c]
-        What the vertices of one label may weigh.
-    links : ClusterLinks
-    weight : int64[n, c]
-    load : int64[n, c]
-        Weight of every label, kept up to date.
-    label : int32[n]
-        Changed.
-    score : int64[n]
-        All 0, before and after.
+    Parameters:
+        order: int64[n].
+        heaviest (int64[c]): What the vertices of one label may weigh.
+        weight: int64[n, c].
+        load (int64[n, c]): Weight of every label, kept up to date.
+        label (int32[n]): Changed.
+        score (int64[n]): All 0, before and after.
 
-    Returns
-    -------
-    int
+    Returns:
         How many vertices changed their label.
     """
     seen = np.empty(len(label), dtype=np.int32)
@@ -153,22 +143,15 @@ def numbered(label: Any) -> int:
 def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
     """Links between clusters: the graph whose vertices they are.
 
-    Parameters
-    ----------
-    num : int
-        Number of clusters.
-    most : int
-        Links of clusters beyond which the graph is not made.
-    links : ClusterLinks
-    label : int32[n]
-        Cluster of every vertex.
+    Parameters:
+        num: Number of clusters.
+        most: Links of clusters beyond which the graph is not made.
+        label (int32[n]): Cluster of every vertex.
 
-    Returns
-    -------
-    ptr : int64[num + 1]
-    ends : int32[num_links]
-        Empty if there are more than `most`.
-    cost : int64[num_links]
+    Returns:
+        ptr: int64[num + 1]
+        ends (int32[num_links]): Empty if there are more than `most`.
+        cost: int64[num_links]
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)
@@ -214,17 +197,11 @@ def links_between(
 ) -> Any:
     """The links of some clusters to others: their ends, int32, and costs, int64.
 
-    Parameters
-    ----------
-    chosen : int64[k]
-        Clusters.
-    start, members
-        As of `members_of`, of the vertices that `links` are of.
-    ptr : int64[num + 1]
-        As of `count_between`.
-    links : ClusterLinks
-    label : int32[n]
-        Cluster of every vertex.
+    Parameters:
+        chosen (int64[k]): Clusters.
+        start, members: As of `members_of`, of the vertices that `links` are of.
+        ptr (int64[num + 1]): As of `count_between`.
+        label (int32[n]): Cluster of every vertex.
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)

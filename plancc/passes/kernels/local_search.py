@@ -53,19 +53,16 @@ def _key(v: int, gain: Any) -> Any:
 class Search(NamedTuple):
     """Localised searches from the vertices of an order: how far they are, and scratch.
 
-    Attributes
-    ----------
-    done : bool[num_vertices]
-        Vertices that were moved.
-    met : int64[num_vertices]
-        The move after which a vertex was rated last.
-    moved, came_from : int32[num_vertices]
-        Moves of the search in progress: the vertices, and the parts that they left.
-    number : int64[6]
-        Vertices of the order that were searched from; all moves, undone ones included; of the
-        search in progress: keys in its heap, moves, moves up to its best moment, rows saved.
-    rows : int64[2]
-        Rows saved by all searches that ended, and by the one in progress up to its best moment.
+    Attributes:
+        done (bool[num_vertices]): Vertices that were moved.
+        met (int64[num_vertices]): The move after which a vertex was rated last.
+        moved, came_from (int32[num_vertices]): Moves of the search in progress: the vertices, and
+            the parts that they left.
+        number (int64[6]): Vertices of the order that were searched from; all moves, undone ones
+            included; of the search in progress: keys in its heap, moves, moves up to its best
+            moment, rows saved.
+        rows (int64[2]): Rows saved by all searches that ended, and by the one in progress up to its
+            best moment.
     """
 
     done: Any
@@ -122,29 +119,20 @@ def local_search(
     A vertex moves at most once, undone moves included. Whoever wants no further call while a
     search is in progress calls `end_search`.
 
-    Parameters
-    ----------
-    order : int64[m]
-    keys : int64[k]
-        Heap of the search in progress; anything at first.
-    width : int
-    patience : int
-        Moves since the best moment after which a search ends.
-    max_pins : int
-        Larger nets lead a search to no other vertex.
-    max_work : int
-        Nets and pins looked at, about, after which no further move is made. The next call with the
-        same `order` and `search` goes on there, so that the result does not depend on it.
-    limit : float64[num_parts, num_constraints]
-        No move fills a part above it.
-    scale : float64[num_parts]
-        See `plancc.passes.kernels.volume.Bounds`.
-    search : Search
+    Parameters:
+        order: int64[m].
+        keys (int64[k]): Heap of the search in progress; anything at first.
+        patience: Moves since the best moment after which a search ends.
+        max_pins: Larger nets lead a search to no other vertex.
+        max_work: Nets and pins looked at, about, after which no further move is made. The next call
+            with the same `order` and `search` goes on there, so that the result does not depend on
+            it.
+        limit (float64[num_parts, num_constraints]): No move fills a part above it.
+        scale (float64[num_parts]): See `plancc.passes.kernels.volume.Bounds`.
+        search: Search.
 
-    Returns
-    -------
-    keys, finished
-        `keys` or a larger heap; whether all searches have ended.
+    Returns:
+        keys, finished: `keys` or a larger heap; whether all searches have ended.
     """
     done, met, moved, came_from = search.done, search.met, search.moved, search.came_from
     number, rows = search.number, search.rows

@@ -14,22 +14,19 @@ from plancc.scratch import moved
 class Nets(NamedTuple):
     """A hypergraph with its transpose; every net has at least two pins.
 
-    Attributes
-    ----------
-    net_ptr : int64[num_nets + 1]
-    pins : int32[num_pins]
-    cost : int64[num_nets]
-        Rows that travel to every part of the net except the one that owns them.
-    source : int32[num_nets], or int32[0]
-        The vertex that those rows belong to, always a pin of the net; needed for the traffic of
-        single parts, not for the volume.
-    vertex_ptr : int64[num_vertices + 1]
-    nets : int32[num_pins]
-        The nets of every vertex.
-    weight : int64[num_vertices, num_constraints]
-    size, size_at_vertex : int32[num_pins], or int32[0]
-        How many pins of the finest level a pin stands for, in the order of `pins` and of `nets`;
-        empty where only the volume is asked for, which does not depend on it.
+    Attributes:
+        net_ptr: int64[num_nets + 1].
+        pins: int32[num_pins].
+        cost (int64[num_nets]): Rows that travel to every part of the net except the one that owns
+            them.
+        source (int32[num_nets], or int32[0]): The vertex that those rows belong to, always a pin of
+            the net; needed for the traffic of single parts, not for the volume.
+        vertex_ptr: int64[num_vertices + 1].
+        nets (int32[num_pins]): The nets of every vertex.
+        weight: int64[num_vertices, num_constraints].
+        size, size_at_vertex (int32[num_pins], or int32[0]): How many pins of the finest level a pin
+            stands for, in the order of `pins` and of `nets`; empty where only the volume is asked
+            for, which does not depend on it.
     """
 
     net_ptr: Any

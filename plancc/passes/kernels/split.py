@@ -23,19 +23,16 @@ from plancc.passes.kernels.nets import transpose
 class Cut(NamedTuple):
     """The nonzeros between parts as a bipartite graph.
 
-    Attributes
-    ----------
-    at : int64[num_edges]
-        Place of every edge's nonzero in the CSR; edges of a left vertex are neighbours.
-    left_ptr : int64[num_left + 1]
-        Edges of left vertex x are ``left_ptr[x]:left_ptr[x + 1]``.
-    left, right : int32[num_edges]
-        Ends of every edge.
-    right_ptr : int64[num_right + 1]
-    right_edges : int64[num_edges]
-        Edges of right vertex y are ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-    left_parts, right_parts : int32[num_left, 2], int32[num_right, 2]
-        Part of the row and part of the column, of all edges of a vertex.
+    Attributes:
+        at (int64[num_edges]): Place of every edge's nonzero in the CSR; edges of a left vertex are
+            neighbours.
+        left_ptr (int64[num_left + 1]): Edges of left vertex x are ``left_ptr[x]:left_ptr[x + 1]``.
+        left, right (int32[num_edges]): Ends of every edge.
+        right_ptr: int64[num_right + 1].
+        right_edges (int64[num_edges]): Edges of right vertex y are
+            ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): Part of the row and part
+            of the column, of all edges of a vertex.
     """
 
     at: Any
@@ -198,13 +195,11 @@ def cover(cut: Any, banned: Any, mate: Any, mate_right: Any) -> Any:
     What no path reaches is matched perfectly and falls into connected components: of each all left
     vertices are a choice, and all right ones are.
 
-    Returns
-    -------
-    left, right : bool[num_left], bool[num_right]
-        In every cover.
-    component : int32[num_left]
-        Component of every left vertex that may be chosen, or -1. A right vertex has its mate's.
-    num_components : int
+    Returns:
+        left, right : bool[num_left], bool[num_right]: In every cover.
+        component (int32[num_left]): Component of every left vertex that may be chosen, or -1. A
+            right vertex has its mate's.
+        num_components: int
     """
     num_left, num_right = len(cut.left_ptr) - 1, len(cut.right_ptr) - 1
     left = np.zeros(num_left, dtype=np.bool_)
@@ -281,16 +276,12 @@ def complete(  # type: ignore[no-untyped-def]
 
     The larger components come first, each to the part that has less so far; then all once more.
 
-    Parameters
-    ----------
-    cut : Cut
-    left, right, component, num
-        What `cover` answered.
-    mate : int32[num_left]
-    own : int64[num_parts]
-        Nonzeros that the parts have beside those of the cut.
-    scale : float64[num_parts]
-        Nonzeros of two parts are compared times this.
+    Parameters:
+        cut: Cut.
+        left, right, component, num: What `cover` answered.
+        mate: int32[num_left].
+        own (int64[num_parts]): Nonzeros that the parts have beside those of the cut.
+        scale (float64[num_parts]): Nonzeros of two parts are compared times this.
     """
     load = own.copy()
     size = np.zeros(num, dtype=np.int64)
@@ -326,22 +317,17 @@ def complete(  # type: ignore[no-untyped-def]
 def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any, scale: Any) -> Any:
     """Put every nonzero where it is paid for; those paid for at both ends where there is less.
 
-    Parameters
-    ----------
-    cut : Cut
-    left, right : bool[num_left], bool[num_right]
-        A vertex cover.
-    fixed : bool[num_edges]
-        Nonzeros that must be where their rows are; their right ends are in the cover.
-    load : int64[num_parts]
-        Nonzeros that the parts have beside those of the cut; changed to all.
-    scale : float64[num_parts]
-        Nonzeros of two parts are compared times this.
+    Parameters:
+        cut: Cut.
+        left, right (bool[num_left], bool[num_right]): A vertex cover.
+        fixed (bool[num_edges]): Nonzeros that must be where their rows are; their right ends are in
+            the cover.
+        load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed to
+            all.
+        scale (float64[num_parts]): Nonzeros of two parts are compared times this.
 
-    Returns
-    -------
-    bool[num_edges]
-        Whether the nonzero is where its column is.
+    Returns:
+        bool[num_edges]: Whether the nonzero is where its column is.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     for free in (False, True):
@@ -362,13 +348,10 @@ def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: Any, 
     Each such vertex takes all of its nonzeros out of an overweight part at once, those of most
     nonzeros first, and never fills the other part above the limit.
 
-    Parameters
-    ----------
-    cut, left, right, fixed, load
-        As `place` left them; `left`, `right` and `load` change.
-    limit : float64[num_parts]
-    at : bool[num_edges]
-        What `place` answered; changes.
+    Parameters:
+        cut, left, right, fixed, load: As `place` left them; `left`, `right` and `load` change.
+        limit: float64[num_parts].
+        at (bool[num_edges]): What `place` answered; changes.
     """
     num_left, num_right = len(left), len(right)
     size = np.zeros(num_left + num_right, dtype=np.int64)

@@ -24,15 +24,12 @@ class State(NamedTuple):
         count       2 1 .                            3 0 0 3 1
         spread      2                                3
 
-    Attributes
-    ----------
-    owner : int32[num_vertices]
-    slot_ptr : int64[num_nets + 1]
-    part, count : int32[num_slots]
-    spread : int32[num_nets]
-        Connectivity.
-    sums : int64[num_parts, num_constraints]
-        Weights of the parts.
+    Attributes:
+        owner: int32[num_vertices].
+        slot_ptr: int64[num_nets + 1].
+        part, count: int32[num_slots].
+        spread (int32[num_nets]): Connectivity.
+        sums (int64[num_parts, num_constraints]): Weights of the parts.
     """
 
     owner: Any
@@ -46,10 +43,8 @@ class State(NamedTuple):
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
     """Count the pins of a partition; `owner` is copied. 8 bytes per slot.
 
-    Raises
-    ------
-    InputError
-        Owners of another number of vertices, or outside 0..num_parts-1.
+    Raises:
+        InputError: Owners of another number of vertices, or outside 0..num_parts-1.
     """
     check_owners(owner, len(nets.weight), num_parts)
     size = np.minimum(np.diff(nets.net_ptr), num_parts)

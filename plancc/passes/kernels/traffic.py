@@ -28,14 +28,11 @@ from plancc.passes.presets import MAX_FEES_READ
 class PairTraffic(NamedTuple):
     """Traffic of every part under a `State`.
 
-    Attributes
-    ----------
-    sent, received : int64[num_parts]
-        Rows.
-    messages_sent, messages_received : int64[num_parts]
-        Zero unless `pair` is kept.
-    pair : int32[num_parts, num_parts], or int32[0, 0] where messages do not matter
-        Rows from one part to another.
+    Attributes:
+        sent, received (int64[num_parts]): Rows.
+        messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
+        pair (int32[num_parts, num_parts], or int32[0, 0] where messages do not matter): Rows from
+            one part to another.
     """
 
     sent: Any
@@ -48,14 +45,11 @@ class PairTraffic(NamedTuple):
 class Tariff(NamedTuple):
     """Prices of traffic.
 
-    Attributes
-    ----------
-    row, message : float
-        Cost of one row, and of one message, at either end.
-    ceiling, pressure : float
-        See the module.
-    fees : float64[m], m at least 1
-        What the first, second, ... row of a message costs; the last is for all that follow.
+    Attributes:
+        row, message: Cost of one row, and of one message, at either end.
+        ceiling, pressure: See the module.
+        fees (float64[m], m at least 1): What the first, second, ... row of a message costs; the
+            last is for all that follow.
     """
 
     row: float
@@ -170,16 +164,14 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where all costs together fall most, if any.
 
-    Parameters
-    ----------
-    order : int64[m]
-    bounds : plancc.passes.kernels.volume.Bounds
-
     With fees a vertex that needs rows of very many parts tries some of its parts only.
 
-    Returns
-    -------
-    moved, evaluations
+    Parameters:
+        order: int64[m].
+        bounds: plancc.passes.kernels.volume.Bounds.
+
+    Returns:
+        moved, evaluations
     """
     target, price, cap, _ = bounds
     num_parts, num_constraints = state.sums.shape

@@ -34,9 +34,8 @@ def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     ``base`` to a part that is not among them. Nets that touch every part tell none from the
     others: their parts are listed only if v has no other cut nets.
 
-    Returns
-    -------
-    num, base
+    Returns:
+        num, base
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -116,19 +115,15 @@ def _count_above(least: Any, score: Any) -> int:
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """`rate`, quicker: parts are no longer listed once they are many.
 
-    Parameters
-    ----------
-    v : int
-    score : int32[num_parts] or int64[num_parts]
-        All 0; the costs of v's nets together must fit.
-    seen : int64[num_parts + 1], or int64[0]
-        Empty: parts are never listed.
+    Parameters:
+        score (int32[num_parts] or int64[num_parts]): All 0; the costs of v's nets together must
+            fit.
+        seen (int64[num_parts + 1], or int64[0]): Empty: parts are never listed.
 
-    Returns
-    -------
-    num, base, everywhere
-        Number of parts in `seen`; -1: all parts whose score is above 0, or all parts if
-        `everywhere`, which says that every cut net of v touches every part; 0: v has no cut net.
+    Returns:
+        num, base, everywhere: Number of parts in `seen`; -1: all parts whose score is above 0, or
+            all parts if `everywhere`, which says that every cut net of v touches every part; 0: v
+            has no cut net.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -226,18 +221,13 @@ def _choose(  # type: ignore[no-untyped-def]
 ):
     """The best part for a vertex; sets its scores back to 0.
 
-    Parameters
-    ----------
-    v : int
-    found : tuple
-        What `_score` returned; num is not 0.
-    highest : float
-        No part has a higher penalty.
+    Parameters:
+        v: int.
+        found (tuple): What `_score` returned; num is not 0.
+        highest (float): No part has a higher penalty.
 
-    Returns
-    -------
-    part, gain, evaluations
-        Part -1: v stays.
+    Returns:
+        part, gain, evaluations: Part -1: v stays.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -297,16 +287,14 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
     choose their parts all at once, on as many threads as there are, and move one after the other:
     whoever gains nothing by then chooses again. The moves are the same with any number of threads.
 
-    Parameters
-    ----------
-    order : int64[m]
-    bounds : plancc.models.limits.Bounds
-    threads : int, default 1
+    Parameters:
+        order: int64[m].
+        bounds: plancc.models.limits.Bounds.
+        threads: int, default 1.
 
-    Returns
-    -------
-    moved, gained, evaluations
-        Vertices moved, rows saved, and pairs of vertex and part whose gain was computed.
+    Returns:
+        moved, gained, evaluations: Vertices moved, rows saved, and pairs of vertex and part whose
+            gain was computed.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
@@ -392,9 +380,8 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
     """Move vertices to the parts in `best`, or to others where these gain nothing any more.
 
-    Returns
-    -------
-    moved, gained, evaluations
+    Returns:
+        moved, gained, evaluations
     """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
@@ -485,10 +472,8 @@ def _burden(v: int, there: int, nets: Any, state: Any, limit: Any) -> float:
 def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: Any) -> Any:
     """The part to which v's move relieves its overweight part for the fewest rows.
 
-    Returns
-    -------
-    part, rows, relieved
-        Part -1: no move lowers the overload.
+    Returns:
+        part, rows, relieved: Part -1: no move lowers the overload.
     """
     here = state.owner[v]
     most = _relief_here(v, nets, state, limit)

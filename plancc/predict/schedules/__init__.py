@@ -83,28 +83,19 @@ def schedule_of(
 ) -> Schedule:
     """The operations of one training epoch.
 
-    Parameters
-    ----------
-    plan : path of a plan, or Tables
-        `read_tables(path)`, `tables_of(plan)`, or made of sizes of parts and messages alone.
-    dims : list of int
-        Widths d_0..d_L.
-    passes : sequence of str
-        Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
-    approximation : Approximation, optional
-        What the epoch leaves out; the pass "order" may be off then (`Approximation.passes`).
-    convolution : Convolution, optional
-        By default that of a GCN.
-    pipeline : Pipeline, optional
-        Of a feature plan with one group.
+    Parameters:
+        plan: `read_tables(path)`, `tables_of(plan)`, or made of sizes of parts and messages alone.
+        dims: Widths d_0..d_L.
+        passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" of row plans only.
+        approximation: What the epoch leaves out; the pass "order" may be off then
+            (`Approximation.passes`).
+        convolution: By default that of a GCN.
+        pipeline: Of a feature plan with one group.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, there is no such pass, a width is too small for the grid, the plan
-        cannot leave that out, or the convolution is not predicted for it.
-    PlanError
-        If the file is damaged.
+    Raises:
+        InputError: If the file is missing, there is no such pass, a width is too small for the
+            grid, the plan cannot leave that out, or the convolution is not predicted for it.
+        PlanError: If the file is damaged.
     """
     if approximation is not None and approximation.is_exact:
         approximation = None

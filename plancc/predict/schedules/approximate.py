@@ -31,19 +31,13 @@ SEED = 1
 class Approximation:
     """What an epoch leaves out.
 
-    Attributes
-    ----------
-    boundary_sampling : float
-        Probability of every halo row of a row plan, from 0 to 1.
-    fold : str
-        Of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
-    delay : int
-        Epochs that partial sums are late, with "delayed".
+    Attributes:
+        boundary_sampling: Probability of every halo row of a row plan, from 0 to 1.
+        fold: Of an edge plan: one of `FOLDS`, cd-0, cd-r and 0c of Md et al. 2021.
+        delay: Epochs that partial sums are late, with "delayed".
 
-    Raises
-    ------
-    InputError
-        Any other value.
+    Raises:
+        InputError: Any other value.
     """
 
     boundary_sampling: float = 1.0
@@ -125,13 +119,9 @@ class SampledScheduler(RowScheduler):
 class CloneScheduler(RowScheduler):
     """An edge plan whose ranks compute with copies of the vertices of its nonzeros.
 
-    Parameters
-    ----------
-    tables : Tables
-        With `Tables.leaves`.
-    approximation : Approximation
-        Fold "none" or "delayed".
-    num_layers : int
+    Parameters:
+        tables: With `Tables.leaves`.
+        approximation: Fold "none" or "delayed".
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:

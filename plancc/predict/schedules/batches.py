@@ -34,13 +34,9 @@ class Bits:
     Of a message's rows in plan order every 32 have a word, which travels if one of them is needed;
     and every 32 words a word that always does (`plancc_runtime.transport.row_numbers.RowBits`).
 
-    Parameters
-    ----------
-    matrix : Graph
-    owner : int32[n]
-    place : int64[n]
-        Of every vertex in plan order.
-    num_parts : int
+    Parameters:
+        owner: int32[n].
+        place (int64[n]): Of every vertex in plan order.
     """
 
     def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
@@ -114,15 +110,10 @@ def live_in_batch(
 ) -> Live:
     """What a row plan with these owners works on in a step, in every block of the batch.
 
-    Parameters
-    ----------
-    batch : Batch
-    owner : int32[n]
-    num_parts : int
-    idle : bool
-        Whether layers also have the rows that the next one does not read.
-    bits : Bits, optional
-        Where owners draw.
+    Parameters:
+        owner: int32[n].
+        idle: Whether layers also have the rows that the next one does not read.
+        bits: Where owners draw.
     """
     n = len(owner)
     layers: list[Tables] = []

@@ -65,11 +65,8 @@ UPDATE_WORDS = 3
 class Scheduler(ABC):
     """What the steps of a layout's program are on all ranks.
 
-    Attributes
-    ----------
-    num_ranks : int
-    rows : int64[num_ranks]
-        Rows of H at every rank between products.
+    Attributes:
+        rows (int64[num_ranks]): Rows of H at every rank between products.
     """
 
     num_ranks: int
@@ -121,10 +118,8 @@ class Scheduler(ABC):
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         """What a step of a layer, from 1, does, each in one of `plancc.predict.schedule.STEPS`.
 
-        Raises
-        ------
-        InputError
-            If a step of its kind is not predicted for the layout.
+        Raises:
+            InputError: If a step of its kind is not predicted for the layout.
         """
         if step.at_hand:
             yield from self.at_hand(layer, step)

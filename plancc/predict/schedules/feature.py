@@ -29,11 +29,8 @@ LINE = 16
 class FeatureScheduler(GridScheduler):
     """Feature plans.
 
-    Parameters
-    ----------
-    tables : Tables
-    stages : int
-        Batches that every product is cut into.
+    Parameters:
+        stages: Batches that every product is cut into.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:

@@ -30,12 +30,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """What process grids have in common; InputError if tables do not fit theirs.
-
-    Parameters
-    ----------
-    tables : Tables
-    """
+    """What process grids have in common; InputError if tables do not fit theirs."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid

@@ -36,19 +36,12 @@ def tables_of_owners(
 ) -> Tables:
     """The tables of the plan that these owners would make; it is not built.
 
-    Parameters
-    ----------
-    matrix : Graph
-    owners : Owners
-        Owners of rows only, where there is a grid.
-    num_parts : int
-        Parts of the grid, where there is one.
-    grid : Grid, optional
-    name : str
-    blocks : bool
-        Whether `Tables.blocks` are counted where the grid has them. Where pieces are smaller than
-        blocks, in grids that are not square, a block's rows are taken in the order of their
-        vertices; a plan has those without a halo first.
+    Parameters:
+        owners: Owners of rows only, where there is a grid.
+        num_parts: Parts of the grid, where there is one.
+        blocks: Whether `Tables.blocks` are counted where the grid has them. Where pieces are
+            smaller than blocks, in grids that are not square, a block's rows are taken in the order
+            of their vertices; a plan has those without a halo first.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -86,15 +79,10 @@ def live_tables(
 ) -> Live:
     """What is left of every layer without dead rows, of a row plan with these owners.
 
-    Parameters
-    ----------
-    matrix : Graph
-    owner : int32[n]
-    num_parts, num_layers : int
-    wanted : bool[n], or None
-        Vertices whose output counts for the loss; None: all.
-    hops : callable, optional
-        Of int32[k] parts and the int32[k] vertices of others that they need: `Tables.route`.
+    Parameters:
+        owner: int32[n].
+        wanted (bool[n], or None): Vertices whose output counts for the loss; None: all.
+        hops: Of int32[k] parts and the int32[k] vertices of others that they need: `Tables.route`.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows

@@ -47,28 +47,20 @@ def read_tables(
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
-    Parameters
-    ----------
-    path : path of the plan
-    num_ranks : int, optional
-        As after merging the parts of a row plan onto fewer ranks, which reads the whole plan.
-    blocks : bool
-        Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
-    copies : bool
-        Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations need;
-        it reads all columns or all rows of messages.
-    live_layers : int
-        Number of layers for which `Tables.live` is counted, which reads the whole plan; 0: not.
-    target : str, optional
-        As of `training_vertices`.
+    Parameters:
+        num_ranks: As after merging the parts of a row plan onto fewer ranks, which reads the whole
+            plan.
+        blocks: Whether `Tables.blocks` are counted where a grid has them, which reads all columns.
+        copies: Whether `Tables.halo_nonzeros` or `Tables.leaves` are counted, which approximations
+            need; it reads all columns or all rows of messages.
+        live_layers: Number of layers for which `Tables.live` is counted, which reads the whole
+            plan; 0: not.
+        target: As of `training_vertices`.
 
-    Raises
-    ------
-    InputError
-        If there is no such file, the plan does not run on `num_ranks`, or layers without dead rows
-        are asked of a plan that is no row plan.
-    PlanError
-        If it is damaged.
+    Raises:
+        InputError: If there is no such file, the plan does not run on `num_ranks`, or layers
+            without dead rows are asked of a plan that is no row plan.
+        PlanError: If it is damaged.
     """
     with PlanFile(path) as file:
         if live_layers:
@@ -162,11 +154,8 @@ def tables_of(
 class _InMemory:
     """A plan that is read as its file is.
 
-    Parameters
-    ----------
-    plan : Plan
-    path : str
-        Its name in tables and messages.
+    Parameters:
+        path: Its name in tables and messages.
     """
 
     def __init__(self, plan: Plan, path: str) -> None:

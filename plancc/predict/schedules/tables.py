@@ -23,15 +23,11 @@ CHUNK = 1 << 24
 class Live:
     """What is left of a row plan in every layer if dead rows are left out, or in a mini-batch.
 
-    Attributes
-    ----------
-    inputs : int64[num_parts]
-        Rows of H^0 that the first layer reads.
-    layers : tuple of Tables
-        Of every layer its output rows, their nonzeros and the messages for them.
-    told : tuple of Pairs, or None
-        Of a mini-batch: words of bits by which owners hear of rows that it needs, round by round;
-        empty where every rank draws all of it. None: no mini-batch.
+    Attributes:
+        inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
+        layers: Of every layer its output rows, their nonzeros and the messages for them.
+        told: Of a mini-batch: words of bits by which owners hear of rows that it needs, round by
+            round; empty where every rank draws all of it. None: no mini-batch.
     """
 
     inputs: Int64Array
@@ -46,44 +42,30 @@ class Tables:
     Made of a plan by `read_tables` or `tables_of`, of owners by `tables_of_owners`, or by hand
     where sizes and messages are measured or assumed.
 
-    Attributes
-    ----------
-    name : str
-        Name of the plan, for tables.
-    layout : str
-        "row", "edge", "grid" or "feature".
-    rows, nonzeros : int64[num_parts]
-        Rows that a part owns, and nonzeros that it holds.
-    expand : Pairs
-        Messages between parts; may be empty for layouts that only broadcast.
-    fold : Pairs or None
-        For layout "edge": from the parts to the owners.
-    grid : Grid or None
-        For layouts "grid" and "feature".
-    own_nonzeros : int64[num_parts] or None
-        For layout "edge": nonzeros in own rows.
-    boundary_nonzeros : int64[num_parts] or None
-        Nonzeros of the rows that have a received column; None: not known.
-    halo_nonzeros : int64[num_parts] or None
-        For layout "row": nonzeros in received columns; None: not counted.
-    leaves : Pairs or None
-        For layout "edge": vertices of the nonzeros of a part that another one owns, from the owner
-        to the part; None: not counted.
-    blocks : int64[num_parts, k] or None
-        Nonzeros of every part, by the piece that their columns are in (`piece_of_rows`); None:
-        taken to be spread as evenly as the pieces' rows.
-    undirected : bool
-        Whether the matrix equals its transpose.
-    self_loops : bool
-        Whether its diagonal was added to it.
-    notes : tuple of str
-        What was assumed.
-    topology : Topology or None
-        Which parts share a node, of a plan with routes.
-    route, fold_route : tuple of Pairs, or None
-        The hops collect, cross and spread, in place of `expand`, and of `fold` backward.
-    live : Live or None
-        For layout "row", and a number of layers; None: not counted.
+    Attributes:
+        name: Name of the plan, for tables.
+        layout: "row", "edge", "grid" or "feature".
+        rows, nonzeros (int64[num_parts]): Rows that a part owns, and nonzeros that it holds.
+        expand: Messages between parts; may be empty for layouts that only broadcast.
+        fold: For layout "edge": from the parts to the owners.
+        grid: For layouts "grid" and "feature".
+        own_nonzeros (int64[num_parts] or None): For layout "edge": nonzeros in own rows.
+        boundary_nonzeros (int64[num_parts] or None): Nonzeros of the rows that have a received
+            column; None: not known.
+        halo_nonzeros (int64[num_parts] or None): For layout "row": nonzeros in received columns;
+            None: not counted.
+        leaves: For layout "edge": vertices of the nonzeros of a part that another one owns, from
+            the owner to the part; None: not counted.
+        blocks (int64[num_parts, k] or None): Nonzeros of every part, by the piece that their
+            columns are in (`piece_of_rows`); None: taken to be spread as evenly as the pieces'
+            rows.
+        undirected: Whether the matrix equals its transpose.
+        self_loops: Whether its diagonal was added to it.
+        notes: What was assumed.
+        topology: Which parts share a node, of a plan with routes.
+        route, fold_route: The hops collect, cross and spread, in place of `expand`, and of `fold`
+            backward.
+        live: For layout "row", and a number of layers; None: not counted.
     """
 
     name: str

@@ -27,15 +27,10 @@ def execution_of(
 ) -> Execution:
     """The execution that the options ask for. Collective.
 
-    Parameters
-    ----------
-    header, part
-        A plan's slice that `check_layout` accepts, in the order of `layouts.order.in_order`.
-    data : LocalData
-    options : TrainOptions
-    resources : Resources
-    drawn : Drawn or None
-        What mini-batches are drawn by and from; None: full batch.
+    Parameters:
+        header, part: A plan's slice that `check_layout` accepts, in the order of
+            `layouts.order.in_order`.
+        drawn: What mini-batches are drawn by and from; None: full batch.
     """
     if part.grid is not None:
         return Grids(header, part, data, options, resources)
@@ -48,10 +43,8 @@ def execution_of(
 def check_layout(header: Header, options: TrainOptions) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
-    Raises
-    ------
-    InputError
-        If an option needs another layout.
+    Raises:
+        InputError: If an option needs another layout.
     """
     if header.types is None and options.target is not None:
         raise InputError(f"{_setting(options, 'target')}: needs a plan with types")
@@ -178,10 +171,8 @@ def _setting(options: TrainOptions, name: str) -> str:
 def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:
     """Whether every layer has columns for all ranks that share its rows; not collective.
 
-    Raises
-    ------
-    InputError
-        If the grid of the plan has more process columns than a layer is wide.
+    Raises:
+        InputError: If the grid of the plan has more process columns than a layer is wide.
     """
     if header.grid is not None:
         hidden = [options.hidden] * (options.layers > 1)

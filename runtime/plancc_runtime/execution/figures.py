@@ -29,14 +29,9 @@ def figures_of(
 ) -> Figures:
     """Words of an epoch over all ranks, with and without the passes. Collective.
 
-    Parameters
-    ----------
-    network : Network
-    passes : sequence of str
-        Those that are on; all but "overlap" change the number.
-    whole, live : View
-        What epochs work on without and with the pass "dead-rows".
-    transport : Transport
+    Parameters:
+        passes: Those that are on; all but "overlap" change the number.
+        whole, live: What epochs work on without and with the pass "dead-rows".
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -67,17 +62,11 @@ def words_of_pass(
 
     Not collective, once products were made on these graphs.
 
-    Parameters
-    ----------
-    network : Network
-    graphs : sequence of LayerGraph
-        One per layer, as in a `View`; a whole cycle of theirs is counted.
-    plain : bool
-        Whether products move what they do without any pass.
-    fixed : bool
-        Whether what the first layer needs of the features is at hand.
-    reduced : bool
-        Whether to count what it puts into all-reductions of products instead.
+    Parameters:
+        graphs: One per layer, as in a `View`; a whole cycle of theirs is counted.
+        plain: Whether products move what they do without any pass.
+        fixed: Whether what the first layer needs of the features is at hand.
+        reduced: Whether to count what it puts into all-reductions of products instead.
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
@@ -131,14 +120,9 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
     """A sentence on the first layer that moves other words than its steps say, or "". Collective.
 
-    Parameters
-    ----------
-    network : Network
-    view : View
-        What a training pass worked on.
-    sent : Counter
-        Words of its stages, as of `stages_counted`.
-    transport : Transport
+    Parameters:
+        view: What a training pass worked on.
+        sent: Words of its stages, as of `stages_counted`.
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

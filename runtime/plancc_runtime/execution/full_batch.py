@@ -211,10 +211,9 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 class Columns:
     """Features of own rows, and behind them those of the halo rows that an epoch keeps.
 
-    Parameters
-    ----------
-    own : Tensor[num_inputs, width]
-    halo : Tensor[num_halo, width]
+    Parameters:
+        own: Tensor[num_inputs, width].
+        halo: Tensor[num_halo, width].
     """
 
     def __init__(self, own: Tensor, halo: Tensor) -> None:

@@ -66,16 +66,10 @@ COUNTED = 100
 class Drawn:
     """What mini-batches are drawn by and from, on every rank alike.
 
-    Attributes
-    ----------
-    sampler : Sampler
-    population : Population
-    per_epoch : int
-        Mini-batches of an epoch.
-    remark : str
-        What to say of the sampler.
-    by_owners : bool
-        Whether owners draw.
+    Attributes:
+        per_epoch: Mini-batches of an epoch.
+        remark: What to say of the sampler.
+        by_owners: Whether owners draw.
     """
 
     sampler: Sampler
@@ -87,17 +81,11 @@ class Drawn:
     def whole(self, plan: str | PathLike[str] | Slice, seed: int, by_owners: bool) -> Drawn:
         """The same with all that the sampler draws from; not collective.
 
-        Parameters
-        ----------
-        plan : path, or (Header, Part)
-        seed : int
-        by_owners : bool
-            Whether owners draw (`layouts.draws`), who need no pattern.
+        Parameters:
+            by_owners: Whether owners draw (`layouts.draws`), who need no pattern.
 
-        Raises
-        ------
-        InputError, PlanError
-            If the plan is damaged, or no batch can be drawn.
+        Raises:
+            InputError, PlanError: If the plan is damaged, or no batch can be drawn.
         """
         sampler, population = self.sampler, self.population
         if by_owners:
@@ -114,21 +102,14 @@ class Drawn:
 class BatchShare:
     """A rank's share of a mini-batch, as layers take it.
 
-    Attributes
-    ----------
-    local : LocalBatch
-    blocks : list of Block
-    inputs : int64[m]
-        Local rows of the slice that are inputs of the first block.
-    outputs : int64[m] or None
-        Which of ``local.rows`` are outputs of the last block; None: all.
-    x : Tensor or None
-        Features of the inputs, and behind them those of halo rows if there is a cache and `halo` is
-        None; None: they are not fetched yet.
-    halo : Tensor or None
-        Features of halo rows, if there is a cache and the inputs are all rows of the slice.
-    words_drawn, words_fetched : int
-        That this rank sent to draw it, and for its features.
+    Attributes:
+        inputs (int64[m]): Local rows of the slice that are inputs of the first block.
+        outputs (int64[m] or None): Which of ``local.rows`` are outputs of the last block; None:
+            all.
+        x: Features of the inputs, and behind them those of halo rows if there is a cache and `halo`
+            is None; None: they are not fetched yet.
+        halo: Features of halo rows, if there is a cache and the inputs are all rows of the slice.
+        words_drawn, words_fetched: That this rank sent to draw it, and for its features.
     """
 
     local: LocalBatch
@@ -144,21 +125,14 @@ class BatchShare:
 class UnderWay:
     """A share of a batch that is made in rounds of messages, while other work is done.
 
-    Parameters
-    ----------
-    number : int
-        Of the batch.
-    rounds : Rounds
-        The first is begun at once.
-    traffic : Traffic
-        Of this rank.
-    timed : callable
-        Gives a block around every round.
+    Parameters:
+        number: Of the batch.
+        rounds: The first is begun at once.
+        traffic: Of this rank.
+        timed: Gives a block around every round.
 
-    Attributes
-    ----------
-    words : int
-        That this rank has sent in the rounds.
+    Attributes:
+        words (int): That this rank has sent in the rounds.
     """
 
     def __init__(
@@ -195,17 +169,12 @@ class UnderWay:
 class FeatureCache:
     """Features of halo rows that are kept from step to step.
 
-    Attributes
-    ----------
-    kept : bool[num_halo]
-        Which halo rows of the slice they are.
-    of_others : bool[sent rows]
-        Which of the slice's sent rows their receivers keep.
-    place : int64[num_halo]
-        Where a halo row that is kept stands in `rows`.
-    rows : Tensor[kept rows, width]
-    whole : bool
-        Whether all ranks keep all of their halo rows.
+    Attributes:
+        kept (bool[num_halo]): Which halo rows of the slice they are.
+        of_others (bool[sent rows]): Which of the slice's sent rows their receivers keep.
+        place (int64[num_halo]): Where a halo row that is kept stands in `rows`.
+        rows: Tensor[kept rows, width].
+        whole: Whether all ranks keep all of their halo rows.
     """
 
     kept: BoolArray
@@ -514,12 +483,9 @@ def chosen_batches(
 
     What the user does not say is as the plan was compiled for. None: full batch.
 
-    Raises
-    ------
-    InputError
-        If the options do not fit each other, the plan or the model.
-    PlanError
-        If the plan is damaged.
+    Raises:
+        InputError: If the options do not fit each other, the plan or the model.
+        PlanError: If the plan is damaged.
     """
     if not options.mini_batches:
         return None

@@ -32,14 +32,10 @@ RateOf = Callable[[Scores | None], float]
 class EpochResult:
     """What an epoch leaves behind.
 
-    Attributes
-    ----------
-    loss, rate : float
-        Mean loss over all targets, and learning rate.
-    scores : Scores or None
-        Scores of the training pass, if it has any.
-    steps : sequence of BatchStep
-        Mini-batches.
+    Attributes:
+        loss, rate: Mean loss over all targets, and learning rate.
+        scores: Scores of the training pass, if it has any.
+        steps: Mini-batches.
     """
 
     loss: float
@@ -51,34 +47,21 @@ class EpochResult:
 class Execution(ABC):
     """How the epochs of a run are executed.
 
-    Parameters
-    ----------
-    data : LocalData
-    options : TrainOptions
-    resources : Resources
-    misfits : dict of str to str
-        Passes that do not fit the options or the layout: why.
+    Parameters:
+        misfits: Passes that do not fit the options or the layout: why.
 
-    Attributes
-    ----------
-    kernel : str
-        Kernel of local products, the measured one for "auto".
-    off : dict of str to str
-        Passes that were asked for and do not fit: why.
-    evaluates : bool
-        Whether the outputs of a training pass are those of all rows, as an evaluation has them;
-        known after `prepare`.
-    sampler : str
-        The sampler of mini-batches, with its options; empty for a full batch.
-    steps_per_epoch : int
-        Mini-batches per epoch; 0 for a full batch.
-    alike : bool
-        Whether all epochs make the same products and send the same messages, but for their numbers.
-    remarks : list of str
-        What the first epoch shows of the layers.
-    repeats : bool
-        Whether an epoch may be executed again, from the same weights; not if it leaves messages
-        under way.
+    Attributes:
+        kernel: Kernel of local products, the measured one for "auto".
+        off (dict of str to str): Passes that were asked for and do not fit: why.
+        evaluates (bool): Whether the outputs of a training pass are those of all rows, as an
+            evaluation has them; known after `prepare`.
+        sampler (str): The sampler of mini-batches, with its options; empty for a full batch.
+        steps_per_epoch (int): Mini-batches per epoch; 0 for a full batch.
+        alike (bool): Whether all epochs make the same products and send the same messages, but for
+            their numbers.
+        remarks (list of str): What the first epoch shows of the layers.
+        repeats (bool): Whether an epoch may be executed again, from the same weights; not if it
+            leaves messages under way.
     """
 
     kernel: str
@@ -111,9 +94,7 @@ class Execution(ABC):
     def prepare(self, network: Network) -> LocalData:
         """What is done once, before the first epoch. Collective.
 
-        Returns
-        -------
-        LocalData
+        Returns:
             Data to train with from here on: without features where nothing reads them any more.
         """
 
@@ -130,16 +111,10 @@ class Execution(ABC):
     ) -> EpochResult:
         """One epoch. Collective.
 
-        Parameters
-        ----------
-        learner : Learner
-        data : LocalData
-            What `prepare` returned.
-        number : int
-            Number of the epoch.
-        evaluate : bool
-            Whether the training pass is scored; only if `evaluates`.
-        rate_of : callable
+        Parameters:
+            data: What `prepare` returned.
+            number: Number of the epoch.
+            evaluate: Whether the training pass is scored; only if `evaluates`.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
         with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
@@ -193,9 +168,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Let a view keep what the first layer needs of the features. Collective.
 
-        Returns
-        -------
-        LocalData
+        Returns:
             Without features where nothing reads them any more.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)

@@ -59,23 +59,16 @@ _BYTE = ir.IntType(8).as_pointer()
 class Attended:
     """What `attention` keeps for `attention_adjoint`, and the operands.
 
-    Attributes
-    ----------
-    column : Tensor[n, 3, h]
-        source, and the factors of its two branches.
-    row : Tensor[m, 4, h]
-        target, and the factors of its two branches (after `attention` divided by Z); room for one.
-    x : Tensor[n, h d]
-    parts : Tensor[m, 2 h d]
-        `positive` and the result before the bias.
-    totals : Tensor[m, 2, h]
-        P and Z.
-    slope : float
-        Slope of the rectifier below 0, in [0, 1].
-    scale : Tensor[nnz, h] or None
-        Factors of the attention, in CSR order.
-    mean : bool
-        Whether heads are averaged, not concatenated.
+    Attributes:
+        column (Tensor[n, 3, h]): source, and the factors of its two branches.
+        row (Tensor[m, 4, h]): target, and the factors of its two branches (after `attention`
+            divided by Z); room for one.
+        x: Tensor[n, h d].
+        parts (Tensor[m, 2 h d]): `positive` and the result before the bias.
+        totals (Tensor[m, 2, h]): P and Z.
+        slope: Slope of the rectifier below 0, in [0, 1].
+        scale (Tensor[nnz, h] or None): Factors of the attention, in CSR order.
+        mean: Whether heads are averaged, not concatenated.
     """
 
     column: Tensor
@@ -104,12 +97,9 @@ def factors(
     That is on other devices, with indices of 64 bits, a slope above 1, and where sources of a head
     differ by more than `LARGEST_SPREAD`, or are no numbers.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    source : Tensor[n, h]
-    target : Tensor[m, h]
-    slope : float
+    Parameters:
+        source: Tensor[n, h].
+        target: Tensor[m, h].
     """
     rows = pattern.rows
     if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
@@ -159,22 +149,15 @@ def attention(
 ) -> tuple[Tensor, Attended]:
     """Rectifier, softmax, weighted sum, bias and the heads' mean in one pass over the rows.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    prepared : tuple
-        What `factors` returned.
-    x : Tensor[n, h d]
-        Contiguous.
-    slope, scale, mean
-        As in `Attended`.
-    bias : Tensor[h d], or Tensor[d] with `mean`, optional
+    Parameters:
+        prepared: What `factors` returned.
+        x (Tensor[n, h d]): Contiguous.
+        slope, scale, mean: As in `Attended`.
+        bias: Tensor[h d], or Tensor[d] with `mean`, optional.
 
-    Returns
-    -------
-    out : Tensor[m, h d], or Tensor[m, d] with `mean`
-        The bias, or 0, in rows without nonzeros.
-    kept : Attended
+    Returns:
+        out (Tensor[m, h d], or Tensor[m, d] with `mean`): The bias, or 0, in rows without nonzeros.
+        kept: Attended
     """
     column, row = prepared
     rows, heads = pattern.num_rows, column.shape[2]
@@ -199,26 +182,19 @@ def attention_adjoint(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `attention`, where wanted through sources and targets that are products.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    kept : Attended
-    g : Tensor[m, h d], or Tensor[m, d] with `mean`
-        The gradient of the result, contiguous.
-    vectors : Tensor[2, h d], optional
-        By heads, <x[j], vectors[0]> is the source of column j and <x[j], vectors[1]> the target of
-        the row whose own column j is; None: they are no products.
-    places : int64[m], optional
-        The own column of every row; by default that of the same number.
+    Parameters:
+        g (Tensor[m, h d], or Tensor[m, d] with `mean`): The gradient of the result, contiguous.
+        vectors (Tensor[2, h d], optional): By heads, <x[j], vectors[0]> is the source of column j
+            and <x[j], vectors[1]> the target of the row whose own column j is; None: they are no
+            products.
+        places (int64[m], optional): The own column of every row; by default that of the same
+            number.
 
-    Returns
-    -------
-    back : Tensor[n, h d]
-        The gradient of x, with `vectors` through sources and targets too.
-    scores : Tensor[n, 2, h]
-        Gradients of sources; with `vectors` those of targets, by columns, else 0.
-    target : Tensor[m, h]
-        Gradients of targets, by rows.
+    Returns:
+        back (Tensor[n, h d]): The gradient of x, with `vectors` through sources and targets too.
+        scores (Tensor[n, 2, h]): Gradients of sources; with `vectors` those of targets, by columns,
+            else 0.
+        target (Tensor[m, h]): Gradients of targets, by rows.
     """
     by_row = _inner(pattern.rows, kept, g)
     scores = kept.x.new_zeros(pattern.num_columns, 2, kept.heads)

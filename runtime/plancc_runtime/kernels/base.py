@@ -40,21 +40,14 @@ def numbered(device: torch.device) -> torch.device:
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
-    Parameters
-    ----------
-    matrix : csr_matrix[m, n]
-        Its arrays may be kept and must not change afterwards.
-    dtype : torch.float32 or torch.float64
-        The type of the values, of x and of out.
-    device : torch.device
+    Parameters:
+        matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards.
+        dtype (torch.float32 or torch.float64): The type of the values, of x and of out.
 
-    Attributes
-    ----------
-    name : str
-        The kernel's name in `KERNELS`.
-    shape : tuple of int
-        (m, n).
-    nnz : int
+    Attributes:
+        name: The kernel's name in `KERNELS`.
+        shape (tuple of int): (m, n).
+        nnz: int.
     """
 
     name: ClassVar[str]
@@ -94,22 +87,18 @@ class SparseMatrix(ABC):
         splits no row gives them for every number of threads. As many threads work as
         ``torch.get_num_threads()`` says in the calling thread.
 
-        Parameters
-        ----------
-        x : Tensor[n, d]
-            Contiguous, of this matrix's dtype and device, not overlapping `out`.
-        out : Tensor[m, d], or Tensor[>= m, d] with `rows`
-            Contiguous; its old values are not read without `add`.
-        rows : Tensor, int64[m], optional
-            Rows of `out`, unique.
-        bias : Tensor[d], optional
-        where : Tensor[m, d], optional
-            Row k belongs to row k of A, also with `rows`. Contiguous.
+        Parameters:
+            x (Tensor[n, d]): Contiguous, of this matrix's dtype and device, not overlapping `out`.
+            out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; its old values are not
+                read without `add`.
+            rows (Tensor, int64[m], optional): Rows of `out`, unique.
+            bias: Tensor[d], optional.
+            where (Tensor[m, d], optional): Row k belongs to row k of A, also with `rows`.
+                Contiguous.
 
-        Raises
-        ------
-        InputError
-            If a shape, dtype, device or memory layout is another, or a row is outside of `out`.
+        Raises:
+            InputError: If a shape, dtype, device or memory layout is another, or a row is outside
+                of `out`.
         """
         m, n = self.shape
         width = x.shape[-1]

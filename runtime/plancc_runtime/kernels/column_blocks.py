@@ -61,15 +61,11 @@ def best_count(
     columns, as in meshes. B blocks have as many misses as a cache B times as large, and pass over
     out B times. Nothing is measured: the same machine always finds the same number.
 
-    Parameters
-    ----------
-    row_ptr : int64[m + 1]
-    columns : int32[nnz]
-    num_columns : int
-    row_bytes : int
-        Bytes of a row of x.
-    caches : tuple of int, optional
-        Bytes of the L2 and the L3 cache; by default this machine's.
+    Parameters:
+        row_ptr: int64[m + 1].
+        columns: int32[nnz].
+        row_bytes: Bytes of a row of x.
+        caches: Bytes of the L2 and the L3 cache; by default this machine's.
     """
     level2, level3 = (int(SHARE * size) // row_bytes for size in caches or cache_bytes())
     num_rows = len(row_ptr) - 1
@@ -106,10 +102,9 @@ def split(
 ) -> list[Part]:
     """A CSR matrix as the sum of `count` ones, of about equally many columns each.
 
-    Returns
-    -------
-    list of (int64[m + 1], int32[k], values[k])
-        CSR arrays with the column numbers of the whole; nonzeros of a row stay in their order.
+    Returns:
+        list of (int64[m + 1], int32[k], values[k]): CSR arrays with the column numbers of the
+            whole; nonzeros of a row stay in their order.
     """
     num_rows = len(row_ptr) - 1
     block = (columns // max(1, -(-num_columns // count))).astype(np.uint8)

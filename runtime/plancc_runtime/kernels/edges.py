@@ -60,16 +60,13 @@ OPERATORS: dict[str, Callable[[Any, Any], Tensor] | None] = {
 class PatternSide:
     """The nonzeros of a pattern grouped by rows, or grouped by columns.
 
-    Attributes
-    ----------
-    ptr : int64[groups + 1]
-        Group i holds positions ``ptr[i]:ptr[i+1]``.
-    index : int32|int64[nnz]
-        By position: the column (grouped by rows) or the row (grouped by columns).
-    edge : int32|int64[nnz] or None
-        By position: the number of the nonzero in CSR order; None if that is the position.
-    native : bool
-        Whether numba kernels or torch operations run.
+    Attributes:
+        ptr (int64[groups + 1]): Group i holds positions ``ptr[i]:ptr[i+1]``.
+        index (int32|int64[nnz]): By position: the column (grouped by rows) or the row (grouped by
+            columns).
+        edge (int32|int64[nnz] or None): By position: the number of the nonzero in CSR order; None
+            if that is the position.
+        native: Whether numba kernels or torch operations run.
     """
 
     ptr: Tensor
@@ -87,11 +84,9 @@ class Pattern:
 
     Made by `from_csr`. What only gradients need is made at first use, and kept.
 
-    Attributes
-    ----------
-    rows : PatternSide
-        The nonzeros by rows (CSR).
-    num_rows, num_columns, num_nonzeros : int
+    Attributes:
+        rows: The nonzeros by rows (CSR).
+        num_rows, num_columns, num_nonzeros: int.
     """
 
     def __init__(self, rows: PatternSide, num_columns: int) -> None:
@@ -111,21 +106,15 @@ class Pattern:
     ) -> Pattern:
         """A pattern from CSR arrays.
 
-        Parameters
-        ----------
-        row_ptr : integer[m + 1]
-        column : integer[nnz]
-            Below `num_columns`; unsorted and repeated ones are allowed.
-        num_columns : int
-        device : torch.device or str
-            Device of the dense operands.
-        native : bool, optional
-            Numba kernels (CPU only) or torch operations; by default numba on CPUs.
+        Parameters:
+            row_ptr: integer[m + 1].
+            column (integer[nnz]): Below `num_columns`; unsorted and repeated ones are allowed.
+            device: Device of the dense operands.
+            native: Numba kernels (CPU only) or torch operations; by default numba on CPUs.
 
-        Raises
-        ------
-        InputError
-            If a column is outside of 0 to ``num_columns - 1``: the kernels do not check again.
+        Raises:
+            InputError: If a column is outside of 0 to ``num_columns - 1``: the kernels do not check
+                again.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column index is outside of 0 to {num_columns - 1}")
@@ -212,16 +201,12 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros of group i.
 
-    Parameters
-    ----------
-    side : PatternSide
-    weight : Tensor[nnz, h]
-        In CSR order.
-    x : Tensor[n, h, d]
+    Parameters:
+        weight (Tensor[nnz, h]): In CSR order.
+        x: Tensor[n, h, d].
 
-    Returns
-    -------
-    Tensor[m, h, d]
+    Returns:
+        Tensor[m, h, d]
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -252,22 +237,16 @@ def first_extreme(
 ) -> Tensor:
     """The first nonzero of each row, in CSR order, at which x[j] op y is extreme; NaN is extreme.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    op : str
-        A name in `OPERATORS`.
-    x : Tensor[n, d]
-    y : Tensor[nnz, 1|d] or Tensor[m, 1|d], optional
-        The second operand, by nonzero or (`by_row`) by row.
-    by_row : bool
-    largest : bool
-        The maximum or the minimum.
+    Parameters:
+        op: A name in `OPERATORS`.
+        x: Tensor[n, d].
+        y (Tensor[nnz, 1|d] or Tensor[m, 1|d], optional): The second operand, by nonzero or
+            (`by_row`) by row.
+        largest: The maximum or the minimum.
 
-    Returns
-    -------
-    int32|int64[m, d]
-        Numbers of nonzeros in CSR order; -1 in rows that have none. Of the type of the indices.
+    Returns:
+        int32|int64[m, d]: Numbers of nonzeros in CSR order; -1 in rows that have none. Of the type
+            of the indices.
     """
     side = pattern.rows
     d = y.shape[1] if op == "copy_e" and y is not None else x.shape[1]

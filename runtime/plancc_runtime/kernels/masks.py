@@ -37,21 +37,15 @@ def nonzero_mask(
     ``mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)``; below rate 2^32
     it is dropped.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    rows : int32[m], columns : int32[n]
-        Vertices of rows and columns.
-    rate : float
-        In [0, 1).
-    key : uint64
-    like : Tensor[0, heads]
-        Says the type and the device of the result, and how many heads there are.
+    Parameters:
+        rows, columns (int32[m], int32[n]): Vertices of rows and columns.
+        rate: In [0, 1).
+        key: uint64.
+        like (Tensor[0, heads]): Says the type and the device of the result, and how many heads
+            there are.
 
-    Returns
-    -------
-    Tensor[nnz, heads]
-        In CSR order.
+    Returns:
+        Tensor[nnz, heads]: In CSR order.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)

@@ -197,18 +197,12 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
     The same from to + shift and first + shift. The sums are two vectors of w values, which LLVM
     spreads over as many registers as it takes; the epilogue works on both before they are stored.
 
-    Parameters
-    ----------
-    num_bytes : literal int
-        Bytes of w columns.
-    csr : tuple
-        columns and values, flat arrays; the distance of the prefetch.
-    dense : tuple
-        x, out, bias and where, flat arrays; the width of x.
-    row : tuple
-        begin, end, first (column), to (index into out), at (index into where), shift.
-    epilogue : int
-        Bits.
+    Parameters:
+        num_bytes (literal int): Bytes of w columns.
+        csr (tuple): columns and values, flat arrays; the distance of the prefetch.
+        dense (tuple): x, out, bias and where, flat arrays; the width of x.
+        row (tuple): begin, end, first (column), to (index into out), at (index into where), shift.
+        epilogue (int): Bits.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]

@@ -22,15 +22,11 @@ def run(function: Any, argument: int, threads: int) -> None:
 
     Any number of Python threads may do so at the same time: each has a team of its own.
 
-    Parameters
-    ----------
-    function : numba cfunc, void(pointer)
-        It divides the work itself, and must be right with any number of threads. Not
-        holding the GIL, it must not touch Python objects.
-    argument : int
-        Address, valid until this returns.
-    threads : int
-        At least 1. Where torch was built without OpenMP, one thread is used.
+    Parameters:
+        function (numba cfunc, void(pointer)): It divides the work itself, and must be right with
+            any number of threads. Not holding the GIL, it must not touch Python objects.
+        argument: Address, valid until this returns.
+        threads: At least 1. Where torch was built without OpenMP, one thread is used.
     """
     parallel = _parallel() if threads > 1 else None
     if parallel is None:

@@ -21,27 +21,20 @@ ORDERS = ("none", "rcm", "degree")
 def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = None) -> np.ndarray:
     """A new order of rows, and with them of the own columns.
 
-    Parameters
-    ----------
-    pattern : csr_matrix[m, >= m]
-        Columns from m on (halo rows) are ignored, and so are values.
-    method : {"none", "rcm", "degree"}
-        "none" keeps the order; "rcm" is reverse Cuthill-McKee of the symmetrised own block, which
-        brings neighbours close; "degree" puts the rows that most rows need first, so that they
-        share pages and cache sets.
-    num_interior : int, optional
-        Rows before this one stay before the others; among themselves both kinds are in the
-        method's order.
+    Parameters:
+        pattern (csr_matrix[m, >= m]): Columns from m on (halo rows) are ignored, and so are values.
+        method ({"none", "rcm", "degree"}): "none" keeps the order; "rcm" is reverse Cuthill-McKee
+            of the symmetrised own block, which brings neighbours close; "degree" puts the rows that
+            most rows need first, so that they share pages and cache sets.
+        num_interior: Rows before this one stay before the others; among themselves both kinds are
+            in the method's order.
 
-    Returns
-    -------
-    int64[m]
-        Old row of every new one: ``pattern[order][:, order]`` is the own block in the new order.
+    Returns:
+        int64[m]: Old row of every new one: ``pattern[order][:, order]`` is the own block in the new
+            order.
 
-    Raises
-    ------
-    InputError
-        If the method is unknown.
+    Raises:
+        InputError: If the method is unknown.
     """
     check_choice("row order", method, ORDERS)
     m = pattern.shape[0]

@@ -20,10 +20,8 @@ from plancc_runtime.operations import Cost, operation, size_of
 def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
     """out[k] = x[rows[k]]; shapes [n, d], int64[m], [m, d].
 
-    Raises
-    ------
-    IndexError
-        If a row is outside of x.
+    Raises:
+        IndexError: If a row is outside of x.
     """
     torch.index_select(x, 0, rows, out=out)
 
@@ -36,18 +34,14 @@ def _cost(result: None, out: Tensor, rows: Tensor, received: Tensor) -> Cost:
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     """out[rows[k]] += received[k] for k = 0, 1, ...; the same bits with any number of threads.
 
-    Parameters
-    ----------
-    out : Tensor[n, d]
-    rows : Tensor, int64[m]
-        Rows may repeat: their values are added in the order of k (on GPUs in an order that is the
-        same in every run).
-    received : Tensor[m, d]
+    Parameters:
+        out: Tensor[n, d].
+        rows (Tensor, int64[m]): Rows may repeat: their values are added in the order of k (on GPUs
+            in an order that is the same in every run).
+        received: Tensor[m, d].
 
-    Raises
-    ------
-    InputError
-        If a row is outside of `out`; on CPUs before anything is added.
+    Raises:
+        InputError: If a row is outside of `out`; on CPUs before anything is added.
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics

@@ -37,22 +37,17 @@ def prepare(
 ) -> SparseMatrix:
     """Prepare `matrix` for products by `kernel`.
 
-    Parameters
-    ----------
-    matrix : csr_matrix[m, n]
-        Its arrays may be kept and must not change afterwards. Unsorted columns and repeated
-        entries are allowed; entries are added in the order in which they stand.
-    dtype : torch.float32 or torch.float64
-    device : torch.device or str
-        Device of x and out.
-    kernel : str
-        A name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
+    Parameters:
+        matrix (csr_matrix[m, n]): Its arrays may be kept and must not change afterwards. Unsorted
+            columns and repeated entries are allowed; entries are added in the order in which they
+            stand.
+        dtype: torch.float32 or torch.float64.
+        device: Device of x and out.
+        kernel: A name in `KERNELS`: "numba" (CPUs), "torch" (CPUs by MKL, GPUs by cuSPARSE).
 
-    Raises
-    ------
-    InputError
-        If the kernel is unknown, does not work on the device or takes no matrix of this size, or
-        for another dtype.
+    Raises:
+        InputError: If the kernel is unknown, does not work on the device or takes no matrix of this
+            size, or for another dtype.
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"dtype {dtype}: sparse products need float32 or float64")
@@ -74,16 +69,12 @@ def choose_kernel(
     only if it takes less than 0.6 of its time. Kernels sum in different orders, so the choice must
     be stored where the same bits are needed again.
 
-    Parameters
-    ----------
-    matrix : csr_matrix[m, n]
-    dtype : torch.float32 or torch.float64
-    width : int
-        Columns of the dense operand.
-    threads : int
-        Threads of the products; torch's number of threads is set to it meanwhile.
-    device : torch.device or str
-        Devices other than CPUs have "torch" only.
+    Parameters:
+        matrix: csr_matrix[m, n].
+        dtype: torch.float32 or torch.float64.
+        width: Columns of the dense operand.
+        threads: Threads of the products; torch's number of threads is set to it meanwhile.
+        device: Devices other than CPUs have "torch" only.
     """
     device = torch.device(device)
     if device.type != "cpu":

@@ -36,16 +36,12 @@ from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 class KeptBlock:
     """What a block of a mini-batch keeps of a rank's slice.
 
-    Attributes
-    ----------
-    nonzeros : int64[m]
-        Ascending.
-    rows : int32[m]
-        Numbers of their rows in the block.
-    factors : float64[m] or None
-        What their values are multiplied by; None: 1.
-    received, sent : int64[...]
-        Places of halo rows, and of sent rows, among those of the slice; ascending.
+    Attributes:
+        nonzeros (int64[m]): Ascending.
+        rows (int32[m]): Numbers of their rows in the block.
+        factors (float64[m] or None): What their values are multiplied by; None: 1.
+        received, sent (int64[...]): Places of halo rows, and of sent rows, among those of the
+            slice; ascending.
     """
 
     nonzeros: Int64Array
@@ -57,16 +53,11 @@ class KeptBlock:
     def of(self, part: Part, own: Int64Array, number: Int32Array, slot: Int32Array) -> Part:
         """The slice masked to the block.
 
-        Parameters
-        ----------
-        part : Part
-            The slice.
-        own : int64[rows of the block]
-            Its rows that take part.
-        number : int32[num_rows or more]
-            Number of every one of `own` in the block.
-        slot : int32[num_halo]
-            Is filled with the number of every halo row of the block.
+        Parameters:
+            part: The slice.
+            own (int64[rows of the block]): Its rows that take part.
+            number (int32[num_rows or more]): Number of every one of `own` in the block.
+            slot (int32[num_halo]): Is filled with the number of every halo row of the block.
         """
         nonzeros = self.nonzeros
         slot[self.received] = np.arange(len(self.received), dtype=np.int32)
@@ -91,21 +82,17 @@ class KeptBlock:
 class LocalBatch:
     """One rank's share of a mini-batch.
 
-    Attributes
-    ----------
-    rows : int64[m]
-        Local rows, of the whole slice, that take part in any block; ascending.
-    targets : bool[m]
-        Those whose output counts for the loss.
-    parts : list of Part
-        One per block, without vertex data. Their rows are those of `rows`, also where a block has
-        no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
-    factors : list of float64[nonzeros] or None
-        One per block: what the values of its nonzeros were multiplied by; None: 1.
-    halos : list of int64[halo rows]
-        One per block: the places of its halo rows among those of the slice.
-    sents : list of int64[sent rows]
-        One per block: the places of its sent rows among those of the slice.
+    Attributes:
+        rows (int64[m]): Local rows, of the whole slice, that take part in any block; ascending.
+        targets (bool[m]): Those whose output counts for the loss.
+        parts: One per block, without vertex data. Their rows are those of `rows`, also where a
+            block has no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
+        factors (list of float64[nonzeros] or None): One per block: what the values of its nonzeros
+            were multiplied by; None: 1.
+        halos (list of int64[halo rows]): One per block: the places of its halo rows among those of
+            the slice.
+        sents (list of int64[sent rows]): One per block: the places of its sent rows among those of
+            the slice.
     """
 
     rows: Int64Array
@@ -143,12 +130,9 @@ class BatchMask:
     rows ascend. A batch costs a look at its vertices, at the peers of the rank, and at its
     nonzeros if it is `listed`, else at all in the rows of its vertices.
 
-    Parameters
-    ----------
-    part : Part
-        ``part.num_parts`` must equal ``transport.size``.
-    transport : Transport
-        Used here only, to learn of halo rows and boundary pins.
+    Parameters:
+        part: ``part.num_parts`` must equal ``transport.size``.
+        transport: Used here only, to learn of halo rows and boundary pins.
     """
 
     def __init__(self, part: Part, transport: Transport) -> None:
@@ -245,10 +229,9 @@ class BatchMask:
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
         """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.
 
-        Returns
-        -------
-        int64[m], int32[m], float64[m]
-            Where they are in `_columns`, the numbers of their rows, and their factors.
+        Returns:
+            int64[m], int32[m], float64[m]: Where they are in `_columns`, the numbers of their rows,
+                and their factors.
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -308,10 +291,9 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     """The nonzeros in the rows `places` whose columns are inside too, in their order.
 
-    Returns
-    -------
-    int64[m], int32[m], int32[m]
-        Where they are in `columns`, and the numbers of their rows and columns.
+    Returns:
+        int64[m], int32[m], int32[m]: Where they are in `columns`, and the numbers of their rows and
+            columns.
     """
     most = 0
     for i in places:
@@ -363,13 +345,10 @@ def _masked(kept: Any, column: Any, num_rows: int, num_own: int, number: Any, sl
 def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
     """What ranks must tell each other of the rows that travel. Collective.
 
-    Returns
-    -------
-    halo : int32[halo rows]
-        Vertices of the halo rows.
-    pin_ptr : int64[sent rows + 1], pins : int32[pins]
-        The receiver of sent row k uses it for its vertices
-        ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
+    Returns:
+        halo (int32[halo rows]): Vertices of the halo rows.
+        pin_ptr (int64[sent rows + 1], pins : int32[pins]): The receiver of sent row k uses it for
+            its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
     """
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     foreign = np.flatnonzero(part.column >= part.num_rows)

@@ -33,11 +33,9 @@ NONZEROS = ("plan", "edges", "closed")
 class Nonzeros:
     """The nonzeros of every row of messages, by their numbers.
 
-    Attributes
-    ----------
-    ptr : int64[rows + 1]
-    number : int32[nonzeros]
-        Of a row r those at ``ptr[r]:ptr[r + 1]``, ascending.
+    Attributes:
+        ptr: int64[rows + 1].
+        number (int32[nonzeros]): Of a row r those at ``ptr[r]:ptr[r + 1]``, ascending.
     """
 
     ptr: Int64Array
@@ -51,15 +49,12 @@ class Numbering:
     They stay with them when others are left out, so that a block of fewer rows draws of every row
     what the whole one does.
 
-    Attributes
-    ----------
-    received : int32[num_halo], sent : int32[sent rows]
-        Place of every row in its message of the whole block.
-    uses : Nonzeros or None
-        Nonzeros of every halo row, in the order of their rows; numbered so in the whole block.
-        Where boundary edges are sampled.
-    uses_sent : Nonzeros or None
-        Those that the receiver of every sent row has; likewise.
+    Attributes:
+        received, sent (int32[num_halo], int32[sent rows]): Place of every row in its message of the
+            whole block.
+        uses: Nonzeros of every halo row, in the order of their rows; numbered so in the whole
+            block. Where boundary edges are sampled.
+        uses_sent: Those that the receiver of every sent row has; likewise.
     """
 
     received: Int32Array
@@ -72,44 +67,32 @@ class Numbering:
 class Block:
     """One rank's share of one layer's product. Immutable.
 
-    Attributes
-    ----------
-    inputs : int32[num_inputs]
-        Vertex of every own row of the layer's input.
-    outputs : int64[num_outputs] or None
-        Place of every own row of the layer's output among the inputs, ascending; None: they are
-        the same rows. Of a process grid (`layouts.grid_block`), the column of its diagonal, -1
-        where another rank has it.
-    row_ptr : int64[num_local_rows + 1], column : int32[nonzeros], value : float[nonzeros]
-        Local CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
-        distinct in a row. Nonzeros of the diagonal are in own outputs only.
-    expand : Exchange
-        Input rows go to the peers, from whom halo rows come.
-    self_loops : bool
-        Whether nonzeros of the diagonal were added by normalising, and are no edges.
-    halo : int32[num_halo] or None
-        Vertex of every halo row, where something is drawn by it: for samples, for dropout of
-        nonzeros, and in mini-batches.
-    numbering : Numbering or None
-        What draws know rows and nonzeros by; likewise.
-    edges : int64[num_local_rows] or None
-        Edges of every row, where `row_ptr` has fewer: before `boundary.draw` left some out, or of
-        all ranks, as `whole_counts.with_whole_rows` counted them.
-    closed_edges : int64[num_local_rows] or None
-        The latter, and the row's own vertex where it is no edge.
-    scale : (float, float)
-        What it multiplied edges in own and in halo columns by.
-    factor : float64[nonzeros] or None
-        What a mini-batch multiplied the values by; None: 1.
-    relation : uint16[nonzeros] or None
-        Number of the relation, where relations are parallel (`plancc.graph.types`); columns of a
-        row then are not distinct.
-    fold : Exchange or None
-        Folded rows go to the peers, whose partial rows come for own outputs; None: there are none
-        on any rank.
-    route, fold_route : PartRoute or None
-        The hops in which halo rows come, and in which copies of outputs come to folded rows; None:
-        rows come straight from their owners.
+    Attributes:
+        inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
+        outputs (int64[num_outputs] or None): Place of every own row of the layer's output among the
+            inputs, ascending; None: they are the same rows. Of a process grid
+            (`layouts.grid_block`), the column of its diagonal, -1 where another rank has it.
+        row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
+            CSR; rows numbered [own outputs | folded rows], columns [own inputs | halo rows],
+            distinct in a row. Nonzeros of the diagonal are in own outputs only.
+        expand: Input rows go to the peers, from whom halo rows come.
+        self_loops: Whether nonzeros of the diagonal were added by normalising, and are no edges.
+        halo (int32[num_halo] or None): Vertex of every halo row, where something is drawn by it:
+            for samples, for dropout of nonzeros, and in mini-batches.
+        numbering: What draws know rows and nonzeros by; likewise.
+        edges (int64[num_local_rows] or None): Edges of every row, where `row_ptr` has fewer: before
+            `boundary.draw` left some out, or of all ranks, as `whole_counts.with_whole_rows`
+            counted them.
+        closed_edges (int64[num_local_rows] or None): The latter, and the row's own vertex where it
+            is no edge.
+        scale: What it multiplied edges in own and in halo columns by.
+        factor (float64[nonzeros] or None): What a mini-batch multiplied the values by; None: 1.
+        relation (uint16[nonzeros] or None): Number of the relation, where relations are parallel
+            (`plancc.graph.types`); columns of a row then are not distinct.
+        fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
+            none on any rank.
+        route, fold_route: The hops in which halo rows come, and in which copies of outputs come to
+            folded rows; None: rows come straight from their owners.
     """
 
     inputs: Int32Array
@@ -186,14 +169,12 @@ class Block:
     def with_coefficients(self, name: str) -> Block:
         """The same pattern with other values.
 
-        Parameters
-        ----------
-        name : str
-            "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the row.
-            "closed-mean": the mean over the edges and the row's own vertex.
-            In a sampled block they are those of the whole one, with edges multiplied by `scale`:
-            the sample stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is
-            that of the edges that are left.
+        Parameters:
+            name: "plan": as the plan has them. "sum": 1 for every edge. "mean": 1 / edges of the
+                row. "closed-mean": the mean over the edges and the row's own vertex. In a sampled
+                block they are those of the whole one, with edges multiplied by `scale`: the sample
+                stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is that of
+                the edges that are left.
         """
         if name == "plan":
             return self
@@ -218,11 +199,10 @@ class Block:
     def with_nonzeros(self, name: str) -> Block:
         """The nonzeros that `NONZEROS` names; messages stay as they are.
 
-        Parameters
-        ----------
-        name : str
-            "plan": all that the plan has. "edges": without the diagonal that normalising added.
-            "closed": the edges, and the diagonal of every row (of value 1 where it is no edge).
+        Parameters:
+            name: "plan": all that the plan has. "edges": without the diagonal that normalising
+                added. "closed": the edges, and the diagonal of every row (of value 1 where it is no
+                edge).
         """
         if name == "plan":
             return self

@@ -81,16 +81,10 @@ class Sample:
     Nonzeros in own columns stay as they are, and in their order, but for DropEdge. Where only kept
     rows count (max, attention), there is nothing to multiply.
 
-    Attributes
-    ----------
-    whole : Block
-    expand : Exchange
-    received : bool[halo rows of `whole`]
-        Whether they are kept.
-    scale : (float, float)
-        What edges in own and in halo columns are multiplied by.
-    keeps_own : bool
-        Whether all nonzeros in own columns are kept.
+    Attributes:
+        received (bool[halo rows of `whole`]): Whether they are kept.
+        scale: What edges in own and in halo columns are multiplied by.
+        keeps_own: Whether all nonzeros in own columns are kept.
     """
 
     whole: Block
@@ -154,12 +148,8 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     Not collective: every rank draws its ends of the messages. A rate of 1, or None, leaves all as
     it is; of 0, nothing of what it is the rate of.
 
-    Parameters
-    ----------
-    block : Block
-        That of `ready_to_draw`, or one of `live.live_blocks` from it.
-    sampling : Sampling
-    rank, epoch : int
+    Parameters:
+        block: That of `ready_to_draw`, or one of `live.live_blocks` from it.
     """
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)

@@ -67,16 +67,12 @@ from plancc_runtime.workspace import empty
 class Clones:
     """One rank's clones.
 
-    Attributes
-    ----------
-    block : Block
-        P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
-        `closed_edges`, by which means divide, are those that a vertex has on all ranks.
-    num_own : int
-    trees : Exchange
-        Between roots, own rows that are sent, and leaves; rows of a message ascend by vertex.
-    diagonal : float64[clones]
-        What every vertex has on the diagonal of the plan.
+    Attributes:
+        block: P: rows and columns are clones, [own rows | leaves]; nothing is sent. Its `edges` and
+            `closed_edges`, by which means divide, are those that a vertex has on all ranks.
+        trees: Between roots, own rows that are sent, and leaves; rows of a message ascend by
+            vertex.
+        diagonal (float64[clones]): What every vertex has on the diagonal of the plan.
     """
 
     block: Block
@@ -181,13 +177,11 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
     """The trees of a block with a fold, and its leaves. Collective.
 
-    Returns
-    -------
-    trees : Exchange
-    vertices : int32[leaves]
-        By owner, then ascending.
-    leaf : int64[halo rows + folded rows]
-        Number of the leaf that every halo row and every folded row is, from 0.
+    Returns:
+        trees: Exchange
+        vertices (int32[leaves]): By owner, then ascending.
+        leaf (int64[halo rows + folded rows]): Number of the leaf that every halo row and every
+            folded row is, from 0.
     """
     fold = block.fold
     assert fold is not None
@@ -217,16 +211,11 @@ class CloneGraph(LocalGraph):
     Products are those of the module's docstring. They move rows in a training pass of cd-r only:
     they are collective where `sums` is given.
 
-    Parameters
-    ----------
-    clones : Clones
-    resources : Resources
-    last : bool
-        Whether the outputs are own rows only, as nothing uses the leaves' after the last layer.
-    sums : DelayedSums, optional
-        What comes from other ranks.
-    constant : bool
-        Whether all products are of the same x: P x is then computed once, and kept.
+    Parameters:
+        last: Whether the outputs are own rows only, as nothing uses the leaves' after the last
+            layer.
+        sums: What comes from other ranks.
+        constant: Whether all products are of the same x: P x is then computed once, and kept.
     """
 
     def __init__(
@@ -312,14 +301,10 @@ class CloneGraph(LocalGraph):
 class Bin:
     """The split vertices whose sums travel in the same epochs.
 
-    Attributes
-    ----------
-    halo : Halo
-        The exchange of their trees.
-    roots : int64[m]
-        Own rows that have leaves elsewhere.
-    leaves : int64[l]
-        Numbers of the leaves that this rank has, from 0.
+    Attributes:
+        halo: The exchange of their trees.
+        roots (int64[m]): Own rows that have leaves elsewhere.
+        leaves (int64[l]): Numbers of the leaves that this rank has, from 0.
     """
 
     halo: Halo
@@ -330,18 +315,12 @@ class Bin:
 class Delay:
     """Which split vertices send in which epoch; the layers of a rank share it.
 
-    Parameters
-    ----------
-    clones : Clones
-    epochs : int
-        r, at least 1: how late a message is used. Also the number of bins.
-    resources : Resources
+    Parameters:
+        epochs: r, at least 1: how late a message is used. Also the number of bins.
 
-    Attributes
-    ----------
-    epoch : int
-        The one that the next products are of, for the caller to set; the first is 0.
-    bins : list of Bin
+    Attributes:
+        epoch (int): The one that the next products are of, for the caller to set; the first is 0.
+        bins: list of Bin.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
@@ -375,19 +354,14 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 class _Turns:
     """What the turns of one bin in one layer have brought, and what is on its way.
 
-    Attributes
-    ----------
-    up, down : MessageBuffers or None
-        Buffers of partial sums, from leaves to roots, and of totals, from roots to leaves; None:
-        not yet, or not any more.
-    sums : Tensor[roots, width] or None
-        What the roots add; None: nothing has arrived yet.
-    totals : Tensor[leaves, width] or None
-        What replaces the leaves' rows, likewise.
-    next_sums, next_totals : Tensor or None
-        What takes their places at the next turn, where it has been received.
-    rising, falling : bool
-        Whether a round of `up` and of `down` is under way.
+    Attributes:
+        up, down: Buffers of partial sums, from leaves to roots, and of totals, from roots to
+            leaves; None: not yet, or not any more.
+        sums (Tensor[roots, width] or None): What the roots add; None: nothing has arrived yet.
+        totals (Tensor[leaves, width] or None): What replaces the leaves' rows, likewise.
+        next_sums, next_totals: What takes their places at the next turn, where it has been
+            received.
+        rising, falling: Whether a round of `up` and of `down` is under way.
     """
 
     up: MessageBuffers | None = None
@@ -411,13 +385,9 @@ class DelayedSums:
     """What one layer's products get from other ranks, r epochs late (Algorithm 4 of Md et al.
     2021).
 
-    Parameters
-    ----------
-    delay : Delay
-    returns : bool
-        Whether the totals go back to the leaves; nothing uses those of the last layer.
-    constant : bool
-        Whether what travels is the same in every epoch: then every bin has one turn only.
+    Parameters:
+        returns: Whether the totals go back to the leaves; nothing uses those of the last layer.
+        constant: Whether what travels is the same in every epoch: then every bin has one turn only.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -434,10 +404,8 @@ class DelayedSums:
     def exchange(self, partial: Tensor) -> None:
         """Take what has arrived for the epoch's bin, and send its partial sums. Collective.
 
-        Parameters
-        ----------
-        partial : Tensor[leaves, width]
-            P h of the leaves.
+        Parameters:
+            partial (Tensor[leaves, width]): P h of the leaves.
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
@@ -457,10 +425,8 @@ class DelayedSums:
 
         Collective, after `exchange`.
 
-        Parameters
-        ----------
-        z : Tensor[clones, width], or of own rows only
-            P h + s h; changed in place.
+        Parameters:
+            z (Tensor[clones, width], or of own rows only): P h + s h; changed in place.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
@@ -494,11 +460,8 @@ class DelayedSums:
     def go_on(self, epoch: int, width: int) -> None:
         """Begin at a later epoch, with zeros for what `state` then has; not collective.
 
-        Parameters
-        ----------
-        epoch : int
-        width : int
-            Columns of the layer's input.
+        Parameters:
+            width: Columns of the layer's input.
         """
         delay = self._delay
         dtype, device = delay.resources.dtype, delay.resources.device

@@ -37,12 +37,9 @@ PER_WORD = 2e-9
 class Draws(Protocol):
     """This rank's shares of all batches.
 
-    Attributes
-    ----------
-    halo : int32[num_halo]
-        Vertices of the halo rows of the slice.
-    alone : bool
-        Whether `share` is not collective.
+    Attributes:
+        halo (int32[num_halo]): Vertices of the halo rows of the slice.
+        alone: Whether `share` is not collective.
     """
 
     halo: Int32Array
@@ -90,19 +87,11 @@ def draws_of(
 ) -> Draws:
     """This rank's shares of the batches of a sampler. Collective.
 
-    Parameters
-    ----------
-    part : Part
-        ``part.num_parts`` must equal ``transport.size``.
-    sampler : Sampler
-    population : Population
-        Owners need no pattern.
-    seed : int
-    transport : Transport
-    by_owners : bool
-        Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
-    clock : Clock
-        Gets the time of "draw".
+    Parameters:
+        part: ``part.num_parts`` must equal ``transport.size``.
+        population: Owners need no pattern.
+        by_owners: Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
+        clock: Gets the time of "draw".
     """
     kind: type[Any] = BY_OWNERS[type(sampler)] if by_owners else WholeDraws
     draws: Draws = kind(part, sampler, population, seed, transport, clock)
@@ -128,10 +117,8 @@ def owners_draw(
     every peer in every round. They draw too where patterns of all ranks of a machine would take
     more memory than is free.
 
-    Returns
-    -------
-    bool, str
-        The text says why; it is empty where owners could not draw, or are one rank.
+    Returns:
+        bool, str: The text says why; it is empty where owners could not draw, or are one rank.
     """
     if choice != "auto" or type(sampler) not in BY_OWNERS:
         return choice == "owners", "as `draw` says" if choice != "auto" else ""

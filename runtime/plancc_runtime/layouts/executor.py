@@ -44,16 +44,11 @@ from plancc_runtime.layouts.shared_rows import SharedRows
 class Action:
     """One thing that a rank does.
 
-    Attributes
-    ----------
-    what : str
-        "start" or "finish" the messages of a gather, "multiply", "send" the rows of a scatter, or
-        "add" those of others; "share" rows with a group.
-    step : Step
-    comes : Gather, Broadcast or None
-        Of a product: whose rows it takes as they arrive.
-    leaves : ScatterAdd, Reduce or None
-        Of a product: what its rows leave by as they are made.
+    Attributes:
+        what: "start" or "finish" the messages of a gather, "multiply", "send" the rows of a
+            scatter, or "add" those of others; "share" rows with a group.
+        comes: Of a product: whose rows it takes as they arrive.
+        leaves: Of a product: what its rows leave by as they are made.
     """
 
     what: str
@@ -78,10 +73,8 @@ def actions_of(
 def checked(program: Program) -> Program:
     """The program, which the rule of the module runs as it stands.
 
-    Raises
-    ------
-    InputError
-        For a step that would run before what it needs, or has no product.
+    Raises:
+        InputError: For a step that would run before what it needs, or has no product.
     """
     for here, steps in groupby(program, _is_by_pieces):
         alike = [*steps]
@@ -173,17 +166,11 @@ def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
 class Executor:
     """A program of one rank, with what it works on; runs it and its adjoint.
 
-    Parameters
-    ----------
-    program : Program
-        InputError if its steps need another order than that of the module's rule; of its adjoint
-        likewise, when it first runs.
-    blocks : Blocks
-    movers : mapping of str to RowMover
-        By the names of the steps.
-    resources : Resources
-    shared : mapping of str to SharedRows
-        Rows of groups, likewise.
+    Parameters:
+        program: InputError if its steps need another order than that of the module's rule; of its
+            adjoint likewise, when it first runs.
+        movers: By the names of the steps.
+        shared: Rows of groups, likewise.
     """
 
     def __init__(
@@ -212,14 +199,11 @@ class Executor:
     ) -> None:
         """Run the steps, of the adjoint if `back`. Collective, with buffers.
 
-        Parameters
-        ----------
-        spaces : mapping of str to Tensor[rows, width]
-            But those of pieces in turn. The targets of steps are overwritten.
-        buffers : mapping of str to Buffers, or None
-            Those of the movers, of the same width; overwritten. None: nothing travels, and spaces
-            have all that else would.
-        back : bool
+        Parameters:
+            spaces (mapping of str to Tensor[rows, width]): But those of pieces in turn. The targets
+                of steps are overwritten.
+            buffers: Those of the movers, of the same width; overwritten. None: nothing travels, and
+                spaces have all that else would.
         """
         made: set[str] = set()
         for action in self._actions_of(back, at_hand=buffers is None):

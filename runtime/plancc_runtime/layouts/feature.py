@@ -67,23 +67,15 @@ if TYPE_CHECKING:
 class FeatureGraph(LayerGraph):
     """What a layer needs of the graph, on a rank of a feature plan. Making one is collective.
 
-    Parameters
-    ----------
-    part : Part
-        Part of a feature plan, as `layouts.order.in_order` returns it for the same pipeline.
-    header : Header
-    resources : Resources
-        The wire is for halo rows between groups.
-    pipeline : str
-        As of `layouts.pipeline.pipelining`.
-    aggregate_on : str
-        "device" or "cpu". On "cpu", slices are brought to host memory, and products made there,
-        while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
+    Parameters:
+        part: Part of a feature plan, as `layouts.order.in_order` returns it for the same pipeline.
+        resources: The wire is for halo rows between groups.
+        pipeline: As of `layouts.pipeline.pipelining`.
+        aggregate_on: "device" or "cpu". On "cpu", slices are brought to host memory, and products
+            made there, while the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
 
-    Attributes
-    ----------
-    pipelining : Pipelining or None
-        How rows are cut into batches; None: they are not.
+    Attributes:
+        pipelining (Pipelining or None): How rows are cut into batches; None: they are not.
     """
 
     def __init__(
@@ -207,18 +199,12 @@ class FeatureGraph(LayerGraph):
     ) -> None:
         """out = A source, or A^T source, outside of autograd, batch by batch. Collective.
 
-        Parameters
-        ----------
-        source, out : Tensor[num_inputs, width]
-            Contiguous.
-        coefficients : str
-        back : bool
-        before : callable of slice, optional
-            Puts the rows of a batch into `source`; called once for each, before they are sent.
-        after : callable of slice, optional
-            Called when the rows of a batch are in `out`.
-        meanwhile : callable, optional
-            Called once, when the first messages are under way.
+        Parameters:
+            source, out (Tensor[num_inputs, width]): Contiguous.
+            before: Puts the rows of a batch into `source`; called once for each, before they are
+                sent.
+            after: Called when the rows of a batch are in `out`.
+            meanwhile: Called once, when the first messages are under way.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1

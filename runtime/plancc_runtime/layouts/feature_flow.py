@@ -28,17 +28,11 @@ BatchCallback = Callable[[slice], None]
 class Slicing:
     """How the ranks of a group share rows and columns, and where they keep them.
 
-    Attributes
-    ----------
-    grid : Grid
-    batches : Batches
-        Batches of the rows of the group.
-    members : Group
-        The ranks of the group, by their process column.
-    resources : Resources
-        With the device of own rows.
-    crosses : bool
-        Whether slices are in host memory, wherever the rows are.
+    Attributes:
+        batches: Batches of the rows of the group.
+        members: The ranks of the group, by their process column.
+        resources: With the device of own rows.
+        crosses: Whether slices are in host memory, wherever the rows are.
     """
 
     grid: Grid
@@ -81,18 +75,12 @@ class Flow:
 
     A rank finishes what it has under way in the order in which it began it.
 
-    Parameters
-    ----------
-    slicing : Slicing
-    source, out : Tensor[own rows, width]
-        Contiguous.
-    before : callable of slice, optional
-        Puts the rows of a batch into `source`; called once for each, before they are sent.
+    Parameters:
+        source, out (Tensor[own rows, width]): Contiguous.
+        before: Puts the rows of a batch into `source`; called once for each, before they are sent.
 
-    Attributes
-    ----------
-    held : Tensor[rows of the group, own columns]
-        The input as far as it is here.
+    Attributes:
+        held (Tensor[rows of the group, own columns]): The input as far as it is here.
     """
 
     def __init__(

@@ -77,20 +77,15 @@ class GridGraph(LayerGraph):
 
     Gradients are whole ones, of the rank's rows and columns; in "1.5d" 1 / copies of them.
 
-    Parameters
-    ----------
-    part : Part
-        With a `GridShare`.
-    header : Header
-    resources : Resources
-        Its transport has as many ranks as the grid. With `overlap` the next piece travels while one
-        is multiplied.
+    Parameters:
+        part: With a `GridShare`.
+        resources: Its transport has as many ranks as the grid. With `overlap` the next piece
+            travels while one is multiplied.
 
-    Attributes
-    ----------
-    grid : Grid
-    row, column, fiber : Group
-        Ranks that share the part; the process column, in this layer; the same place in all layers.
+    Attributes:
+        grid: Grid.
+        row, column, fiber (Group): Ranks that share the part; the process column, in this layer;
+            the same place in all layers.
     """
 
     def __init__(self, part: Part, header: Header, resources: Resources) -> None:

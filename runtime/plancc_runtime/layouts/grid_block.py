@@ -42,16 +42,11 @@ def held_pieces(share: GridShare) -> list[Piece]:
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
     """The block of a rank that moves rows by broadcasts.
 
-    Parameters
-    ----------
-    share : GridShare
-        Without a `block`.
-    self_loops : bool
-        Whether nonzeros of the diagonal were added by normalising.
+    Parameters:
+        share: Without a `block`.
+        self_loops: Whether nonzeros of the diagonal were added by normalising.
 
-    Returns
-    -------
-    Block
+    Returns:
         Its outputs are the rows of the process row; -1 where this rank has no column for the
         diagonal.
     """
@@ -77,16 +72,11 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     of this process column send and, if its own part is of the chunk, own columns. Peers are parts,
     which number the ranks of a process column.
 
-    Parameters
-    ----------
-    share : GridShare
-        With a `block`.
-    self_loops : bool
-        Whether nonzeros of the diagonal were added by normalising.
+    Parameters:
+        share: With a `block`.
+        self_loops: Whether nonzeros of the diagonal were added by normalising.
 
-    Returns
-    -------
-    Block
+    Returns:
         Without inputs, if the part is of another chunk; its outputs are the rows of the part.
     """
     grid, part = share.grid, share.block

@@ -75,23 +75,15 @@ class Csr:
 class OwnPieces:
     """The pieces whose columns this rank has.
 
-    Parameters
-    ----------
-    transposed : csr_matrix[columns, rows]
-        The block (`layouts.matrices.halo_part`).
-    ptr : int64[pieces + 1]
-        Columns of every piece.
-    resources : Resources
-    travel : bool
-        Whether they are broadcast.
+    Parameters:
+        transposed (csr_matrix[columns, rows]): The block (`layouts.matrices.halo_part`).
+        ptr (int64[pieces + 1]): Columns of every piece.
+        travel: Whether they are broadcast.
 
-    Attributes
-    ----------
-    both : tuple of two lists of BlockPiece
-        The pieces, and their transposes.
-    csr : list of Csr
-        The pieces as they travel, if they do.
-    nonzeros : int64[pieces]
+    Attributes:
+        both (tuple of two lists of BlockPiece): The pieces, and their transposes.
+        csr (list of Csr): The pieces as they travel, if they do.
+        nonzeros: int64[pieces].
     """
 
     def __init__(
@@ -135,16 +127,10 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 class RowPieces:
     """All pieces of a process row, each with the rank that has its column. Collective.
 
-    Parameters
-    ----------
-    own : OwnPieces
-    pieces : sequence of Piece
-        Pieces of the layer.
-    num_rows : int
-        Rows of the process row.
-    row : Group
-        The process row.
-    resources : Resources
+    Parameters:
+        pieces: Pieces of the layer.
+        num_rows: Rows of the process row.
+        row: The process row.
     """
 
     def __init__(
@@ -228,12 +214,9 @@ class _Travelling:
 class RoundBuffers:
     """What pieces of H are in while they travel, in one product.
 
-    Attributes
-    ----------
-    ring : tuple of two Tensor[rows of the largest, width]
-        Pieces of other ranks, in turn.
-    rows : Tensor[rows of the part, width] or None
-        Own ones, forward.
+    Attributes:
+        ring (tuple of two Tensor[rows of the largest, width]): Pieces of other ranks, in turn.
+        rows (Tensor[rows of the part, width] or None): Own ones, forward.
     """
 
     ring: tuple[Tensor, Tensor]
@@ -243,15 +226,10 @@ class RoundBuffers:
 class Rounds(RowMover[RoundBuffers]):
     """Pieces of H in a process column: broadcast in turn or, back, summed at their owners.
 
-    Parameters
-    ----------
-    pieces : list of Piece
-    first_row : int
-        Plan order of this rank's first row.
-    column : Group
-        The process column.
-    resources : Resources
-        With `overlap` the next piece travels while one is multiplied.
+    Parameters:
+        first_row: Plan order of this rank's first row.
+        column: The process column.
+        resources: With `overlap` the next piece travels while one is multiplied.
     """
 
     idle = False

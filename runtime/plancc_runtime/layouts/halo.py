@@ -52,14 +52,10 @@ P = TypeVar("P", bound=RowRun)
 class OuterBlock:
     """The own rows that a group of peers needs.
 
-    Attributes
-    ----------
-    messages : range
-        This rank's messages, in the order of its send masks.
-    at : slice
-        Their place in `Buffers.outer`.
-    rows : int64[m]
-        Local rows; a row that several peers need occurs once for each.
+    Attributes:
+        messages: This rank's messages, in the order of its send masks.
+        at: Their place in `Buffers.outer`.
+        rows (int64[m]): Local rows; a row that several peers need occurs once for each.
     """
 
     messages: range
@@ -71,10 +67,9 @@ class OuterBlock:
 class Buffers:
     """What crosses the network in one product of a given width, owned by the caller.
 
-    Attributes
-    ----------
-    halo : Tensor[halo rows, width]
-        Rows of the peers: received by `HaloExchange.expand`, sent by `HaloExchange.reduce`.
+    Attributes:
+        halo (Tensor[halo rows, width]): Rows of the peers: received by `HaloExchange.expand`, sent
+            by `HaloExchange.reduce`.
     """
 
     halo: Tensor
@@ -84,14 +79,12 @@ class Buffers:
 class MessageBuffers(Buffers):
     """Those of a `Halo`.
 
-    Attributes
-    ----------
-    outer : Tensor[rows in the send masks, width]
-        Copies of own rows: sent by `Halo.expand`, received by `Halo.reduce`.
-    outer_packed, halo_packed : Tensor
-        The same rows as they travel; the same tensors where the wire changes nothing.
-    expand, reduce : Channel
-        Channels of the packed rows: forward, and back.
+    Attributes:
+        outer (Tensor[rows in the send masks, width]): Copies of own rows: sent by `Halo.expand`,
+            received by `Halo.reduce`.
+        outer_packed, halo_packed: The same rows as they travel; the same tensors where the wire
+            changes nothing.
+        expand, reduce: Channels of the packed rows: forward, and back.
     """
 
     outer: Tensor
@@ -108,10 +101,8 @@ M = TypeVar("M")
 class RowMover(ABC, Generic[M]):
     """A way of rows to a product that takes them piece by piece, and from one that makes them so.
 
-    Attributes
-    ----------
-    idle : bool
-        Whether this rank neither sends nor receives.
+    Attributes:
+        idle: Whether this rank neither sends nor receives.
     """
 
     idle: bool
@@ -144,13 +135,9 @@ class HaloExchange(RowMover[B]):
     Forward: `send_rows`, then `arrivals` or `finish`. Back: `start_back`, `send_back` for the
     messages in their order, `sent_back`, `add_arrived`.
 
-    Attributes
-    ----------
-    num_inputs, num_halo : int
-        Own rows, and halo rows.
-    resources : Resources
-    steps : tuple of StepTraffic
-        What every hop of one round moves forward: int64[1] each.
+    Attributes:
+        num_inputs, num_halo: Own rows, and halo rows.
+        steps: What every hop of one round moves forward: int64[1] each.
     """
 
     num_inputs: int
@@ -216,10 +203,8 @@ class HaloExchange(RowMover[B]):
     def reduce(self, out: Tensor, buffers: B) -> None:
         """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
 
-        Parameters
-        ----------
-        out : Tensor[num_inputs, width]
-        buffers : Buffers
+        Parameters:
+            out: Tensor[num_inputs, width].
         """
         self.send_all_back(buffers)
         self.add_arrived(out, buffers)
@@ -228,12 +213,8 @@ class HaloExchange(RowMover[B]):
 class Halo(HaloExchange[MessageBuffers]):
     """Every row goes from its owner to each rank that needs it.
 
-    Parameters
-    ----------
-    exchange : Exchange
-        Of this rank: input rows are sent, halo rows received.
-    num_inputs : int
-    resources : Resources
+    Parameters:
+        exchange: Of this rank: input rows are sent, halo rows received.
     """
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:

@@ -25,14 +25,10 @@ from plancc_runtime.transport.base import Transport
 class LayerGraph(ABC):
     """What every convolution may ask for. Methods that move rows are collective.
 
-    Attributes
-    ----------
-    copies : int
-        Ranks that compute the loss of every row: all sums over ranks are divided by it.
-    cycle : int
-        Epochs after which what a product moves repeats itself.
-    transport : Transport
-        Transport of all ranks, for sums over rows.
+    Attributes:
+        copies: Ranks that compute the loss of every row: all sums over ranks are divided by it.
+        cycle: Epochs after which what a product moves repeats itself.
+        transport: Transport of all ranks, for sums over rows.
     """
 
     copies: int = 1

@@ -35,23 +35,16 @@ def live_blocks(
 ) -> tuple[list[Block], list[Int64Array]]:
     """The blocks of a pass without dead rows, first layer first. Collective.
 
-    Parameters
-    ----------
-    block : Block
-        The block of all rows; that of `boundary.ready_to_draw` where samples are drawn of the live
-        ones, which keep the numbers that draws know their rows and nonzeros by.
-    wanted : int64[m]
-        Local rows whose output is wanted, ascending.
-    layers : int
+    Parameters:
+        block: The block of all rows; that of `boundary.ready_to_draw` where samples are drawn of
+            the live ones, which keep the numbers that draws know their rows and nonzeros by.
+        wanted (int64[m]): Local rows whose output is wanted, ascending.
 
-    Returns
-    -------
-    blocks : list of Block, one per layer
-        `block` itself where this rank leaves nothing out, so that `is` tells; never where nonzeros
-        are drawn, since its peers may have fewer of them.
-    rows : list of int64[...], one more
-        Local rows that are the inputs of the first layer, the outputs of the first, of the second,
-        and so on; ascending.
+    Returns:
+        blocks (list of Block, one per layer): `block` itself where this rank leaves nothing out, so
+            that `is` tells; never where nonzeros are drawn, since its peers may have fewer of them.
+        rows (list of int64[...], one more): Local rows that are the inputs of the first layer, the
+            outputs of the first, of the second, and so on; ascending.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -70,18 +63,14 @@ def without_idle_rows(
     A row is left in the output of a layer if the next layer reads it or if it has nonzeros. So all
     nonzeros stay, and with them all that travels.
 
-    Parameters
-    ----------
-    blocks : sequence of Block
-        One per layer, of the same rows.
-    wanted : int64[m]
-        Rows whose output of the last layer is wanted.
+    Parameters:
+        blocks: One per layer, of the same rows.
+        wanted (int64[m]): Rows whose output of the last layer is wanted.
 
-    Returns
-    -------
-    blocks : list of Block
-    inputs, outputs : int64[...]
-        Rows that are inputs of the first layer, and outputs of the last; ascending.
+    Returns:
+        blocks: list of Block
+        inputs, outputs : int64[...]: Rows that are inputs of the first layer, and outputs of the
+            last; ascending.
     """
     n = blocks[0].num_inputs
     live = np.zeros(n, np.bool_)
@@ -108,13 +97,9 @@ def without_idle_rows(
 def with_inputs_in_place(block: Block, inputs: Int64Array, vertices: Int32Array) -> Block:
     """The block with all rows of the slice as inputs, so that none need to be copied.
 
-    Parameters
-    ----------
-    block : Block
-    inputs : int64[num_inputs]
-        Rows of the slice that its inputs are, ascending.
-    vertices : int32[num_rows]
-        Vertex of every row of the slice.
+    Parameters:
+        inputs (int64[num_inputs]): Rows of the slice that its inputs are, ascending.
+        vertices (int32[num_rows]): Vertex of every row of the slice.
     """
     number = np.append(inputs, len(vertices) + np.arange(block.num_halo)).astype(np.int32)
     return replace(

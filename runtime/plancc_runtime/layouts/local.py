@@ -52,11 +52,8 @@ ARRIVING = {"expand": "halo", "fold": "folded"}
 class LocalGraph(LayerGraph):
     """What a layer needs of the graph.
 
-    Parameters
-    ----------
-    block : Block
-        If it has a fold, that of `whole_counts.with_whole_rows`.
-    resources : Resources
+    Parameters:
+        block: If it has a fold, that of `whole_counts.with_whole_rows`.
     """
 
     def __init__(self, block: Block, resources: Resources) -> None:
@@ -208,10 +205,8 @@ class LocalGraph(LayerGraph):
     def pattern(self, nonzeros: str) -> Pattern:
         """The pattern of the nonzeros that a name in `layouts.block.NONZEROS` stands for.
 
-        Raises
-        ------
-        InputError
-            In an edge plan, where this rank has some nonzeros of a row only.
+        Raises:
+            InputError: In an edge plan, where this rank has some nonzeros of a row only.
         """
         if self.folds:
             raise InputError(
@@ -319,13 +314,11 @@ def _as_type(x: Tensor, dtype: torch.dtype) -> Tensor:
 class ColumnsAtHand(LocalGraph):
     """A graph whose inputs are the columns of its matrix, own and halo rows: nothing travels.
 
-    Parameters
-    ----------
-    graph : LocalGraph
-        Of a row plan; of a sample, its block has the vertices of halo rows
-        (`boundary.ready_to_draw`). What is laid out for either serves both.
-    halo : Tensor[num_halo, ...], optional
-        Halo rows of a constant input, which then has own rows only.
+    Parameters:
+        graph: Of a row plan; of a sample, its block has the vertices of halo rows
+            (`boundary.ready_to_draw`). What is laid out for either serves both.
+        halo (Tensor[num_halo, ...], optional): Halo rows of a constant input, which then has own
+            rows only.
     """
 
     def __init__(self, graph: LocalGraph, halo: Tensor | None = None) -> None:

@@ -27,15 +27,11 @@ GROUP_NONZEROS = 16384  # to multiply: as much work as one call of torch costs
 class BlockPiece(NamedTuple):
     """A piece of a block, laid out for a product in one direction.
 
-    Attributes
-    ----------
-    matrix : SparseMatrix
-    messages : range
-        Messages that bring its source or, transposed, take its target; empty: none do.
-    source, target : slice
-        Their rows in the spaces.
-    rows : Tensor int64[m] or None
-        Where its rows belong in the target, if it has only those with nonzeros.
+    Attributes:
+        messages: Messages that bring its source or, transposed, take its target; empty: none do.
+        source, target: Their rows in the spaces.
+        rows (Tensor int64[m] or None): Where its rows belong in the target, if it has only those
+            with nonzeros.
     """
 
     matrix: SparseMatrix

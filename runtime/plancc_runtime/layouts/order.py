@@ -25,15 +25,9 @@ def in_order(part: Part, method: str, pipeline: str, transport: Transport) -> Pa
     In a feature plan the group's rows are put in order; then its ranks share them as the
     pipeline cuts them, and hand each other the vertex data of rows that change hands.
 
-    Parameters
-    ----------
-    part : Part
-    method : str
-        "none", "rcm", "degree", or "auto": "rcm" with a pipeline, else "none".
-    pipeline : str
-        As of `layouts.pipeline.pipelining`.
-    transport : Transport
-
+    Parameters:
+        method: "none", "rcm", "degree", or "auto": "rcm" with a pipeline, else "none".
+        pipeline: As of `layouts.pipeline.pipelining`.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
@@ -111,11 +105,8 @@ def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
 def in_cache_order(part: Part, method: str) -> Part:
     """The slice with its rows in the order of `kernels.order.cache_order`; not collective.
 
-    Parameters
-    ----------
-    part : Part
-    method : str
-        "none", "rcm" or "degree".
+    Parameters:
+        method: "none", "rcm" or "degree".
     """
     return part if method == "none" else reordered(part, row_order(part, method))
 
@@ -134,15 +125,10 @@ def row_order(part: Part, method: str) -> Int64Array:
 def reordered(part: Part, order: Int64Array) -> Part:
     """The slice with other local numbers of its rows; messages bring the same rows as before.
 
-    Parameters
-    ----------
-    part : Part
-    order : int64[rows]
-        Old number of every new row. Interior rows must stay before the others.
+    Parameters:
+        order (int64[rows]): Old number of every new row. Interior rows must stay before the others.
 
-    Returns
-    -------
-    Part
+    Returns:
         Its rows are no longer in plan order, and those of a message no longer ascend.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)

@@ -17,14 +17,11 @@ from plancc.plan.stages import wanted_stages
 class Pipelining:
     """How well a matrix is pipelined (Wan et al. 2025, Proposition 3.5).
 
-    Attributes
-    ----------
-    num_rows : int
-        n.
-    bandwidth : int
-        b, the largest difference between the numbers of a row and of a column that it needs.
-    stages : int
-        s.
+    Attributes:
+        num_rows: n.
+        bandwidth: b, the largest difference between the numbers of a row and of a column that it
+            needs.
+        stages: s.
     """
 
     num_rows: int
@@ -46,12 +43,9 @@ class Pipelining:
 def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     """How the part of a feature plan is pipelined; None: it is not.
 
-    Parameters
-    ----------
-    share : GridShare or None
-        With the block in the order in which its rows are to be cut.
-    choice : str
-        "off", "auto" (as many stages as the bandwidth asks for) or a number of stages.
+    Parameters:
+        share: With the block in the order in which its rows are to be cut.
+        choice: "off", "auto" (as many stages as the bandwidth asks for) or a number of stages.
     """
     if share is None or choice == "off":
         return None

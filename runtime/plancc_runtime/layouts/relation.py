@@ -32,14 +32,9 @@ from plancc_runtime.transport.row_numbers import send_numbers
 class TypedBlock:
     """A rank's block, and what its rows and columns are of.
 
-    Attributes
-    ----------
-    block : Block
-    types : Types
-    row_type : int64[num_local_rows], column_type : int64[num_columns]
-        Number of the type.
-    relation : int64[nonzeros]
-        Number of the relation.
+    Attributes:
+        row_type, column_type (int64[num_local_rows], int64[num_columns]): Number of the type.
+        relation (int64[nonzeros]): Number of the relation.
     """
 
     block: Block

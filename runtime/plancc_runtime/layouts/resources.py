@@ -19,23 +19,15 @@ CPU = torch.device("cpu")
 class Resources:
     """What a layout works with on one rank, and how.
 
-    Attributes
-    ----------
-    transport : Transport
-        To the ranks that the layout is spread over.
-    dtype : torch.dtype
-        Type of dense rows, and of the matrix.
-    clock : Clock
-        Gets the time of "mask", "spmm", "pack" and "wait".
-    overlap : bool
-        Whether messages travel while products are made; the results have the same bits.
-    wire : str
-        How halo rows travel: a name in `layouts.wire.WIRES`.
-    kernel : str
-        Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one of the
-        device.
-    device : torch.device
-        Device of the rows.
+    Attributes:
+        transport: To the ranks that the layout is spread over.
+        dtype (torch.dtype): Type of dense rows, and of the matrix.
+        clock: Gets the time of "mask", "spmm", "pack" and "wait".
+        overlap: Whether messages travel while products are made; the results have the same bits.
+        wire: How halo rows travel: a name in `layouts.wire.WIRES`.
+        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto": the usual one
+            of the device.
+        device: Device of the rows.
     """
 
     transport: Transport

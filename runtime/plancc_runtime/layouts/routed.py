@@ -38,12 +38,9 @@ class Round:
 class RouteBuffers(Buffers):
     """Those of a `RoutedHalo`.
 
-    Attributes
-    ----------
-    stage : Tensor[rows of the stage, width]
-    hops : tuple of MessageBuffers
-        Of collect, cross and spread; what they receive is a slice of the stage.
-    round : Round
+    Attributes:
+        stage: Tensor[rows of the stage, width].
+        hops: Of collect, cross and spread; what they receive is a slice of the stage.
     """
 
     stage: Tensor
@@ -54,12 +51,8 @@ class RouteBuffers(Buffers):
 class RoutedHalo(HaloExchange[RouteBuffers]):
     """The exchange of one block's halo rows in hops.
 
-    Parameters
-    ----------
-    route : PartRoute
-    num_inputs, num_messages : int
-        Own rows, and messages that bring halo rows without hops.
-    resources : Resources
+    Parameters:
+        num_inputs, num_messages: Own rows, and messages that bring halo rows without hops.
     """
 
     def __init__(

@@ -9,15 +9,10 @@ from dataclasses import dataclass
 class Sampling:
     """What an epoch keeps of a block (`layouts.boundary`); a rate of None or 1: all.
 
-    Attributes
-    ----------
-    seed : int
-    boundary : float or None
-        Share of the boundary rows.
-    boundary_edges : float or None
-        Share of the nonzeros in halo columns.
-    edges : float or None
-        Share of all edges.
+    Attributes:
+        boundary: Share of the boundary rows.
+        boundary_edges: Share of the nonzeros in halo columns.
+        edges: Share of all edges.
     """
 
     seed: int = 0

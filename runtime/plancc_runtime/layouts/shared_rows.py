@@ -15,17 +15,11 @@ from plancc_runtime.transport.base import Group
 class SharedRows(NamedTuple):
     """What a step of a group works on.
 
-    Attributes
-    ----------
-    group : Group
-    rows : list of int
-        Rows of its members.
-    place : slice
-        Those of this rank among them.
-    root : int
-        Place in the group of the one that has what is replicated.
-    idle : bool
-        Whether the step is left out: source and target are the same rows of one rank.
+    Attributes:
+        rows: Rows of its members.
+        place: Those of this rank among them.
+        root: Place in the group of the one that has what is replicated.
+        idle: Whether the step is left out: source and target are the same rows of one rank.
     """
 
     group: Group

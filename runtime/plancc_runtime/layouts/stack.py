@@ -26,20 +26,14 @@ from plancc_runtime.layouts.resources import Resources
 class StackGraph(LocalGraph):
     """Products have the rows of every relation's destination, relation after relation.
 
-    Parameters
-    ----------
-    block : Block
-        Of the union of all types, of a row plan; its inputs stand type after type. It has the
-        vertices of halo rows.
-    types : Types
-    resources : Resources
+    Parameters:
+        block: Of the union of all types, of a row plan; its inputs stand type after type. It has
+            the vertices of halo rows.
 
-    Attributes
-    ----------
-    inputs_of, outputs_of : dict of str to slice
-        Own rows of every type, in a layer's input and output.
-    stack_of : dict of relation to slice
-        Rows of every relation in a product.
+    Attributes:
+        inputs_of, outputs_of (dict of str to slice): Own rows of every type, in a layer's input and
+            output.
+        stack_of (dict of relation to slice): Rows of every relation in a product.
     """
 
     def __init__(self, block: Block, types: Types, resources: Resources) -> None:

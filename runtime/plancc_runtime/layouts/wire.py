@@ -31,10 +31,8 @@ SCALE_BYTES = 4
 class Wire(ABC):
     """How rows travel.
 
-    Attributes
-    ----------
-    overhead : int
-        Elements of a packed row that are no numbers of the row.
+    Attributes:
+        overhead (int): Elements of a packed row that are no numbers of the row.
     """
 
     overhead = 0
@@ -113,13 +111,9 @@ WIRES: dict[str, Wire | None] = {
 class CountsNumbers(Channel):
     """An exchange of packed rows in whose traffic a word is a number of a row, not of its packing.
 
-    Parameters
-    ----------
-    exchange : Channel
-    traffic : Traffic
-        That `exchange` counts in.
-    sent, received : int
-        Words of a round that are no numbers of rows.
+    Parameters:
+        traffic: That `exchange` counts in.
+        sent, received: Words of a round that are no numbers of rows.
     """
 
     def __init__(self, exchange: Channel, traffic: Traffic, sent: int, received: int) -> None:

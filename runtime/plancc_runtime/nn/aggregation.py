@@ -25,27 +25,18 @@ def aggregate(
     the fold backward. A gradient of max or min goes to one of the nonzeros that attain it, on one
     rank.
 
-    Parameters
-    ----------
-    graph : LocalGraph
-    x : Tensor[num_inputs, d] or None
-        None if `op` does not need it.
-    weight : Tensor[nnz] or Tensor[nnz, d], optional
-        Weights of this rank's nonzeros.
-    op, reduce : str
-        As in `operators.aggregate`.
-    target : Tensor[num_outputs, d], optional
-    nonzeros : str
-        A name in `layouts.block.NONZEROS`.
+    Parameters:
+        x (Tensor[num_inputs, d] or None): None if `op` does not need it.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
+        op, reduce: As in `operators.aggregate`.
+        target: Tensor[num_outputs, d], optional.
+        nonzeros: A name in `layouts.block.NONZEROS`.
 
-    Returns
-    -------
-    Tensor[num_outputs, d]
+    Returns:
+        Tensor[num_outputs, d]
 
-    Raises
-    ------
-    InputError
-        As `operators.aggregate`.
+    Raises:
+        InputError: As `operators.aggregate`.
     """
     columns = torch.empty(0) if x is None else graph.columns(x)
     if x is not None and target is not None:

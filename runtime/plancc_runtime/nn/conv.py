@@ -32,14 +32,13 @@ from plancc_runtime.layouts.local import LocalGraph, local_graph
 class Halves(NamedTuple):
     """A layer, divided where it moves rows; what stands before and after works on single rows.
 
-    Attributes
-    ----------
-    before : callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]
-        From some rows of the input to what is moved of them and what is kept for them.
-    across : callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]
-        Collective. From what `before` gave of all rows to what `after` needs of all rows.
-    after : callable of (Tensor[m, ...], ...) to Tensor[m, d_out]
-        From that, of some rows, to these rows of the output.
+    Attributes:
+        before (callable of (Tensor[m, d], ...) to tuple of Tensor[m, ...]): From some rows of the
+            input to what is moved of them and what is kept for them.
+        across (callable of (Tensor[num_inputs, ...], ...) to tuple of Tensor[num_outputs, ...]):
+            Collective. From what `before` gave of all rows to what `after` needs of all rows.
+        after (callable of (Tensor[m, ...], ...) to Tensor[m, d_out]): From that, of some rows, to
+            these rows of the output.
     """
 
     before: Callable[..., tuple[Tensor, ...]]
@@ -55,43 +54,31 @@ def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
 class Conv(nn.Module, ABC):
     """One layer.
 
-    Parameters
-    ----------
-    d_in, d_out : int
-        Width of input and output.
-    last : bool
-        Whether this is the last layer.
-    random : numpy Generator or int, optional
-        Source of the initial weights, or its seed; they are drawn in float64, so that all ranks and
-        dtypes start alike. By default the seed is drawn from torch's own generator, whose state is
-        the same on all ranks unless they were seeded otherwise (`torch.manual_seed`).
-    dtype : torch.dtype, optional
-        Type of the weights; by default torch's.
-    choices
-        Fields of `Options`, by name; text stands for a value that is none.
+    Parameters:
+        d_in, d_out: Width of input and output.
+        last: Whether this is the last layer.
+        random: Source of the initial weights, or its seed; they are drawn in float64, so that all
+            ranks and dtypes start alike. By default the seed is drawn from torch's own generator,
+            whose state is the same on all ranks unless they were seeded otherwise
+            (`torch.manual_seed`).
+        dtype (torch.dtype, optional): Type of the weights; by default torch's.
+        choices: Fields of `Options`, by name; text stands for a value that is none.
 
-    Raises
-    ------
-    InputError
-        If an option does not exist, has an unknown value, or does not fit the widths.
+    Raises:
+        InputError: If an option does not exist, has an unknown value, or does not fit the widths.
 
-    Attributes
-    ----------
-    Options : type
-        The model's options, which say the steps of a layer: a dataclass derived from `ConvOptions`.
-    whole_rows : bool
-        Whether a rank must have all nonzeros of its rows, which it has not in an edge plan.
-    by_relation : bool
-        Whether it needs a graph with types (`nn.relations`).
-    rectifies : bool
-        Whether the layer can apply the activation relu itself, which saves passes over its output.
-    draws : bool
-        Whether training passes draw random numbers of their own, by the `key` that `forward` and
-        `halves` then take.
-    takes_bfloat16 : bool
-        Whether x may be of bfloat16 while the parameters are of float32.
-    reads_values : bool
-        Whether it reads the plan's values of A, and not its pattern alone.
+    Attributes:
+        Options: The model's options, which say the steps of a layer: a dataclass derived from
+            `ConvOptions`.
+        whole_rows: Whether a rank must have all nonzeros of its rows, which it has not in an edge
+            plan.
+        by_relation: Whether it needs a graph with types (`nn.relations`).
+        rectifies: Whether the layer can apply the activation relu itself, which saves passes over
+            its output.
+        draws: Whether training passes draw random numbers of their own, by the `key` that `forward`
+            and `halves` then take.
+        takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
+        reads_values: Whether it reads the plan's values of A, and not its pattern alone.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -146,18 +133,13 @@ class Conv(nn.Module, ABC):
         Collective. Layers with `draws` take a `key` too, uint64: another one in every layer and
         update.
 
-        Parameters
-        ----------
-        graph : LayerGraph
-        x : Tensor[num_inputs, d_in]
-        fixed : Tensor, optional
-            What `fixed` returned for the same graph and x.
-        rectified : bool
-            Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
+        Parameters:
+            x: Tensor[num_inputs, d_in].
+            fixed: What `fixed` returned for the same graph and x.
+            rectified: Whether max(., 0) of the output is wanted; for layers with `rectifies` only.
 
-        Returns
-        -------
-        Tensor[num_outputs, d_out]
+        Returns:
+            Tensor[num_outputs, d_out]
         """
 
     def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
@@ -167,10 +149,8 @@ class Conv(nn.Module, ABC):
         `reads_input`, in place of x; then `across` moves nothing. `first`: whether this is the
         first layer, whose input needs no gradient.
 
-        Raises
-        ------
-        InputError
-            If this kind of layer cannot be divided so.
+        Raises:
+            InputError: If this kind of layer cannot be divided so.
         """
         raise InputError(f"`recompute`: {type(self).__name__} cannot compute single rows again")
 
@@ -242,14 +222,10 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
 class LinearAggregation:
     """The product A H W in a chosen order; A has the plan's values, or others on its pattern.
 
-    Parameters
-    ----------
-    order : str
-        As in `ProductOptions`.
-    d_in, d_out : int
-        Shape of W.
-    coefficients : str
-        Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+    Parameters:
+        order: As in `ProductOptions`.
+        d_in, d_out: Shape of W.
+        coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:

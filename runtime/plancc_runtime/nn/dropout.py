@@ -27,20 +27,15 @@ def dropout(
 ) -> Tensor:
     """x with every number set to zero with probability `rate`, and the others divided by 1 - rate.
 
-    Parameters
-    ----------
-    x : Tensor[m, width]
-    rate : float
-        In [0, 1).
-    key : uint64
-    vertices : int32[m]
-        The vertex of every row.
-    first_column : int
-        Number of the first column of x, if x has a slice of the columns only.
+    Parameters:
+        x: Tensor[m, width].
+        rate: In [0, 1).
+        key: uint64.
+        vertices (int32[m]): The vertex of every row.
+        first_column: Number of the first column of x, if x has a slice of the columns only.
 
-    Returns
-    -------
-    Tensor[m, width]
+    Returns:
+        Tensor[m, width]
     """
     return _Dropout.apply(x, _Mask(rate, key, vertices, first_column))
 

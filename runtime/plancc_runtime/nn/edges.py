@@ -21,11 +21,8 @@ class GINEConv(nn.Module):
 
     It is PyTorch Geometric's GINEConv of Sequential(Linear, ReLU, Linear), with its `edge_dim`.
 
-    Parameters
-    ----------
-    d_in, d_out, d_edge : int
-        Width of input, output and features of edges.
-    eps : float
+    Parameters:
+        d_in, d_out, d_edge: Width of input, output and features of edges.
     """
 
     def __init__(self, d_in: int, d_out: int, d_edge: int, eps: float = 0.0) -> None:
@@ -38,18 +35,14 @@ class GINEConv(nn.Module):
     ) -> Tensor:
         """Rows of the output. Collective.
 
-        Parameters
-        ----------
-        graph : LocalGraph
-            A graph of one type, or `TypedGraph.relation`.
-        x : Tensor[num_inputs, d_in]
-        edges : Tensor[nonzeros, d_edge]
-        target : Tensor[num_outputs, d_in], optional
-            Rows of the destination; by default x.
+        Parameters:
+            graph: A graph of one type, or `TypedGraph.relation`.
+            x: Tensor[num_inputs, d_in].
+            edges: Tensor[nonzeros, d_edge].
+            target (Tensor[num_outputs, d_in], optional): Rows of the destination; by default x.
 
-        Returns
-        -------
-        Tensor[num_outputs, d_out]
+        Returns:
+            Tensor[num_outputs, d_out]
         """
         own = graph.targets(x) if target is None else target
         pattern = graph.local_pattern("edges")
@@ -68,10 +61,8 @@ class EdgeBlock(nn.Module):
     The maps are Linear, ReLU, Linear, LayerNorm. The first map of the edges is made on
     vertices, whose rows are fewer.
 
-    Parameters
-    ----------
-    width : int
-        Of vertices and of edges.
+    Parameters:
+        width: Of vertices and of edges.
     """
 
     def __init__(self, width: int) -> None:
@@ -93,9 +84,8 @@ class EdgeBlock(nn.Module):
 
         Parameters are those of `GINEConv.forward`, all of one width.
 
-        Returns
-        -------
-        Tensor[num_outputs, width], Tensor[nonzeros, width]
+        Returns:
+            Tensor[num_outputs, width], Tensor[nonzeros, width]
         """
         own = graph.targets(x) if target is None else target
         of_ends = edge_scores(

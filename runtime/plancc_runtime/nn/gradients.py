@@ -16,10 +16,9 @@ def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> N
     Demirci et al. 2022, Algorithm 2, line 13. A parameter without a gradient counts as zero, as it
     may have one on another rank.
 
-    Parameters
-    ----------
-    parameters : iterable of nn.Parameter
-        The same on all ranks, in the same order; parameters without gradients are left out.
+    Parameters:
+        parameters: The same on all ranks, in the same order; parameters without gradients are left
+            out.
     """
     wanted = [w for w in parameters if w.requires_grad]
     for w in wanted:

@@ -26,16 +26,12 @@ def cross_entropy(
 ) -> Tensor:
     """This rank's share of the mean softmax cross-entropy; its sum over all ranks is the mean.
 
-    Parameters
-    ----------
-    outputs : Tensor[m, classes]
-        Outputs for the split's vertices on this rank.
-    labels : int64[m]
-    total : float
-        Number of the split's vertices on all ranks; with weights, the sum of those of their
-        classes.
-    weights : Tensor[classes], optional
-        What a vertex of each class counts.
+    Parameters:
+        outputs (Tensor[m, classes]): Outputs for the split's vertices on this rank.
+        labels: int64[m].
+        total: Number of the split's vertices on all ranks; with weights, the sum of those of their
+            classes.
+        weights (Tensor[classes], optional): What a vertex of each class counts.
     """
     if outputs.requires_grad:
         return _CrossEntropy.apply(outputs, labels, total, weights)
@@ -47,14 +43,12 @@ def binary_cross_entropy(
 ) -> Tensor:
     """This rank's share of the mean sigmoid cross-entropy, which is a mean over classes too.
 
-    Parameters
-    ----------
-    outputs : Tensor[m, classes]
-    labels : bool[m, classes]
-    total : float
-        Number of the split's vertices on all ranks.
-    weights : Tensor[classes], optional
-        What the vertices of each class count in its loss, where the others count 1.
+    Parameters:
+        outputs: Tensor[m, classes].
+        labels: bool[m, classes].
+        total: Number of the split's vertices on all ranks.
+        weights (Tensor[classes], optional): What the vertices of each class count in its loss,
+            where the others count 1.
     """
     summed = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum", pos_weight=weights
@@ -65,13 +59,10 @@ def binary_cross_entropy(
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
     """This rank's share of the mean loss of real numbers, over vertices and outputs.
 
-    Parameters
-    ----------
-    outputs, numbers : Tensor[m, targets]
-    total : float
-        Number of the split's vertices on all ranks.
-    name : str
-        One of `OF_NUMBERS`.
+    Parameters:
+        outputs, numbers: Tensor[m, targets].
+        total: Number of the split's vertices on all ranks.
+        name: One of `OF_NUMBERS`.
     """
     summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
     return summed / (total * outputs.shape[1])

@@ -39,25 +39,18 @@ _OF_CONVOLUTION = 1
 class NetworkOptions:
     """What a network consists of; those of `TrainOptions` that concern it.
 
-    Attributes
-    ----------
-    model : str
-        A name in `plancc_runtime.nn.MODELS`.
-    conv : mapping of str to value
-        Options of the convolutions, by name.
-    activation : str
-        A name in `ACTIVATIONS`, between layers.
-    norm : str
-        "none", "layer" or "batch" (over all rows of all ranks), between layers.
-    residual : bool
-        Whether the input of a layer is added to its output, but for the last layer; through a
-        matrix of its own where the widths differ.
-    dropout, input_dropout : float
-        Rates in [0, 1) for the inputs of all layers but the first, and for that of the first.
-    standardize_features : bool
-        Whether features are standardised before they enter the network (`Standardization`).
-    types : mapping
-        Fields of `nn.relations.TypesOfNetwork`, of a network for a plan with types.
+    Attributes:
+        model: A name in `plancc_runtime.nn.MODELS`.
+        conv: Options of the convolutions, by name.
+        activation: A name in `ACTIVATIONS`, between layers.
+        norm: "none", "layer" or "batch" (over all rows of all ranks), between layers.
+        residual: Whether the input of a layer is added to its output, but for the last layer;
+            through a matrix of its own where the widths differ.
+        dropout, input_dropout: Rates in [0, 1) for the inputs of all layers but the first, and for
+            that of the first.
+        standardize_features: Whether features are standardised before they enter the network
+            (`Standardization`).
+        types: Fields of `nn.relations.TypesOfNetwork`, of a network for a plan with types.
     """
 
     model: str = "gcn"
@@ -74,21 +67,15 @@ class NetworkOptions:
 class Network(nn.Module):
     """L layers of one kind; the same parameters on all ranks.
 
-    Parameters
-    ----------
-    dims : sequence of int
-        d_0..d_L.
-    options : NetworkOptions
-    seed : int
-        Seed of the initial weights and of dropout.
-    dtype : torch.dtype
+    Parameters:
+        dims: d_0..d_L.
+        seed: Seed of the initial weights and of dropout.
+        dtype: torch.dtype.
 
-    Attributes
-    ----------
-    standardization : Standardization or None
-        What standardises features, if anything does; `forward` takes them standardised.
-    entered : callable of str, or None
-        Called as a training pass enters "layer 1 forward", and so on, and back.
+    Attributes:
+        standardization (Standardization or None): What standardises features, if anything does;
+            `forward` takes them standardised.
+        entered: Called as a training pass enters "layer 1 forward", and so on, and back.
     """
 
     entered: Callable[[str], None] | None = None
@@ -154,23 +141,17 @@ class Network(nn.Module):
     ) -> Tensor:
         """Outputs of the last layer. Collective.
 
-        Parameters
-        ----------
-        graphs : sequence of LayerGraph
-            One per layer: the outputs of one are the inputs of the next.
-        x : Tensor[inputs of the first graph, d_0]
-        fixed : Tensor, optional
-            Result of `fixed` for the first graph and x.
-        step : int
-            Number of the update, for dropout.
-        kept : dict of int to Tensor, optional
-            Gets the outputs of those layers, from 1, that it has as keys: after norm, activation
-            and residual, all columns.
+        Parameters:
+            graphs: One per layer: the outputs of one are the inputs of the next.
+            x: Tensor[inputs of the first graph, d_0].
+            fixed: Result of `fixed` for the first graph and x.
+            step: Number of the update, for dropout.
+            kept: Gets the outputs of those layers, from 1, that it has as keys: after norm,
+                activation and residual, all columns.
 
-        Returns
-        -------
-        Tensor[outputs of the last graph, d_L], all columns
-            Of the type of the parameters, as norms are; the layers compute in that of x.
+        Returns:
+            Tensor[outputs of the last graph, d_L], all columns: Of the type of the parameters, as
+                norms are; the layers compute in that of x.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1

@@ -20,13 +20,9 @@ class BatchNorm(nn.Module):
     The same as `torch.nn.BatchNorm1d` on one process with all rows. A rank may have no rows, and
     several ranks may have the same ones, if every row is on equally many ranks.
 
-    Parameters
-    ----------
-    width : int
-    eps : float
-        Added to the variance.
-    momentum : float
-        Weight of a new value in the running statistics, which evaluation uses.
+    Parameters:
+        eps: Added to the variance.
+        momentum: Weight of a new value in the running statistics, which evaluation uses.
     """
 
     running_mean: Tensor

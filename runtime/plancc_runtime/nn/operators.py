@@ -43,31 +43,21 @@ def aggregate(
     as the difference of the sums. A gradient of max or min goes to the first nonzero, in CSR order,
     that attains it.
 
-    Parameters
-    ----------
-    pattern : Pattern
-        m rows, n columns, nnz nonzeros.
-    x : Tensor[n, d]
-        Ignored by copy_e.
-    weight : Tensor[nnz] or Tensor[nnz, d], optional
-        Edge weights or features in CSR order.
-    op : str
-        A name in `OPERATORS`: copy (x[j]) takes no y, copy_e (weight[e]) takes weight, and add,
-        sub, mul, div take one of weight and target.
-    reduce : str
-        A name in `REDUCTIONS`.
-    target : Tensor[m, d], optional
-        Features of the rows themselves.
+    Parameters:
+        pattern: m rows, n columns, nnz nonzeros.
+        x (Tensor[n, d]): Ignored by copy_e.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Edge weights or features in CSR order.
+        op: A name in `OPERATORS`: copy (x[j]) takes no y, copy_e (weight[e]) takes weight, and add,
+            sub, mul, div take one of weight and target.
+        reduce: A name in `REDUCTIONS`.
+        target (Tensor[m, d], optional): Features of the rows themselves.
 
-    Returns
-    -------
-    Tensor[m, d]
-        0 in rows without nonzeros. copy_e of weight[nnz] has d = 1.
+    Returns:
+        Tensor[m, d]: 0 in rows without nonzeros. copy_e of weight[nnz] has d = 1.
 
-    Raises
-    ------
-    InputError
-        A name is unknown, an operand is missing or too many, or has the wrong shape or type.
+    Raises:
+        InputError: A name is unknown, an operand is missing or too many, or has the wrong shape or
+            type.
     """
     check_choice("operator", op, tuple(OPERATORS))
     check_choice("reduction", reduce, REDUCTIONS)
@@ -145,29 +135,19 @@ def attention(
     scores are within `kernels.attention.LARGEST_SPREAD`), which keeps numbers per row for the
     backward pass and computes alpha there again.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    source : Tensor[n, heads]
-        a_src . W h_j.
-    target : Tensor[m, heads]
-        a_dst . W h_i.
-    x : Tensor[n, heads, d]
-        W h_j.
-    negative_slope : float
-        Slope of the rectifier below 0; at least 0.
-    scale : Tensor[nnz, heads], optional
-        The dropout mask of the attention (0 or 1 / (1 - p)), in CSR order; has no gradient.
+    Parameters:
+        source (Tensor[n, heads]): a_src . W h_j.
+        target (Tensor[m, heads]): a_dst . W h_i.
+        x (Tensor[n, heads, d]): W h_j.
+        negative_slope: Slope of the rectifier below 0; at least 0.
+        scale (Tensor[nnz, heads], optional): The dropout mask of the attention (0 or 1 / (1 - p)),
+            in CSR order; has no gradient.
 
-    Returns
-    -------
-    Tensor[m, heads, d]
-        0 in rows without nonzeros.
+    Returns:
+        Tensor[m, heads, d]: 0 in rows without nonzeros.
 
-    Raises
-    ------
-    InputError
-        The slope is negative, or an operand has the wrong shape or type.
+    Raises:
+        InputError: The slope is negative, or an operand has the wrong shape or type.
     """
     if not negative_slope >= 0:
         raise InputError(f"negative_slope is {negative_slope}; it must be at least 0")
@@ -200,28 +180,20 @@ def graph_attention(
 
     With its bias and the mean of the heads, on CPUs, in one pass forward and two back.
 
-    Parameters
-    ----------
-    pattern : Pattern
-    x : Tensor[n, heads d]
-    vectors : Tensor[2, heads, d]
-    places : int64[m], optional
-        Column of every row's own vertex; by default row i is column i.
-    bias : Tensor[heads d], or Tensor[d] with `mean`, optional
-    mean : bool
-        Whether heads are averaged, not concatenated.
-    negative_slope, scale
-        As in `attention`.
+    Parameters:
+        x: Tensor[n, heads d].
+        vectors: Tensor[2, heads, d].
+        places (int64[m], optional): Column of every row's own vertex; by default row i is column i.
+        bias: Tensor[heads d], or Tensor[d] with `mean`, optional.
+        mean: Whether heads are averaged, not concatenated.
+        negative_slope, scale: As in `attention`.
 
-    Returns
-    -------
-    Tensor[m, heads d], or Tensor[m, d] with `mean`
-        Kept by nobody: an operation in place may follow.
+    Returns:
+        Tensor[m, heads d], or Tensor[m, d] with `mean`: Kept by nobody: an operation in place may
+            follow.
 
-    Raises
-    ------
-    InputError
-        As `attention`.
+    Raises:
+        InputError: As `attention`.
     """
     heads, d = vectors.shape[1:]
     check_operand("x", x, (pattern.num_columns, heads * d), x)

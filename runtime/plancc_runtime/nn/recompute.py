@@ -44,10 +44,8 @@ def recomputed(
 ) -> Tensor:
     """`Network.forward` of a training pass that keeps little for the backward pass. Collective.
 
-    Raises
-    ------
-    InputError
-        If ranks hold parts of rows, or a layer cannot be divided.
+    Raises:
+        InputError: If ranks hold parts of rows, or a layer cannot be divided.
     """
     kept: Rows = (x,)
     works: list[Work] = []  # from what is kept to the input of a layer
@@ -128,16 +126,12 @@ class _Layer:
 def by_blocks(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
     """What works, one after the other, make of all rows; not collective.
 
-    Parameters
-    ----------
-    network : Network
-        Its parameters are all that the works use.
-    works : sequence of Work
-    rows : tuple of Tensor[m, ...]
+    Parameters:
+        network: Its parameters are all that the works use.
+        rows: tuple of Tensor[m, ...].
 
-    Returns
-    -------
-    tuple of Tensor[m, ...]
+    Returns:
+        tuple of Tensor[m, ...]
     """
     return _ByBlocks.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 

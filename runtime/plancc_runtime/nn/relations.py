@@ -36,14 +36,10 @@ from plancc_runtime.workspace import empty
 class TypesOfLayer:
     """What a layer knows of the graph.
 
-    Attributes
-    ----------
-    widths : dict of str to int
-        Columns of every type in the layer's input.
-    relations : tuple of (source, name, destination)
-        Those that lead to `wanted` types.
-    wanted : tuple of str
-        Types whose outputs are read; the rows of others are 0.
+    Attributes:
+        widths: Columns of every type in the layer's input.
+        relations: Those that lead to `wanted` types.
+        wanted: Types whose outputs are read; the rows of others are 0.
     """
 
     widths: Mapping[str, int]
@@ -64,12 +60,8 @@ class TypesOfLayer:
 class TypesOfNetwork:
     """What a network knows of the graph, and of which type it learns.
 
-    Attributes
-    ----------
-    widths : dict of str to int
-        Features of every type.
-    relations : tuple of (source, name, destination)
-    target : str
+    Attributes:
+        widths: Features of every type.
     """
 
     widths: Mapping[str, int]
@@ -108,10 +100,8 @@ class TypesOfNetwork:
 class RelationOptions(ConvOptions):
     """What convolutions may be told that multiply with every relation.
 
-    Attributes
-    ----------
-    aggregator : str
-        "mean" or "sum" over the neighbours in a relation.
+    Attributes:
+        aggregator: "mean" or "sum" over the neighbours in a relation.
     """
 
     aggregator: str = "mean"
@@ -131,10 +121,8 @@ class RelationOptions(ConvOptions):
 class RGCNOptions(RelationOptions):
     """What R-GCN (Schlichtkrull et al. 2018) may be told.
 
-    Attributes
-    ----------
-    bases : int
-        Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
+    Attributes:
+        bases: Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
     """
 
     bases: int = 0
@@ -157,14 +145,10 @@ class RelationGATOptions(GATOptions):
 class ByType(nn.Module):
     """A module of every wanted type's own, between layers; rows of other types are 0.
 
-    Parameters
-    ----------
-    widths : dict of str to int
-        Columns of every wanted type before it.
-    d_out : int
-        Columns of all types after it.
-    make : callable of (int, int) to Module
-        From these widths to a module of rows and the graph, or the identity.
+    Parameters:
+        widths: Columns of every wanted type before it.
+        d_out: Columns of all types after it.
+        make: From these widths to a module of rows and the graph, or the identity.
     """
 
     def __init__(
@@ -193,11 +177,8 @@ class ByType(nn.Module):
 class RelationConv(Conv):
     """A layer of a graph with types.
 
-    Parameters
-    ----------
-    types : TypesOfLayer
-    others
-        As of `Conv`.
+    Parameters:
+        others: As of `Conv`.
     """
 
     by_relation = True

@@ -20,16 +20,12 @@ class Standardization(nn.Module):
     vertices of a public split many columns would be constant. The sum of squares is divided by
     their number, as scikit-learn's StandardScaler does. Constant columns become 0.
 
-    Parameters
-    ----------
-    width : int
-        Number of columns.
+    Parameters:
+        width: Number of columns.
 
-    Attributes
-    ----------
-    mean, scale : Tensor[width]
-        In float64, saved with the network's weights; the scale is 1 / standard deviation, 0 where a
-        column is constant.
+    Attributes:
+        mean, scale (Tensor[width]): In float64, saved with the network's weights; the scale is 1 /
+            standard deviation, 0 where a column is constant.
     """
 
     mean: Tensor
@@ -46,14 +42,11 @@ class Standardization(nn.Module):
         The deviations are summed once the mean is known, in float64, so that a variance that is
         small beside the mean keeps its digits (Chan, Golub and LeVeque 1983, the two-pass formula).
 
-        Parameters
-        ----------
-        x : Tensor[m, d]
-            Features of this rank. Several ranks may have the same rows, if every row is on equally
-            many ranks.
-        transport : Transport
-        first_column : int
-            The first of the columns that this rank has, where ranks have slices of them.
+        Parameters:
+            x (Tensor[m, d]): Features of this rank. Several ranks may have the same rows, if every
+                row is on equally many ranks.
+            first_column: The first of the columns that this rank has, where ranks have slices of
+                them.
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)

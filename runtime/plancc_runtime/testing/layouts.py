@@ -36,21 +36,14 @@ COUNTED = {
 class Layout:
     """A layout of a matrix on some ranks.
 
-    Attributes
-    ----------
-    num_ranks : int
-    make : callable of (Transport, Resources) to LayerGraph
-        A rank's share; collective.
-    dense : mapping of str to float64[n, n]
-        The matrix with the values of every name in `plancc.plan.layers.COEFFICIENTS` that it has,
-        rows and columns by vertex.
-    share : float
-        What a rank's gradients are of whole ones, where several ranks compute the same loss.
-    options : mapping
-        Other `Resources` than the usual ones, by name.
-    width, columns : int
-        Shape of the weight that rows are multiplied by; every rank of a grid that splits columns
-        must have one of either.
+    Attributes:
+        make: A rank's share; collective.
+        dense (mapping of str to float64[n, n]): The matrix with the values of every name in
+            `plancc.plan.layers.COEFFICIENTS` that it has, rows and columns by vertex.
+        share: What a rank's gradients are of whole ones, where several ranks compute the same loss.
+        options: Other `Resources` than the usual ones, by name.
+        width, columns: Shape of the weight that rows are multiplied by; every rank of a grid that
+            splits columns must have one of either.
     """
 
     num_ranks: int

@@ -114,15 +114,10 @@ class Group(ABC):
     The methods with an underscore get flat buffers and count nothing. They are called only if the
     member sends or receives something; single buffers of several may be empty.
 
-    Attributes
-    ----------
-    transport : Transport
-    ranks : tuple of int
-        The members' ranks in the transport; ascending and distinct.
-    rank : int
-        This member's place among them.
-    size : int
-        Number of members.
+    Attributes:
+        ranks: The members' ranks in the transport; ascending and distinct.
+        rank (int): This member's place among them.
+        size (int): Number of members.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
@@ -235,26 +230,17 @@ class Group(ABC):
 class Transport(ABC):
     """A group of ranks that can exchange buffers, reduce arrays and agree on errors.
 
-    Attributes
-    ----------
-    rank, size : int
-        Number of this rank, and of all.
-    traffic : Traffic
-        The messages of a round count when it starts.
-    timeout : float
-        Longest wait in seconds; infinity for no limit.
-    patient : bool
-        Whether longer waits are right as long as another rank computes (`transport.watchdog`).
-    max_words : int
-        Longest message in words; a longer buffer travels as several.
-    say : callable of str
-        Prints the last sentence of a rank that ends the job by itself.
-    thread : int or None
-        This rank's number in its process; None if it is the only rank there.
-    agreed_error : PlanccError or None
-        The last error that `agree` raised, and with it every rank.
-    far : sequence of bool, or None
-        Whether every rank is on another node, where that is known: for `traffic`.
+    Attributes:
+        rank, size: Number of this rank, and of all.
+        traffic: The messages of a round count when it starts.
+        timeout: Longest wait in seconds; infinity for no limit.
+        patient: Whether longer waits are right as long as another rank computes
+            (`transport.watchdog`).
+        max_words: Longest message in words; a longer buffer travels as several.
+        say: Prints the last sentence of a rank that ends the job by itself.
+        thread: This rank's number in its process; None if it is the only rank there.
+        agreed_error: The last error that `agree` raised, and with it every rank.
+        far: Whether every rank is on another node, where that is known: for `traffic`.
     """
 
     rank: int
@@ -303,19 +289,11 @@ class Transport(ABC):
         Every rank calls this equally often, with the group that it is in: the groups of one call
         are disjoint. A transport without collectives of its own returns a `group.MessageGroup`.
 
-        Parameters
-        ----------
-        ranks : sequence of int
-            Ascending, this rank among them.
+        Parameters:
+            ranks: Ascending, this rank among them.
 
-        Returns
-        -------
-        Group
-
-        Raises
-        ------
-        ValueError
-            If the ranks are not ascending, or this one is not among them.
+        Raises:
+            ValueError: If the ranks are not ascending, or this one is not among them.
         """
 
     @abstractmethod
@@ -337,11 +315,10 @@ class Transport(ABC):
     def gather(self, value: Any) -> list[Any]:
         """Every rank's `value`, on every rank. Collective; small values only.
 
-        Parameters
-        ----------
-        value : plain value, array of numbers, or a list, tuple or dict of such
-            What `values.packed` takes. It travels in a fixed layout: nothing that a rank sends is
-            executed by another.
+        Parameters:
+            value (plain value, array of numbers, or a list, tuple or dict of such): What
+                `values.packed` takes. It travels in a fixed layout: nothing that a rank sends is
+                executed by another.
         """
         return [unpacked(each) for each in self.gather_bytes(packed(value))]
 
@@ -379,10 +356,8 @@ class Transport(ABC):
         One bit is reduced; only if it is set do the ranks tell each other what happened, and
         raise the same sentence, naming the ranks at fault.
 
-        Raises
-        ------
-        PlanccError
-            An error of the class that the first rank at fault brought.
+        Raises:
+            PlanccError: An error of the class that the first rank at fault brought.
         """
         failed = np.array([error is not None], np.int8)
         self.allreduce_max(failed)

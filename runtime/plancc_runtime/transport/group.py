@@ -121,15 +121,10 @@ class LibraryGroup(MessageGroup):
     ) -> Pending:
         """An operation under way on the messages of `data`, in host memory.
 
-        Parameters
-        ----------
-        start : callable
-            Takes the words of a message, returns the library's request.
-        data : Buffer
-        what : callable, optional
-            What a member waits for; by default the other members.
-        changed : bool
-            Whether the result goes back to the device where `data` lies.
+        Parameters:
+            start: Takes the words of a message, returns the library's request.
+            what: What a member waits for; by default the other members.
+            changed: Whether the result goes back to the device where `data` lies.
         """
         what, host = what or self._others_to_join, HostBuffers([(0, data)])
         host.fetch(0)

@@ -46,9 +46,8 @@ def in_host_memory(array: Buffer) -> Iterator[np.ndarray]:
 class HostBuffers:
     """The buffers of an exchange in host memory: themselves, or copies of those on a device.
 
-    Attributes
-    ----------
-    buffers : list of (peer, numpy array)
+    Attributes:
+        buffers: list of (peer, numpy array).
     """
 
     def __init__(self, buffers: Addressed) -> None:

@@ -14,12 +14,9 @@ from typing import NamedTuple
 class Link:
     """Cost of a rank's messages while all ranks exchange.
 
-    Attributes
-    ----------
-    latency : float
-        Seconds per message.
-    bandwidth : float
-        Bytes per second that a rank sends while it receives as many.
+    Attributes:
+        latency: Seconds per message.
+        bandwidth: Bytes per second that a rank sends while it receives as many.
     """
 
     latency: float
@@ -33,18 +30,13 @@ class Link:
 class RecordedCollective(NamedTuple):
     """One collective of a group.
 
-    Attributes
-    ----------
-    kind : str
-        "broadcast", "allreduce", "allgather" or `replay.MEETING`; a reduction to a root counts as a
-        broadcast, a reduce-scatter as an all-gather: the same backward.
-    groups : tuple of tuple of int
-        The ranks of this group, and of the others that do the same at about the same time: disjoint
-        and of the same size.
-    number : int
-        Which of the groups it is.
-    sizes : tuple of int
-        Bytes: of the buffer; of an all-gather, of every member's piece.
+    Attributes:
+        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`; a reduction to a root
+            counts as a broadcast, a reduce-scatter as an all-gather: the same backward.
+        groups: The ranks of this group, and of the others that do the same at about the same time:
+            disjoint and of the same size.
+        number: Which of the groups it is.
+        sizes: Bytes: of the buffer; of an all-gather, of every member's piece.
     """
 
     kind: str
@@ -62,24 +54,19 @@ class RecordedCollective(NamedTuple):
 class Links:
     """The network of a machine, and how fast its ranks compute.
 
-    Attributes
-    ----------
-    ranks_per_node : int
-        Rank r is on node ``r // ranks_per_node``.
-    inside, between : Link
-        Links between ranks of one node, and of different ones.
-    injection : float
-        Bytes per second that a whole node sends to other nodes while it receives as many.
-    overlap : float
-        How fast messages move while their rank computes, as a share of their speed while it waits:
-        0 in libraries that move them only when they are called, 1 where the network needs no help.
-    cores : int
-        Ranks of a node that can compute at the same time; more of them share the cores evenly.
-    slowness : tuple of float
-        Seconds that every rank takes, on a core of its own, for what takes this computer's thread
-        one second.
-    collective : callable of RecordedCollective
-        Seconds of a collective, once all of its members are there.
+    Attributes:
+        ranks_per_node: Rank r is on node ``r // ranks_per_node``.
+        inside, between: Links between ranks of one node, and of different ones.
+        injection: Bytes per second that a whole node sends to other nodes while it receives as
+            many.
+        overlap: How fast messages move while their rank computes, as a share of their speed while
+            it waits: 0 in libraries that move them only when they are called, 1 where the network
+            needs no help.
+        cores: Ranks of a node that can compute at the same time; more of them share the cores
+            evenly.
+        slowness: Seconds that every rank takes, on a core of its own, for what takes this
+            computer's thread one second.
+        collective: Seconds of a collective, once all of its members are there.
     """
 
     ranks_per_node: int

@@ -51,28 +51,20 @@ def run_ranks(
     `work` must make settings of torch that belong to a thread (`torch.set_num_threads`,
     `torch.no_grad`) itself.
 
-    Parameters
-    ----------
-    num_ranks : int
-    work : callable
-        The same on all ranks; collective.
-    timeout : float, optional
-        Longest wait in seconds; None or 0: no limit.
+    Parameters:
+        work: The same on all ranks; collective.
+        timeout: Longest wait in seconds; None or 0: no limit.
 
-    Returns
-    -------
-    list
+    Returns:
         The results of the ranks, in their order.
 
-    Raises
-    ------
-    TransportError
-        If a wait outlasted the timeout; the sentence says what each rank waits for.
-    PlanccError
-        The error that all ranks agreed on, or the first that a rank raised alone, with its number.
-    BaseException
-        Any other error of a rank or of the caller (KeyboardInterrupt), with a note that names the
-        rank. A rank may still be computing then: the caller should end the process.
+    Raises:
+        TransportError: If a wait outlasted the timeout; the sentence says what each rank waits for.
+        PlanccError: The error that all ranks agreed on, or the first that a rank raised alone, with
+            its number.
+        BaseException: Any other error of a rank or of the caller (KeyboardInterrupt), with a note
+            that names the rank. A rank may still be computing then: the caller should end the
+            process.
     """
     group = Threads(num_ranks)
     return in_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)
@@ -170,10 +162,8 @@ class LocalTransport(Transport):
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait until ``done()``; ``what()`` says what for. The lock of the group is held.
 
-        Raises
-        ------
-        TransportError
-            If the timeout is over, or another rank has failed.
+        Raises:
+            TransportError: If the timeout is over, or another rank has failed.
         """
         group, deadline = self._group, time.monotonic() + self.timeout
         group.waiting[self.rank] = what

@@ -72,14 +72,10 @@ def traffic_of(
 class MessagePiece(NamedTuple):
     """One message: a buffer, or a part of one that is too long for a message.
 
-    Attributes
-    ----------
-    number : int
-        Place of the buffer in the list of sends or receives.
-    peer : int
-    tag : int
-        Counts the pieces between the same two ranks; the same at both ends.
-    data : Buffer[words]
+    Attributes:
+        number: Place of the buffer in the list of sends or receives.
+        tag: Counts the pieces between the same two ranks; the same at both ends.
+        data: Buffer[words].
     """
 
     number: int

@@ -44,15 +44,11 @@ TESTS = 100  # tests whether a round is complete, before its messages are waited
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
     """Import mpi4py and start MPI, unless it runs. Collective then; ends MPI when Python ends.
 
-    Parameters
-    ----------
-    watchdog : Watchdog, optional
-        For the wait until all ranks have started MPI.
+    Parameters:
+        watchdog: For the wait until all ranks have started MPI.
 
-    Raises
-    ------
-    BackendUnavailable
-        If mpi4py or an MPI library is missing.
+    Raises:
+        BackendUnavailable: If mpi4py or an MPI library is missing.
     """
     try:
         import mpi4py
@@ -97,12 +93,10 @@ def _end(mpi: Any, library: Any) -> None:
 class MpiTransport(Transport):
     """The ranks that one mpirun (mpiexec, srun) started, or those of `comm`. Collective.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm, optional
-        It is duplicated, so that messages can never be mistaken for the user's.
-    timeout : float, optional
-        Longest wait in seconds; None or 0: no limit.
+    Parameters:
+        comm (mpi4py.MPI.Intracomm, optional): It is duplicated, so that messages can never be
+            mistaken for the user's.
+        timeout: Longest wait in seconds; None or 0: no limit.
     """
 
     closed: Watchdog | None = None  # of the job that has done its work

@@ -81,9 +81,7 @@ class Replay:
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
         """Let every rank go on with its steps, which end with a meeting of all.
 
-        Returns
-        -------
-        list
+        Returns:
             For every rank the times at which its steps ended, and what it waited for, in order.
         """
         self._num_busy = len(steps)

@@ -41,15 +41,10 @@ CREDENTIALS = struct.Struct("3i")  # pid, uid, gid of the sender, from the syste
 class RankPlace(NamedTuple):
     """A rank among those of its job.
 
-    Attributes
-    ----------
-    rank, size : int
-    local_size : int or None
-        Ranks on this machine; None: not known.
-    variable : str
-        The variable of the environment in which the launcher numbers the ranks.
-    patient : bool
-        Whether the launcher waits long for a rank that does not end by itself.
+    Attributes:
+        local_size: Ranks on this machine; None: not known.
+        variable: The variable of the environment in which the launcher numbers the ranks.
+        patient: Whether the launcher waits long for a rank that does not end by itself.
     """
 
     rank: int
@@ -62,14 +57,10 @@ class RankPlace(NamedTuple):
 class Answers(NamedTuple):
     """What the ranks of this machine say.
 
-    Attributes
-    ----------
-    waiting : dict of int to str
-        What ranks wait for; "" for nothing.
-    missing : dict of int to str
-        Why ranks do not answer.
-    elsewhere : list of int
-        Ranks that are not on this machine, or not known to be.
+    Attributes:
+        waiting: What ranks wait for; "" for nothing.
+        missing: Why ranks do not answer.
+        elsewhere: Ranks that are not on this machine, or not known to be.
     """
 
     waiting: dict[int, str]
@@ -110,16 +101,12 @@ class Answers(NamedTuple):
 class RollCall:
     """A rank's end of the roll call, for as long as the process lives.
 
-    Attributes
-    ----------
-    place : RankPlace
-    waits : callable
-        Says what this rank waits for now, "" for nothing; called by the thread that answers.
+    Attributes:
+        waits (callable): Says what this rank waits for now, "" for nothing; called by the thread
+            that answers.
 
-    Raises
-    ------
-    OSError
-        If the system has no such sockets, or another process has this rank's.
+    Raises:
+        OSError: If the system has no such sockets, or another process has this rank's.
     """
 
     def __init__(self, place: RankPlace) -> None:

@@ -44,13 +44,9 @@ def send_numbers(
 ) -> npt.NDArray[Any]:
     """What its sender has for every received row: array[rows received, ...]. Collective.
 
-    Parameters
-    ----------
-    exchange : Exchange
-        Of this rank.
-    values : array[rows sent, ...]
-        One or several numbers for every sent row.
-    transport : Transport
+    Parameters:
+        exchange: Of this rank.
+        values (array[rows sent, ...]): One or several numbers for every sent row.
     """
     return finished(sending_numbers(exchange, values, transport))
 
@@ -70,17 +66,13 @@ def send_lists(
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
     """What its sender has for every received row, where that is a list. Collective.
 
-    Parameters
-    ----------
-    exchange, transport
-        As of `send_numbers`.
-    ptr : int64[rows sent + 1]
-        The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``.
-    numbers : array[ptr[-1], ...]
+    Parameters:
+        exchange, transport: As of `send_numbers`.
+        ptr (int64[rows sent + 1]): The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``.
+        numbers: array[ptr[-1], ...].
 
-    Returns
-    -------
-    ptr : int64[rows received + 1], numbers : array[ptr[-1], ...]
+    Returns:
+        ptr: int64[rows received + 1], numbers : array[ptr[-1], ...]
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
@@ -102,11 +94,8 @@ class RowLists:
 
     A message is a word, how many numbers there are, and then two words for each.
 
-    Parameters
-    ----------
-    exchange : Exchange
-        Of this rank.
-    transport : Transport
+    Parameters:
+        exchange: Of this rank.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
@@ -139,11 +128,8 @@ class RowBits:
     Rows have a bit each, and words of 32 bits travel if one of their bits is set. Which words these
     are is told likewise, by a word for 32 of them; those all travel.
 
-    Parameters
-    ----------
-    exchange : Exchange
-        Of this rank.
-    transport : Transport
+    Parameters:
+        exchange: Of this rank.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:

@@ -77,22 +77,14 @@ def join(
 ) -> None:
     """Start torch.distributed. Collective.
 
-    Parameters
-    ----------
-    backend : str
-        "gloo" or "nccl".
-    meeting : Meeting
-    local_rank : int
-        This rank's number on its machine; with NCCL it takes the device of this number.
-    timeout : float, optional
-        As in `TorchTransport`.
-    ranks_here : int, optional
-        Ranks of this machine, where that is known.
+    Parameters:
+        backend: "gloo" or "nccl".
+        local_rank: This rank's number on its machine; with NCCL it takes the device of this number.
+        timeout: As in `TorchTransport`.
+        ranks_here: Ranks of this machine, where that is known.
 
-    Raises
-    ------
-    BackendUnavailable
-        If the ranks do not find each other, or lack the backend.
+    Raises:
+        BackendUnavailable: If the ranks do not find each other, or lack the backend.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
@@ -124,12 +116,9 @@ def join(
 class TorchTransport(Transport):
     """The ranks of a torch.distributed that is already running. Collective.
 
-    Parameters
-    ----------
-    backend : str
-        "gloo", or "nccl": CUDA tensors travel by NCCL, all else by gloo.
-    timeout : float, optional
-        Longest wait in seconds; None or 0: no limit.
+    Parameters:
+        backend: "gloo", or "nccl": CUDA tensors travel by NCCL, all else by gloo.
+        timeout: Longest wait in seconds; None or 0: no limit.
     """
 
     def __init__(self, backend: str = "gloo", timeout: float | None = TIMEOUT) -> None:
@@ -214,10 +203,8 @@ class TorchTransport(Transport):
     def waiting(self, what: Callable[[], str]) -> Iterator[None]:
         """A block that waits for others.
 
-        Raises
-        ------
-        TransportError
-            If the connection breaks.
+        Raises:
+            TransportError: If the connection breaks.
         """
         try:
             with self._watchdog(what):
@@ -231,9 +218,7 @@ class TorchTransport(Transport):
     def queued(self) -> Iterator[Callable[[], None]]:
         """A block that queues work on the device, after all that is queued already.
 
-        Yields
-        ------
-        callable
+        Yields:
             After the block, makes what is queued from then on wait for that work.
         """
         if self._stream is None:

@@ -25,15 +25,12 @@ KINDS = "biufc"
 def packed(value: Any) -> bytes:
     """The value as bytes.
 
-    Parameters
-    ----------
-    value : None, bool, int, float, str, array of numbers, or a list, tuple or dict (with str keys)
-        of such.
+    Parameters:
+        value (None, bool, int, float, str, array of numbers, or a list, tuple or dict (with str
+            keys)): of such.
 
-    Raises
-    ------
-    TypeError
-        For a value of another type.
+    Raises:
+        TypeError: For a value of another type.
     """
     arrays: list[np.ndarray] = []
 
@@ -62,10 +59,8 @@ def packed(value: Any) -> bytes:
 def unpacked(data: bytes) -> Any:
     """The value of these bytes.
 
-    Raises
-    ------
-    ValueError
-        If they are not what `packed` makes.
+    Raises:
+        ValueError: If they are not what `packed` makes.
     """
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:
