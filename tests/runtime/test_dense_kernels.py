@@ -49,9 +49,10 @@ def test_weights_bias_and_relu(rows, widths, biased, rectified, how):
         torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("uses_all", [False, True])
-def test_gradients_of_a_fork_to_some_rows(uses_all):
-    x, rows = torch.arange(10.0).view(5, 2).requires_grad_(), torch.tensor([0, 3])
+def test_gradients_of_a_fork_to_some_rows(uses_all, dtype):
+    x, rows = torch.arange(10, dtype=dtype).view(5, 2).requires_grad_(), torch.tensor([0, 3])
     every, some = dense.fork(x, rows)
     assert torch.equal(some, x[rows])
     total = 3 * some.sum() + (every.sum() if uses_all else 0)

@@ -41,10 +41,13 @@ def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
         received: Tensor[m, d].
 
     Raises:
-        InputError: If a row is outside of `out`; on CPUs before anything is added.
+        InputError: If a row is outside of `out`; on CPUs before anything is added. torch's
+            IndexError on GPUs and of bfloat16.
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics
+    elif out.dtype == torch.bfloat16:  # NumPy has no such numbers
+        out.index_add_(0, rows, received)
     elif not _add_rows(out.numpy(), rows.numpy(), received.numpy()):
         raise InputError(f"a received row should be added to a row outside of 0 to {len(out) - 1}")
 
