@@ -33,6 +33,8 @@ class DataWidths:
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
         """The widths of vertex data in memory."""
+        if data.by_type is not None:
+            return cls._of_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]
         if data.targets is not None:
             return cls(features or None, data.targets.shape[1] or None)
@@ -41,14 +43,30 @@ class DataWidths:
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
         """The widths of a plan file; of its vertex data only the labels are read."""
+        if file.header.types is None:
+            return cls._read(file, "")
+        names = file.header.types.names
+        return cls._of_types([cls._read(file, f"_of_{k}") for k in range(len(names))])
+
+    @classmethod
+    def _read(cls, file: PlanFile, end: str) -> DataWidths:
+        """The widths of the datasets whose names have this end."""
         features = labels = None
-        if file.has("vertex_data/features"):
-            features = file.node("vertex_data/features").shape[1]
-        if file.has("vertex_data/targets"):
-            return cls(features or None, file.node("vertex_data/targets").shape[1] or None)
-        if file.has("vertex_data/labels"):
-            labels = file.read("vertex_data/labels")
+        if file.has(f"vertex_data/features{end}"):
+            features = file.node(f"vertex_data/features{end}").shape[1]
+        if file.has(f"vertex_data/targets{end}"):
+            return cls(features or None, file.node(f"vertex_data/targets{end}").shape[1] or None)
+        if file.has(f"vertex_data/labels{end}"):
+            labels = file.read(f"vertex_data/labels{end}")
         return cls._of_labels(features, labels)
+
+    @classmethod
+    def _of_types(cls, found: Sequence[DataWidths]) -> DataWidths:
+        """The widest features, and the classes of the only type that has some."""
+        labelled = [each for each in found if each.classes is not None]
+        one = labelled[0] if len(labelled) == 1 else cls()
+        features = max((each.features or 0 for each in found), default=0)
+        return cls(features or None, one.classes, one.excess)
 
     @classmethod
     def _of_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:

@@ -108,3 +108,11 @@ def test_what_no_run_takes_is_not_predicted(tmp_path):
             assert words in done.err
     done = plancc("simulate", tmp_path / "hetero.pt.h5", "--model", "rgcn", "--batches", 2)
     assert "--batches 2: is for plans of one type" in done.err
+
+
+def test_widths_are_those_of_the_widest_type_and_of_the_labels(tmp_path):
+    torch.save(hetero_data(), tmp_path / "hetero.pt")
+    plan = tmp_path / "plan.h5"
+    assert "dims 5,128,3" in ok("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, warned=True)
+    assert "dims 5,128,3" in ok("inspect", plan)
+    assert "loss" in ok("rehearse", plan, "--model", "sage", "--machine", "cpu-cluster")
