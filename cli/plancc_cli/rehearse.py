@@ -197,7 +197,7 @@ def _asked(
     drawn = agree(plan, header, asked, size)
     predictor = replace(basis.predictor, dims=changed, **_epoch(asked, header))
     if header.types is not None:
-        from plancc_runtime.union import with_weights
+        from plancc_runtime.typed_data import with_weights
 
         with PlanFile(plan) as file:
             network = with_weights(predictor.convolution, file, changed, asked.target)

@@ -158,7 +158,7 @@ def _simulate(
     dims, passes = basis.predictor.dims, basis.predictor.passes
     convolution = _convolution(given, header)
     if header.types is not None:
-        from plancc_runtime.union import with_weights
+        from plancc_runtime.typed_data import with_weights
 
         with PlanFile(plan) as file:
             convolution = with_weights(convolution, file, dims, given["target"])

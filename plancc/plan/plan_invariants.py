@@ -17,6 +17,7 @@ from plancc.plan.matrix import ends_of, relations_of
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
+from plancc.plan.receive_sets import offsets_of
 from plancc.plan.values import STEPS
 
 
@@ -165,11 +166,7 @@ def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # 
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr
     n = part_ptr[-1]
-    ends = np.zeros(n + 1, np.int64)
-    for i in range(len(place_of_row)):
-        ends[place_of_row[i] + 1] += 1
-    for place in range(n):
-        ends[place + 1] += ends[place]
+    ends = offsets_of(place_of_row, n)
     local, part = np.empty(len(place_of_row), np.int64), np.empty(len(place_of_row), np.int32)
     for m in range(len(rows)):
         for i in range(local_ptr[m], local_ptr[m + 1]):

@@ -18,7 +18,7 @@ from plancc.plan.exchange import Int32Array, Int64Array
 ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
     """Where every group starts in a list sorted by group: int64[num_groups + 1]."""
     ptr = np.zeros(num_groups + 1, dtype=np.int64)

@@ -198,7 +198,7 @@ def _of_types(
 ) -> Part:
     """The slice with vertex data of the union; InputError if its types are not the network's."""
     from plancc_runtime.nn.relations import TypesOfNetwork
-    from plancc_runtime.union import joined
+    from plancc_runtime.typed_data import joined
 
     of_network, types = description.options.types, opened.header.types
     if types is None or not of_network:

@@ -61,7 +61,7 @@ from plancc_runtime.targets import Target
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
-from plancc_runtime.union import joined
+from plancc_runtime.typed_data import joined
 from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
 

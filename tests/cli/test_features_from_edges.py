@@ -26,7 +26,7 @@ def edges():
 
 
 def expected(target, source, values, how, flags=()):
-    """Of every vertex, the reduction over the edges that end there: float64[N, width]."""
+    """The reduction over the edges that end at every vertex: float64[N, width]."""
     found, listed = [[] for _ in range(N)], {*zip(target, source, strict=True)}
     for i, j, value in zip(target, source, values, strict=True):
         i, j = (j, i) if "--transpose" in flags else (i, j)

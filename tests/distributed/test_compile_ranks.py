@@ -419,7 +419,7 @@ def test_ranks_exchange_arrays():
 
 
 def test_sweeps_alone_lower_the_volume(tmp_path):
-    """Of random owners, on rows of every rank; the whole search mends sweeps that do not."""
+    """Random owners, on rows of every rank: the whole search would hide sweeps that fail."""
     graph, parts = communities(), 5
     files = MappedGraph.open(folder_of(graph, tmp_path / "graph"))
     owner = np.random.default_rng(3).integers(0, parts, N).astype(np.int32)

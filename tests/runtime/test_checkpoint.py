@@ -622,7 +622,7 @@ def test_restart_on_fewer_begins_and_goes_on(plans, tmp_path):
 @long
 @pytest.mark.timeout(400)
 def test_torchrun_restarts_on_the_node_that_is_left(tmp_path):
-    """Of two torchruns with two ranks each one is killed, with its ranks; two ranks go on."""
+    """One of two torchruns is killed with its two ranks; the two of the other go on."""
     plan = with_data(worlds.plan("undirected", "row", 4), worlds.data(), tmp_path / "plan.h5")
     last, port = tmp_path / "job" / "last.safetensors", free_port()
     times = "last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=2"

@@ -21,7 +21,7 @@ WIDTH, D_EDGE, N = 4, 3, 50
 
 
 def features(rows: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Tensor:
-    """Of the edges with these ends."""
+    """Features of the edges with these ends."""
     return torch.sin((rows * 7 + columns)[:, None] * torch.arange(1.0, width + 1)).double()
 
 

@@ -19,7 +19,7 @@ from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
-from plancc_runtime.union import with_weights
+from plancc_runtime.typed_data import with_weights
 
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
 MODELS = {

@@ -8,6 +8,7 @@ types that are narrower than the layer's input are filled up, and not read.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -244,13 +245,13 @@ class RelationProduct(RelationConv):
             for name, each in zip(graph.outputs_of, rows, strict=True)
         }
 
+    @abstractmethod
     def _weight(self, k: int) -> Tensor:
         """The map of the neighbours in relation k."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _own_map(self, name: str) -> tuple[Tensor, Tensor | None]:
         """The map of own rows of a type, and the bias."""
-        raise NotImplementedError
 
 
 class RGCNConv(RelationProduct):
