@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,7 @@ from plancc.fields import check_options, described, instance, like, option
 from plancc.graph.edge_features import REDUCTIONS
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
+from plancc.graph.links import check_shares
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
 from plancc.partitioners.options import AUTO, PartitionOptions, of_balance, of_search
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from plancc.plan.grid import Grid
     from plancc.predict.predictor import Predictor
 
+of_links = partial(option, section="Links")
 EFFORTS = ("fast", "balanced", "best")
 WITH = " with speeds "
 """What the name of a machine has before its capacities."""
@@ -252,12 +255,35 @@ class PlanOptions:
         section="Vertex data",
         choices=REDUCTIONS,
     )
+    links: Any = of_links(
+        None,
+        "links to learn: .npz, or a folder of the Open Graph Benchmark",
+        more="In Python also a mapping, or what RandomLinkSplit returns "
+        "(`plancc.graph.links.read_links`). Edges of validation and test links carry no messages.",
+        metavar="SOURCE",
+    )
+    link_split: tuple[float, ...] | None = of_links(
+        None,
+        "learn links: random shares of the edges for validation and test: 0.1,0.1",
+        metavar="P,P",
+    )
+    disjoint_train_ratio: float = of_links(
+        0.0,
+        "share of training links that are learnt; their edges carry no messages. 0: all are learnt "
+        "and carry messages",
+        at_least=0,
+        below=1,
+    )
     clusters: int | None = option(
         None, "store this many clusters, for sampler cluster", section=BATCHES
     )
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.link_split is not None:
+            check_shares(self.link_split, self.links)
+        elif self.links is None and self.disjoint_train_ratio:
+            raise InputError("`disjoint_train_ratio` is of links: give `links` or `link_split`")
 
 
 @described

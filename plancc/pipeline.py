@@ -17,6 +17,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
 from plancc.graph.convert import as_source
 from plancc.graph.folders import check_reading
+from plancc.graph.links import linked
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.union import without_relations
@@ -34,7 +35,7 @@ from plancc.owners.request import Assigner, balance_of, default_model, prepared,
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.lowering import lower
+from plancc.plan.lowering import lower, with_links
 from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
 from plancc.plan.routing import with_routes
@@ -108,6 +109,10 @@ def compile(
         graph, vertex_data = as_source(graph, wishes.data, **reading)
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
+        learnt = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
+        graph, links = linked(graph, *learnt, search.seed)
+        if links is not None and assigner.grid is not None:
+            raise InputError("a process grid has no plans with links: choose another `model`")
         assigner.check_graph(graph.num_vertices, vertex_data)
         given, graph = graph, without_relations(graph)
         if given is not graph and assigner.grid is not None:
@@ -162,6 +167,8 @@ def compile(
         if assigner.grid is not None:
             plan = with_grid(plan, assigner.grid)
         plan, about_hops = _with_hops(plan, task, wishes.exchange)
+        if links is not None:
+            plan = with_links(plan, *links.columns(), links.per_link)
     with observer("baseline"):
         baseline = summarize(random_traffic(matrix, num_parts))
     with observer("predict"):

@@ -34,11 +34,13 @@ from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.lowering import lower
+from plancc.plan.links import places_of
+from plancc.plan.lowering import lower, with_links
 from plancc.plan.matrix import typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routing import with_routes
+from plancc.plan.values import LINKS
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
@@ -275,6 +277,10 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
         new = with_grid(new, header.grid)
     if header.topology is not None and num_parts == plan.num_parts:
         new = with_routes(new, header.topology)
+    if plan.links is not None:
+        received = plan.exchanges[LINKS].receive
+        ends = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]
+        new = with_links(new, ends, plan.links.kind, plan.links.number, header.links or 0)
     place = np.empty(plan.num_vertices, dtype=np.int64)
     place[plan.global_id] = np.arange(plan.num_vertices)
     return replace(

@@ -63,6 +63,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Search": (*found["Search"], "keep_best"),
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "features_from_edges"),
+        "Links": found["Links"],
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
     }

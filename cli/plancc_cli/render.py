@@ -325,6 +325,10 @@ def facts_table(report: Report) -> Table:
     layout = header.layout if header.grid is None else f"{header.layout} ({header.grid})"
     table.add_row("layout", layout)
     table.add_row("vertex data", ", ".join(report.vertex_data) or "none")
+    if report.links:
+        *of_splits, (_, rows), (_, messages) = report.links.items()
+        sizes = ", ".join(f"{size:,} {split}" for split, size in of_splits)
+        table.add_row("links", f"{sizes}; their targets: {rows:,} rows in {messages:,} messages")
     if sampler := provenance.get("sampler"):
         table.add_row("training", run_words(sampler))
         table.add_row("sample", _sample_words(provenance))

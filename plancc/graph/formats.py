@@ -150,6 +150,8 @@ class Format:
             objects.
         read_columns: ``read_columns(path, wanted) -> dict of str to array or None``: a table of
             vertices, the columns that ``wanted(names)`` returns; None for the others.
+        read_links: ``read_links(folder) -> Mapping[str, array]``: links by the names of
+            `plancc.graph.links.read_links`.
         read_parts: ``read_parts(path) -> int32[num_vertices]``: the parts of a partition's
             vertices.
         needs: Library that reads it, in the words of `pip install`; "" where plancc needs nothing
@@ -168,6 +170,7 @@ class Format:
     entries: Callable[..., Any] | None = None
     hold: Callable[[Any], Held | None] | None = None
     read_columns: Callable[..., dict[str, Any]] | None = None
+    read_links: Callable[..., Mapping[str, Any]] | None = None
     read_parts: Callable[[StrPath], npt.NDArray[np.int32]] | None = None
     needs: str = ""
     what: str = ""

@@ -1,4 +1,4 @@
-"""Folders of the Open Graph Benchmark as they lie on disk (node property prediction).
+"""Folders of the Open Graph Benchmark as they lie on disk (node and link property prediction).
 
 ``raw/edge.csv.gz`` or ``raw/data.npz``, and vertex data beside it. A line ``u,v`` is an edge from
 source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. Whether inverse edges belong to
@@ -204,14 +204,20 @@ def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
     if not names and split is None:
         return {}
+    name = _chosen(folder, names, split)
+    return {each: _lists(root, os.path.join(name, each)) for each in types}
+
+
+def _chosen(folder: str, names: list[str], split: str | None) -> str:
+    """The split that is asked for, or the only one."""
     if split is None and len(names) > 1:
         raise InputError(
             f"{folder}: has several splits: choose one by `split`, {' or '.join(names)}"
         )
-    name = names[0] if split is None else split
+    name = names[0] if split is None and names else split
     if name not in names:
         raise InputError(f"{folder}: no split '{name}': choose from {', '.join(names) or 'none'}")
-    return {each: _lists(root, os.path.join(name, each)) for each in types}
+    return name
 
 
 def _lists(root: str, name: str) -> dict[str, Any]:
@@ -238,11 +244,60 @@ def _split_files(root: str, name: str) -> dict[str, str]:
     return files
 
 
+def read_ogb_links(path: StrPath) -> dict[str, Any]:
+    """Links and negatives of the only split.
+
+    They are in ``train``, ``valid`` and ``test`` as .pt, or in folders of these names in ``edge``
+    and ``edge_neg`` as .csv.gz.
+    """
+    folder = os.fspath(path)
+    root = os.path.join(folder, "split")
+    names = sorted(os.listdir(root)) if os.path.isdir(root) else []
+    name = _chosen(folder, [n for n in names if _link_files(os.path.join(root, n))], None)
+    found: dict[str, Any] = {}
+    for part, key in (("train", "train"), ("valid", "val"), ("test", "test")):
+        where = os.path.join(root, name, f"{part}.pt")
+        if os.path.isfile(where):
+            found |= _of_part(load_torch(where), key, where)
+            continue
+        for table, end in (("edge", ""), ("edge_neg", "_negative")):
+            if file := _table(os.path.join(root, name), f"{part}/{table}"):
+                where = os.path.join(root, name, file)
+                columns = read_integer_columns(where, read_bytes(where), b",", 2)
+                found[f"{key}{end}"] = np.stack(columns[:2])
+    return {name: each for name, each in found.items() if not name.startswith("train_")}
+
+
+def _link_files(folder: str) -> bool:
+    """Whether this is the folder of a split of links."""
+    return os.path.isfile(os.path.join(folder, "train.pt")) or bool(_table(folder, "train/edge"))
+
+
+def _of_part(held: Any, key: str, where: str) -> dict[str, Any]:
+    """The links of train.pt and the like by our names."""
+    if not isinstance(held, dict) or not {"edge", "source_node"} & held.keys():
+        raise InputError(
+            f"{where}: expected a dict with 'edge', or 'source_node' and 'target_node'"
+        )
+    if "edge" in held:
+        names = {"edge": key, "edge_neg": f"{key}_negative"}
+        found = {mine: np.asarray(held[name]).T for name, mine in names.items() if name in held}
+    else:
+        ends = [np.asarray(held.get(f"{end}_node", ())) for end in ("source", "target")]
+        if len(ends[0]) != len(ends[1]):
+            raise InputError(f"{where}: {len(ends[0])} sources and {len(ends[1])} targets")
+        found = {key: np.stack(ends)}
+        if "target_node_neg" in held:
+            found[f"{key}_target_negative"] = np.asarray(held["target_node_neg"])
+    return found
+
+
 FORMAT = format_of_records(
     "ogb",
     read_record,
     (),
     read_data=read_ogb_data,
+    read_links=read_ogb_links,
     files=graph_files,
-    what="folders of the Open Graph Benchmark (node property prediction)",
+    what="folders of the Open Graph Benchmark (node and link property prediction)",
 )

@@ -17,10 +17,11 @@ from plancc.graph.bounds import CLASSES, CLASSES_PER_CLASS, most_clusters
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import KEYS, MASKS, DataByType, VertexData
 from plancc.plan.exchange import Exchange, Side
-from plancc.plan.values import HOPS, STEPS, Header
+from plancc.plan.links import PartLinks
+from plancc.plan.values import HOPS, LINKS, STEPS, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 9
+MAJOR, MINOR = 1, 10
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
 """Minor version below which no release wrote files."""
@@ -42,6 +43,8 @@ TOPOLOGY_ATTRIBUTE = "topology"
 """Attribute of the root group of a plan that has routes: the text of a `Topology`."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types: `Types.texts`."""
+LINKS_ATTRIBUTE = "links"
+"""Attribute of the root group of a plan with links: `Header.links`."""
 PIECES = "pieces"
 """Attribute of the root group, and a group, of the head of a plan in pieces."""
 PIECE_FORMAT = f"{FORMAT}-piece"
@@ -54,6 +57,7 @@ ROOT_ATTRIBUTES = (
     GRID_ATTRIBUTE,
     TOPOLOGY_ATTRIBUTE,
     *TYPES_ATTRIBUTES,
+    LINKS_ATTRIBUTE,
 )
 
 
@@ -67,7 +71,7 @@ class FileNode:
         shape: Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1``
             are fixed by the header; ``rows+1`` is one more than the local rows of all parts, which
             are n and the folded ones. Other names are free, but equal names are equal sizes.
-        exchange: The step or hop whose messages it lists; plans with this one have it
+        exchange: The step or hop whose messages it lists, or "links"; plans with this one have it
             (`Header.steps`).
         cut: What cuts it into the slices of parts, each with a digest of its own: the "rows" of
             parts, their "local rows" or "nonzeros", their "rows of" the number of a type, or
@@ -88,7 +92,9 @@ class FileNode:
         return not self.exchange or self.exchange in header.steps()
 
 
-EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS))
+PAIRS = f"{LINKS}/pair messages"
+"""The cut of a part's links, whose offsets are ``links/pair_ptr``."""
+EXCHANGES = (*STEPS, *(f"{step}_{hop}" for step in STEPS for hop in HOPS), LINKS)
 """All that `Header.steps` may name."""
 
 
@@ -116,6 +122,11 @@ NODES: dict[str, FileNode] = {
     "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
     "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
     **{name: node for step in EXCHANGES for name, node in _exchange_nodes(step).items()},
+    "links/pair_ptr": FileNode(("<i8",), ("p+1",), exchange=LINKS),
+    "links/source": FileNode(("<i4",), ("links",), exchange=LINKS, cut=PAIRS),
+    "links/target": FileNode(("<i4",), ("links",), exchange=LINKS, cut=PAIRS),
+    "links/kind": FileNode(("|u1",), ("links",), exchange=LINKS, cut=PAIRS),
+    "links/number": FileNode(("<i8",), ("links",), exchange=LINKS, cut=PAIRS),
     "vertex_data/features": FileNode(
         ("<f4", "<f2", "|i1"), ("n", "features"), optional=True, cut="rows"
     ),
@@ -181,6 +192,8 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
         found[TOPOLOGY_ATTRIBUTE] = str(header.topology)
     if header.types is not None:
         found |= zip(TYPES_ATTRIBUTES, header.types.texts(), strict=True)
+    if header.links is not None:
+        found[LINKS_ATTRIBUTE] = header.links
     return found
 
 
@@ -201,6 +214,19 @@ def exchange_of(step: str, arrays: Arrays) -> Exchange:
             for prefix in ("send", "recv")
         )
     )
+
+
+LINK_ARRAYS = ("pair_ptr", "source", "target", "kind", "number")
+"""Fields of `PartLinks`, as datasets."""
+
+
+def link_arrays(links: PartLinks | None) -> dict[str, npt.NDArray[Any]]:
+    """The links by their names in the file; none of None."""
+    if links is None:
+        return {}
+    arrays: list[npt.NDArray[Any]]
+    arrays = [links.ptr, links.source, links.target, links.kind, links.number]
+    return {f"{LINKS}/{name}": each for name, each in zip(LINK_ARRAYS, arrays, strict=True)}
 
 
 def vertex_data_arrays(data: VertexData) -> dict[str, npt.NDArray[Any]]:

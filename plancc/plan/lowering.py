@@ -30,15 +30,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
+from plancc.plan.links import lower_links
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
-from plancc.plan.values import Exchanges, Header
+from plancc.plan.values import LINKS, Exchanges, Header
 from plancc.scratch import large
 
 _Chunks = list[tuple[Int32Array, ...]]
@@ -117,6 +119,33 @@ def lower(
         value=value,
         exchanges=exchanges,
     )
+
+
+def with_links(
+    plan: Plan,
+    ends: npt.NDArray[np.integer],
+    kind: npt.NDArray[np.uint8],
+    number: Int64Array,
+    per_link: int,
+) -> Plan:
+    """The same plan with links, and the rows that travel for them.
+
+    Parameters:
+        ends (int[2, links]): Sources and targets, as vertices.
+        kind, number: As of `plancc.plan.links.PartLinks`.
+        per_link: `Header.links`.
+
+    Raises:
+        InputError: If the plan has a grid, or types.
+    """
+    header = replace(plan.header, links=per_link)
+    if problem := header.links_problem():
+        raise InputError(f"there cannot be {problem}")
+    place = np.empty(plan.num_vertices, np.int64)
+    place[plan.global_id] = np.arange(plan.num_vertices)
+    links, exchange = lower_links(place[ends], kind, number, plan.part_ptr)
+    exchanges = Exchanges(plan.exchanges | {LINKS: exchange})
+    return replace(plan, header=header, exchanges=exchanges, links=links)
 
 
 class _RowOrder(NamedTuple):

@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
+from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
 from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
+from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts) -> Part:
@@ -68,6 +70,12 @@ def merge(block: PartRange, held: RankParts) -> Part:
         """The end of rows of other ranks, which are places in plan order, ascending."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
+    links = linked = None
+    if block.links is not None:
+        of_links = block.exchanges[LINKS]
+        ends = places_of(block.links, part_ptr, block.first, of_links.receive)
+        links, arrives = links_of_rank(block.links, ends, (row0, row1), own)
+        linked = Exchange(owned(of_links.send), of_others(arrives))
     fold = block.exchanges.fold
     if fold is not None:  # owners receive it
         fold = Exchange(of_others(folded), owned(fold.receive))
@@ -91,6 +99,8 @@ def merge(block: PartRange, held: RankParts) -> Part:
         fold=fold,
         route=route,
         fold_route=fold_route,
+        links=links,
+        link_exchange=linked,
     )
 
 

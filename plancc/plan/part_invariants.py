@@ -16,9 +16,10 @@ from plancc.graph.vertexdata import VertexData
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array, Side
 from plancc.plan.format import vertex_data_arrays, vertex_data_problem
+from plancc.plan.links import link_problems
 from plancc.plan.parts import Claims, PartRange
 from plancc.plan.rank_parts import RankParts
-from plancc.plan.values import STEPS
+from plancc.plan.values import LINKS, OF_ROWS, STEPS
 from plancc.sampling.counter import mix
 
 MATRIX_FAULTS = {
@@ -73,9 +74,9 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     rows = np.diff(parts.part_ptr)
     places = np.full(len(rows), parts.part_ptr[-1])
     for step, tables in parts.exchanges.items():
-        bound = rows if step in STEPS else places
+        bound = rows if step in OF_ROWS else places
         for end, table in (("send", tables.send), ("recv", tables.receive)):
-            of_part = (step == "expand") == (end == "send")
+            of_part = (step != "fold") == (end == "send")
             yield f"{step}/{end} tables are well formed", _messages(parts, table, bound, of_part)
     own = rows[parts.first : parts.last]
     outside = np.flatnonzero((num_interior < 0) | (num_interior > own))
@@ -88,6 +89,9 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     for step in STEPS:
         if hops := parts.exchanges.hops(step):
             yield from _hops(parts, step, hops)
+    if parts.links is not None:
+        received = parts.exchanges[LINKS].receive
+        yield from link_problems(parts.links, parts.part_ptr, parts.first, received)
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
@@ -328,13 +332,13 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
     steps = parts.exchanges
     found = np.zeros((len(steps), 2, num_ranks), np.int64)
     for number, (step, tables) in enumerate(steps.items()):
-        first_row = parts.part_ptr if step in STEPS else np.zeros_like(parts.part_ptr)
+        first_row = parts.part_ptr if step in OF_ROWS else np.zeros_like(parts.part_ptr)
         for end, table in enumerate((tables.send, tables.receive)):
             _digest_messages(
                 (table.ptr, table.peer, table.row_ptr, table.row),
                 first_row,
                 parts.first,
-                (step == "expand") == (end == 0),
+                (step != "fold") == (end == 0),
                 speaker,
                 found[number, end],
             )

@@ -11,9 +11,10 @@ from plancc.graph.types import distinct_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.grid import Grid
+from plancc.plan.links import PartLinks
 from plancc.plan.part_routes import PartRoute, RankRows, part_route
 from plancc.plan.topology import Topology
-from plancc.plan.values import Exchanges
+from plancc.plan.values import LINKS, Exchanges
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Part:
             matrix and the messages are empty.
         route, fold_route: The hops in which the same rows come, of a plan that has them; the fold's
             brings rows of the owners to where they are folded rows.
+        links: Links whose sources are own rows; targets are local columns, behind own rows those
+            that `link_exchange` brings.
         claims: None where nobody knows the tables of the plan: of slices that are made by hand.
     """
 
@@ -103,6 +106,8 @@ class Part:
     fold_route: PartRoute | None = None
     claims: Claims | None = None
     relation: npt.NDArray[np.uint16] | None = None
+    links: PartLinks | None = None
+    link_exchange: Exchange | None = None
 
     @classmethod
     def of_rows(
@@ -159,6 +164,7 @@ class PartRange:
         global_id, row_ptr, column, value, vertex_data, relation: As in `plancc.plan.plan.Plan`, for
             these parts.
         topology: Of all parts; None: there are no hops.
+        links: Of these parts.
     """
 
     first: int
@@ -173,6 +179,7 @@ class PartRange:
     vertex_data: VertexData = field(default_factory=VertexData)
     topology: Topology | None = None
     relation: npt.NDArray[np.uint16] | None = None
+    links: PartLinks | None = None
 
     @property
     def first_row(self) -> int:
@@ -193,6 +200,10 @@ class PartRange:
         if fold is not None:
             folded = Side.of_rank(fold.send.peer, fold.send.row_ptr)
             fold = Exchange(folded, fold.receive)
+        linked = self.exchanges.get(LINKS)
+        if linked is not None:
+            arrives = Side.of_rank(linked.receive.peer, linked.receive.row_ptr)
+            linked = Exchange(linked.send, arrives)
         return Part(
             index=self.first,
             num_parts=len(self.part_ptr) - 1,
@@ -208,6 +219,8 @@ class PartRange:
             fold=fold,
             route=part_route(self.exchanges.hops("expand"), self.place_of_halo(), rows),
             fold_route=part_route(self.exchanges.hops("fold"), self.place_of_folded(), rows),
+            links=self.links,
+            link_exchange=linked,
         )
 
     def of_parts(self, first: int, last: int) -> PartRange:
@@ -227,6 +240,7 @@ class PartRange:
             relation=None if self.relation is None else self.relation[begin:end],
             exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
+            links=None if self.links is None else self.links.of_parts(first, last),
         )
 
     def with_distinct_columns(self) -> PartRange:

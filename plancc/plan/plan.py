@@ -30,19 +30,22 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
+    LINK_ARRAYS,
     RELATION,
     TYPE_PTR,
     exchange_arrays,
     exchange_of,
+    link_arrays,
     names_of,
     vertex_data_arrays,
     vertex_data_from_arrays,
 )
+from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
 from plancc.plan.parts import Part, PartRange
 from plancc.plan.rank_parts import RankParts
-from plancc.plan.values import Exchanges, Header
+from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def attributes_of(
@@ -76,6 +79,7 @@ class Plan:
             they differ, indexed by vertex.
         provenance: How the plan was made: str, int, float or bool values.
         baseline: Figures of an even random partition of the same matrix, for comparison.
+        links: Of all parts; their exchange is "links".
     """
 
     header: Header
@@ -91,6 +95,7 @@ class Plan:
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
     relation: npt.NDArray[np.uint16] | None = None
+    links: PartLinks | None = None
 
     @property
     def send(self) -> Side:
@@ -148,6 +153,7 @@ class Plan:
             relation=self.relation,
             exchanges=self.exchanges,
             topology=self.header.topology,
+            links=self.links,
         )
 
     def __repr__(self) -> str:
@@ -177,6 +183,7 @@ class Plan:
             "matrix/column": self.column,
             "matrix/value": self.value,
             **vertex_data_arrays(self.vertex_data),
+            **link_arrays(self.links),
         }
         for step, exchange in self.exchanges.items():
             found |= exchange_arrays(step, exchange)
@@ -209,6 +216,9 @@ class Plan:
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,
+            links=None
+            if header.links is None
+            else PartLinks(*(arrays[f"{LINKS}/{name}"] for name in LINK_ARRAYS)),
         )
 
     def content_sha256(self) -> str:

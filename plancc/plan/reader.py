@@ -38,10 +38,13 @@ from plancc.plan.format import (
     GROUPS,
     HEADER_TYPES,
     LAYOUTS,
+    LINK_ARRAYS,
+    LINKS_ATTRIBUTE,
     MAJOR,
     MINOR,
     NODES,
     OLDEST,
+    PAIRS,
     PIECES,
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
@@ -54,13 +57,14 @@ from plancc.plan.format import (
     vertex_data_from_arrays,
 )
 from plancc.plan.grid import Grid
+from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics
 from plancc.plan.part_invariants import check
 from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
-from plancc.plan.values import STEPS, Header
+from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
 
 PARTS_AT_ONCE = 64
@@ -131,6 +135,8 @@ class PlanFile:
                 counts = self.header.types.counts.values()
                 self._sizes |= {f"n of {k}": count for k, count in enumerate(counts)}
                 self._sizes["types"] = len(counts)
+            if self.header.links is not None:
+                self._sizes[LINKS] = self._length(f"{LINKS}/source")
             self._steps = {step: self._step_sizes(step) for step in self.header.steps()}
             self.messages, self.volume = self._steps["expand"]
             self.fold_messages, self.fold_volume = self._steps.get("fold", (0, 0))
@@ -375,8 +381,18 @@ class PlanFile:
         self.check(TYPE_PTR, data.by_type is None or not data.by_type.problem())
         return data
 
+    def read_links(self, first: int, last: int) -> PartLinks | None:
+        """The links of parts ``first..last-1``; None if the plan has none; see `read`."""
+        if self.header.links is None:
+            return None
+        ptr = self._cut(PAIRS, first, last)
+        names = (f"{LINKS}/{name}" for name in LINK_ARRAYS[1:])
+        return PartLinks(ptr - ptr[0], *(self.read(name, first, last) for name in names))
+
     def _step(self, table: str) -> tuple[int, int]:
-        """Messages and rows of a table's step."""
+        """Messages and rows of a table's step; the links."""
+        if PAIRS.startswith(table):
+            return self._sizes[LINKS], 0
         return self._steps[table.partition("/")[0]]
 
     def node(self, name: str) -> h5py.Dataset | Pieced:
@@ -525,8 +541,9 @@ class PlanFile:
     def _check_none(self, step: str) -> None:
         with self._container.reading(f"/{step}"):
             if self._container.is_there(step, h5py.Group):
-                said = f"without the attribute '{TOPOLOGY_ATTRIBUTE}'"
-                if step in STEPS or self.header.topology is not None:
+                missing = LINKS_ATTRIBUTE if step == LINKS else TOPOLOGY_ATTRIBUTE
+                said = f"without the attribute '{missing}'"
+                if step in STEPS or (step != LINKS and self.header.topology is not None):
                     said = f"of layout '{self.header.layout}'"
                 raise self._error(f"/{step} in a plan {said}")
 
@@ -587,6 +604,11 @@ class PlanFile:
             header = replace(header, topology=topology)
         if any(name in attributes for name in TYPES_ATTRIBUTES):
             header = replace(header, types=self._read_types(attributes))
+        if LINKS_ATTRIBUTE in attributes:
+            per_link = attributes[LINKS_ATTRIBUTE]
+            if not isinstance(per_link, int) or isinstance(per_link, bool):
+                raise self._error(f"header attribute '{LINKS_ATTRIBUTE}' is no whole number")
+            header = replace(header, links=per_link)
         if header.layout not in LAYOUTS:
             raise self._error(
                 f"layout '{shown(header.layout)}'; this plancc reads: {', '.join(LAYOUTS)}"

@@ -19,7 +19,7 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, Exchanges
+from plancc.plan.values import HOPS, STEPS, Exchanges
 
 
 def hops_of(
@@ -75,7 +75,8 @@ def with_routes(plan: Plan, topology: Topology) -> Plan:
     if problem := header.topology_problem():
         raise InputError(problem)
     exchanges = Exchanges(plan.exchanges)
-    for step, exchange in plan.exchanges.items():
+    for step in filter(plan.exchanges.get, STEPS):
+        exchange = plan.exchanges[step]
         owned = exchange.send if step == "expand" else exchange.receive
         hops = hops_of(owned, plan.part_ptr, topology)
         exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}

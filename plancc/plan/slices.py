@@ -126,6 +126,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         relation=file.read(RELATION, first, last) if file.has(RELATION) else None,
         exchanges=exchanges,
         topology=header.topology,
+        links=file.read_links(first, last),
     )
     num_interior = file.read("rows/num_interior")[first:last]
     check(part_invariants(parts, num_interior), file.path)

@@ -11,6 +11,10 @@ from plancc.plan.topology import Topology
 
 STEPS = ("expand", "fold")
 """The steps of a product; row plans have no fold."""
+LINKS = "links"
+"""The exchange of the targets of links; rows are those of the owners, as in the expand."""
+OF_ROWS = (*STEPS, LINKS)
+"""Exchanges whose rows are numbered as their owners do; those of hops are places in plan order."""
 HOPS = ("collect", "cross", "spread")
 """The hops of a step, in their order."""
 
@@ -28,6 +32,8 @@ class Header:
             rank.
         topology: Which parts share a node, of a plan that has hops; None: it has none.
         types: The types of the vertices, and their relations; None: vertices are of one type.
+        links: Negatives of every validation and test link; 0: they share them; None: the plan has
+            no links.
     """
 
     layout: str
@@ -40,6 +46,7 @@ class Header:
     grid: Grid | None = None
     topology: Topology | None = None
     types: Types | None = None
+    links: int | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -47,8 +54,13 @@ class Header:
         return self.num_parts if self.grid is None else self.grid.num_ranks
 
     def problem(self) -> str:
-        """Why grid, topology or types do not fit the rest; "" if all do."""
-        return self.grid_problem() or self.topology_problem() or self.types_problem()
+        """Why grid, topology, types or links do not fit the rest; "" if all do."""
+        return (
+            self.grid_problem()
+            or self.topology_problem()
+            or self.types_problem()
+            or self.links_problem()
+        )
 
     def grid_problem(self) -> str:
         """Why the grid does not fit layout, parts and vertices; "" if it does."""
@@ -92,12 +104,20 @@ class Header:
             return f"{types.num_vertices} vertices by type in a plan of {self.num_vertices}"
         return ""
 
+    def links_problem(self) -> str:
+        """Why links do not fit the layout; "" if they do, or if there are none."""
+        if self.links is None:
+            return ""
+        if self.grid is not None or self.types is not None:
+            return f"links in a plan with {'a grid' if self.types is None else 'types'}"
+        return f"{self.links} negatives of a link" if self.links < 0 else ""
+
     def steps(self) -> tuple[str, ...]:
-        """The steps whose messages a plan has, by their names in the file."""
+        """The steps whose messages a plan has, and its links, by their names in the file."""
         steps = STEPS if self.layout == "edge" else STEPS[:1]
-        if self.topology is None:
-            return steps
-        return (*steps, *(f"{step}_{hop}" for step in steps for hop in HOPS))
+        hops = () if self.topology is None else HOPS
+        links = () if self.links is None else (LINKS,)
+        return (*steps, *(f"{step}_{hop}" for step in steps for hop in hops), *links)
 
 
 class Exchanges(dict[str, Exchange]):

@@ -21,6 +21,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.random import random_owner
 from plancc.plan.format import header_attributes
+from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.metrics import Metrics, Traffic, summarize
 from plancc.plan.plan import Plan
@@ -73,6 +74,8 @@ class Report:
         product: Words of one product on the grid of a grid plan.
         on_grid: Costs of an epoch of given dims on it.
         types, relations: Of a plan with types whose parts are not merged.
+        links: Of a plan with links: their number by split, and rows and messages of their exchange
+            between the plan's parts.
     """
 
     path: str
@@ -93,6 +96,7 @@ class Report:
     on_grid: list[PassCost] = field(default_factory=list)
     types: list[TypeTraffic] = field(default_factory=list)
     relations: list[RelationTraffic] = field(default_factory=list)
+    links: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -121,6 +125,8 @@ class Report:
         if self.types:
             result["types"] = [asdict(each) for each in self.types]
             result["relations"] = [each.as_dict() for each in self.relations]
+        if self.links:
+            result["links"] = self.links
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -129,6 +135,16 @@ class Report:
                 shown["copies"] = of.copies
             result["parts"] = {name: array.tolist() for name, array in shown.items()}
         return result
+
+
+def _links(file: PlanFile) -> dict[str, int]:
+    """`Report.links` of an open plan."""
+    if file.header.links is None:
+        return {}
+    counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)
+    found = {split: int(counts[kinds[0]]) for split, kinds in OF_SPLITS.items()}
+    rows, messages = (len(file.node(f"links/recv_{name}")) for name in ("row", "peer"))
+    return found | {"rows": rows, "messages": messages}
 
 
 def report(
@@ -205,6 +221,7 @@ def report(
             content_sha256=file.content_sha256,
             provenance=decoded(provenance),
             vertex_data=file.vertex_data_names(),
+            links=_links(file),
             num_ranks=source.num_ranks if grid is None else grid.num_ranks,
             metrics=summarize(source.parts),
             random=random or summarize(source.random_parts),

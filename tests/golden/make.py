@@ -3,7 +3,8 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. data-1.9.h5 is typed-1.8.h5 with vertex data by type. parallel-1.9.h5 has a second
+replaced. links-1.10.h5 is row-1.7.h5 with links. data-1.9.h5 is
+typed-1.8.h5 with vertex data by type. parallel-1.9.h5 has a second
 relation from authors to papers. typed-1.8.h5 has types and relations, made, as that one, by
 ``plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)`` under
 SOURCE_DATE_EPOCH=1700000000. The others have the same owners of rows.
@@ -27,7 +28,9 @@ import numpy as np
 
 import plancc
 from plancc.graph.graph import Source
+from plancc.graph.links import read_links
 from plancc.graph.vertexdata import DataByType
+from plancc.plan.lowering import with_links
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -73,6 +76,10 @@ def relations() -> dict:
 
 
 def main() -> int:
+    pairs = {"train": [[0, 6, 2], [3, 1, 5]], "val": [[4], [2]], "val_target_negative": [[0, 6]]}
+    pairs |= {"test": [[5, 0], [0, 5]], "test_target_negative": [[1, 2], [6, 4]]}
+    links = read_links(pairs, graph())
+    linked = with_links(plancc.load(HERE / "row-1.7.h5"), *links.columns(), links.per_link)
     plan = plancc.load(HERE / "plan-1.7.h5")
     numbers = np.arange(14, dtype=np.float32).reshape(7, 2) / 8 - 0.5
     numbers[3] = np.nan
@@ -91,6 +98,7 @@ def main() -> int:
     likes = {("author", "likes", "paper"): np.array([[0, 0, 2], [1, 2, 3]])}
     parallel = plancc.compile(relations() | likes, "file", 3, normalize="row", part=OWNER)
     made = {"targets-1.8.h5": targets, "data-1.9.h5": with_data, "parallel-1.9.h5": parallel}
+    made |= {"links-1.10.h5": linked}
     for name, each in made.items():
         if (HERE / name).exists():
             print(f"{HERE / name} exists and stays as it is", file=sys.stderr)

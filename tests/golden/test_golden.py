@@ -12,6 +12,7 @@ import pytest
 
 import plancc
 from plancc.plan.grid import Grid
+from plancc.plan.links import places_of
 from plancc.plan.matrix import ends_of, matrix_of
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
@@ -24,6 +25,7 @@ FILES = {  # the content hash that the file holds
     "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
     "data-1.9": "dbbf40c14bdbce98e0a2980ce140cd6f4d673ae98583f3ce6e31abdd5795266f",
+    "links-1.10": "a92600b53572abc17e2efd61a044a867a9bc5c7759e606a5926f26d31c415c02",
     "parallel-1.9": "4c90ccec95e07a9f68b308a9126d07ebfb66406d4705a37e740f0a1233b91258",
     "typed-1.8": "f8a9fc70445de4f5fe5c27056ee2489c9d28af78a06e25c08e71882dd256adec",
     "grid-1.7": "043c3040ec69855ea54b336e883d321370b27140fa7ba77018e9c042d6554b97",
@@ -288,11 +290,30 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
     same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
-def test_format_1_9_has_vertex_data_by_type(tmp_path):
+def test_format_1_10_has_links(tmp_path):
+    """Owners as in row-1.7; by part links in the order of their kinds and numbers."""
+    plan, found = loaded("links-1.10"), tables("links-1.10")
+    plan.save(tmp_path / "plan.h5")
+    assert (tmp_path / "plan.h5").read_bytes() == file("links-1.10").read_bytes()
+    assert plan.header.links == 2
+    assert found["links/pair_ptr"] == [0, 5, 6, 12]
+    vertices = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, linked(plan)))]
+    assert [*zip(*vertices.tolist(), found["links/kind"], found["links/number"], strict=True)] == [
+        *((0, 3, 0, 0), (6, 1, 0, 1), (0, 5, 2, 1), (0, 6, 4, 2), (0, 4, 4, 3)),
+        (2, 5, 0, 2),
+        *((4, 2, 1, 0), (5, 0, 2, 0), (4, 0, 3, 0), (4, 6, 3, 1), (5, 1, 4, 0), (5, 2, 4, 1)),
+    ]
+    assert found["links/recv_peer"] == [1, 2, 2, 0, 1]
+    assert found["links/recv_row_ptr"] == [0, 1, 3, 4, 7, 8]
+
+
+def linked(plan):
+    return plan.exchanges["links"].receive
+
+
+def test_format_1_9_has_vertex_data_by_type():
     """Author 2 is at part 1; papers 1, 2, 0, 3 are at parts 2, 2, 1, 0."""
     plan = loaded("data-1.9")
-    plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("data-1.9").read_bytes()
     found = tables("data-1.9")
     authors = plan.global_id[plan.global_id < 3]
     papers = plan.global_id[plan.global_id >= 3] - 3

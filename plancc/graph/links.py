@@ -1,0 +1,281 @@
+"""Links: pairs of vertices that a network learns to tell from others, by split.
+
+A link goes from a source to a target, as an edge of ``edge_index`` does. Negatives of training are
+drawn anew in every epoch; those of validation and test are fixed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.formats import FORMATS
+from plancc.graph.graph import Graph, check_one_type, check_range
+from plancc.graph.npz import read_npz_data
+from plancc.graph.textfile import StrPath
+from plancc.graph.vertexdata import as_array
+from plancc.text import shown
+
+SPLITS = ("train", "val", "test")
+KINDS = (*SPLITS, "val_negative", "test_negative")
+"""Kinds of links, by number."""
+OF_LINKS = ("val_target_negative", "test_target_negative")
+"""Names of the negatives of every single link."""
+MOST_LINKS = 2**31 - 1
+"""Most links of a plan, with negatives."""
+TRIES = 64
+"""Times that negatives which are edges are drawn again."""
+
+Pair = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class SplitLinks:
+    """Links of a whole graph.
+
+    Attributes:
+        pairs (dict of str to int32[2, m]): Sources and targets of all `KINDS`, in the order in
+            which they were given.
+        per_link: Negatives of every validation and test link: those of link i are ``i * per_link``
+            to ``(i + 1) * per_link - 1``, and have its source. 0: the links of a split share them.
+    """
+
+    pairs: Mapping[str, Pair]
+    per_link: int = 0
+
+    def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """Both ends, int32[2, links], kind, uint8[links], and number in the kind, int64[links]."""
+        every = [self.pairs[kind] for kind in KINDS]
+        sizes = [each.shape[1] for each in every]
+        kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
+        return np.concatenate(every, axis=1), kind, np.concatenate([*map(np.arange, sizes)])
+
+
+def read_links(source: Any, graph: Graph) -> SplitLinks:
+    """The links of a graph, from what a user has.
+
+    Parameters:
+        source (path, mapping, or three objects): A mapping, or an .npz file, of integer[2, m] under
+            the names ``train``, ``val`` and ``test``, and ``val_negative`` and ``test_negative``,
+            which the links of a split share; or in place of these integer[m, k] targets,
+            ``val_target_negative`` and ``test_target_negative``, k of every link. A folder with a
+            split of links as the Open Graph Benchmark has them. The three data objects of PyTorch
+            Geometric's RandomLinkSplit, with ``edge_label_index`` and ``edge_label``.
+
+    Raises:
+        InputError: For other sources, names or shapes, a vertex out of range, validation or test
+            links without negatives, or no training links.
+    """
+    check_one_type(graph, "links")
+    where = "`links`: "
+    if isinstance(source, str | os.PathLike):
+        where = f"{os.fspath(source)}: "
+        source = _read(source)
+    elif isinstance(source, Sequence) and len(source) == len(SPLITS):
+        source = _labelled(source, where)
+    if not isinstance(source, Mapping):
+        raise InputError(
+            f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
+            f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
+        )
+    return _checked(source, graph, where)
+
+
+def _read(path: StrPath) -> Mapping[str, Any]:
+    """What a file or a folder holds, by our names."""
+    name = os.fspath(path)
+    if not os.path.isdir(name):
+        if not name.lower().endswith(".npz"):
+            raise InputError(f"{name}: links are read from .npz, or from a folder of format ogb")
+        with read_npz_data(name, split=None, keys={}) as held:
+            return {key: held[key] for key in (*KINDS, *OF_LINKS) if key in held}
+    for each in FORMATS.loaded().values():
+        if each.read_links is not None and each.files is not None and each.files(name):
+            found: Mapping[str, Any] = each.read_links(name)
+            return found
+    raise InputError(f"{name}: is no folder of a format that holds links")
+
+
+def _labelled(objects: Sequence[Any], where: str) -> dict[str, Any]:
+    """What RandomLinkSplit returns, by our names; negatives of training are left out."""
+    found = {}
+    for name, each in zip(SPLITS, objects, strict=True):
+        pair, label = (getattr(each, key, None) for key in ("edge_label_index", "edge_label"))
+        if pair is None or label is None:
+            raise InputError(f"{where}the data of {name} have no edge_label_index and edge_label")
+        pair, label = as_array(pair, f"{where}edge_label_index"), as_array(label, f"{where}label")
+        if pair.ndim != 2 or label.shape != pair.shape[1:]:
+            raise InputError(
+                f"{where}edge_label_index of {name} has shape {pair.shape}, and edge_label "
+                f"{label.shape}"
+            )
+        found[name] = pair[:, label > 0]
+        if name != SPLITS[0]:
+            found[f"{name}_negative"] = pair[:, label <= 0]
+    return found
+
+
+def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
+    """Links by kind, of the right shapes and ranges."""
+    for name in given.keys() - {*KINDS, *OF_LINKS}:
+        known = ", ".join((*KINDS, *OF_LINKS))
+        raise InputError(f"{where}'{shown(name)}' is no kind of links: they are {known}")
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name, value in given.items():
+        array = found[name] = as_array(value, f"{where}{name}")
+        pair = name in KINDS
+        if array.dtype.kind not in "iu" or array.ndim != 2 or (pair and len(array) != 2):
+            shape = "[2, links]" if pair else "[links, negatives of each]"
+            raise InputError(
+                f"{where}{name} is of {array.dtype}, shape {list(array.shape)}: give integers of "
+                f"shape {shape}"
+            )
+        check_range(array, graph.num_vertices, f"{where}{name}")
+    pairs = {kind: found.get(kind, np.zeros((2, 0))).astype(np.int32) for kind in KINDS}
+    per_link = {0} if any(pairs[kind].shape[1] for kind in KINDS[3:]) else set[int]()
+    for name in found.keys() & {*OF_LINKS}:
+        split, targets = name.partition("_")[0], found[name]
+        if len(targets) != pairs[split].shape[1]:
+            raise InputError(
+                f"{where}{name} has {len(targets)} rows, and {split} {pairs[split].shape[1]} links"
+            )
+        per_link.add(targets.shape[1])
+        sources = np.repeat(pairs[split][0], targets.shape[1])
+        pairs[f"{split}_negative"] = np.stack([sources, targets.reshape(-1).astype(np.int32)])
+    for split in SPLITS[1:]:
+        if pairs[split].shape[1] and not pairs[f"{split}_negative"].shape[1]:
+            raise InputError(f"{where}{split} has links and no negatives: give {split}_negative")
+    if not pairs["train"].shape[1]:
+        raise InputError(f"{where}there are no training links")
+    if len(per_link) > 1:
+        raise InputError(
+            f"{where}the links have {' and '.join(map(str, sorted(per_link)))} negatives each (0: "
+            "they share them): give both splits alike"
+        )
+    if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
+        raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
+    return SplitLinks(pairs, *per_link)
+
+
+def check_shares(shares: Sequence[float], links: Any = None) -> None:
+    """InputError unless these are the two shares of `link_split`, and no links are given."""
+    if links is not None:
+        raise InputError("`links` and `link_split` exclude each other: give one of them")
+    if len(shares) != 2 or min(shares) < 0 or not 0 < sum(shares) < 1:
+        raise InputError(
+            f"`link_split` {','.join(map(str, shares))}: give the shares of validation and test "
+            "links, which leave some for training, as 0.1,0.1"
+        )
+
+
+def random_links(graph: Graph, shares: Sequence[float], seed: int) -> SplitLinks:
+    """Split the edges at random: each of an undirected graph once, none from a vertex to itself.
+
+    A validation or test link has one negative, shared by its split: a pair of vertices without an
+    edge, uniform among these. RandomLinkSplit of PyTorch Geometric splits likewise.
+
+    Parameters:
+        shares: Of validation and of test links; the others are for training.
+
+    Raises:
+        InputError: If there are no edges, or hardly a pair of vertices is without one.
+    """
+    check_one_type(graph, "links")
+    target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
+    kept = graph.indices != target if graph.directed else graph.indices < target
+    ends = np.stack([graph.indices[kept], target[kept]])
+    random = np.random.default_rng(seed)
+    order = random.permutation(ends.shape[1])
+    if not len(order):
+        raise InputError(f"{graph.source.name}: has no edges to split")
+    sizes = [int(share * len(order)) for share in shares]
+    val, test, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
+    pairs = {"train": train, "val": val, "test": test}
+    known = np.sort(_keys(ends, graph))
+    for kind, size in zip(KINDS[3:], sizes, strict=True):
+        pairs[kind] = _negatives(known, size, graph, random)
+    return SplitLinks(pairs)
+
+
+def _keys(pair: npt.NDArray[Any], graph: Graph) -> npt.NDArray[np.int64]:
+    """A number for every pair, of an undirected graph the same both ways: int64[m]."""
+    source, target = pair.astype(np.int64)
+    if not graph.directed:
+        source, target = np.minimum(source, target), np.maximum(source, target)
+    keys: npt.NDArray[np.int64] = source * graph.num_vertices + target
+    return keys
+
+
+def _negatives(
+    known: npt.NDArray[np.int64], size: int, graph: Graph, random: np.random.Generator
+) -> Pair:
+    """Pairs of two vertices without an edge, int32[2, size]; `known`: keys of edges, ascending."""
+    found = random.integers(graph.num_vertices, size=(2, size), dtype=np.int32)
+    for _ in range(TRIES):
+        wrong = np.flatnonzero(_among(_keys(found, graph), known) | (found[0] == found[1]))
+        if not len(wrong):
+            return found
+        found[:, wrong] = random.integers(graph.num_vertices, size=(2, len(wrong)), dtype=np.int32)
+    raise InputError(
+        f"{graph.source.name}: hardly a pair of vertices is without an edge; give links with "
+        "negatives (`links`)"
+    )
+
+
+def _among(keys: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which keys are among the `known`, which ascend."""
+    if not len(known):
+        return np.zeros(len(keys), np.bool_)
+    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
+
+
+def linked(
+    graph: Graph, source: Any, shares: Sequence[float] | None, disjoint: float, seed: int
+) -> tuple[Graph, SplitLinks | None]:
+    """The graph that carries messages, and the links to learn, if any are asked for.
+
+    Parameters:
+        source: As of `read_links`; shares: as of `random_links`; at most one of them.
+        disjoint, seed: As of `apart`.
+    """
+    if source is None and shares is None:
+        return graph, None
+    links = random_links(graph, shares, seed) if shares else read_links(source, graph)
+    return apart(graph, links, disjoint, seed)
+
+
+def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[Graph, SplitLinks]:
+    """The graph that carries messages, and the links, so that no message tells the answer.
+
+    Edges of validation and test links are left out, both ways of an undirected graph.
+
+    Parameters:
+        disjoint: Above 0, training links are this share of those given, drawn by the seed, and the
+            edges of these carry no messages either (``disjoint_train_ratio`` of RandomLinkSplit).
+    """
+    pairs = dict(links.pairs)
+    away = [pairs["val"], pairs["test"]]
+    if disjoint:
+        train = pairs["train"]
+        size = max(1, int(disjoint * train.shape[1]))
+        chosen = np.random.default_rng([seed, 1]).permutation(train.shape[1])[:size]
+        pairs["train"] = train[:, np.sort(chosen)]
+        away.append(pairs["train"])
+    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    known = np.sort(_keys(np.concatenate(away, axis=1), graph))
+    kept = ~_among(_keys(np.stack([graph.indices, target]), graph), known)
+    degree = np.bincount(target[kept], minlength=graph.num_vertices)
+    values = None if graph.values is None else graph.values[kept]
+    carrying = replace(
+        graph,
+        indptr=np.concatenate([[0], np.cumsum(degree)]),
+        indices=graph.indices[kept],
+        values=values,
+    )
+    return carrying, replace(links, pairs=pairs)

@@ -1,0 +1,201 @@
+"""Links of a plan: pairs of vertices to learn, with the owners of their sources.
+
+The targets are numbered as the columns of the matrix are: own rows, then the rows that the exchange
+``links`` brings, in arrival order. It is a second pattern with the same owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interval, offsets, runs
+
+OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
+"""Kinds of the links and of the fixed negatives of every split, by number."""
+NUM_KINDS = 5
+
+
+@dataclass(frozen=True)
+class PartLinks:
+    """Links of some parts, or of a rank.
+
+    Attributes:
+        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, by kind and number.
+        source (int32[links]): Local rows.
+        target (int32[links]): Local columns: own rows, then rows received for links.
+        kind (uint8[links]): Place in `plancc.graph.links.KINDS`.
+        number (int64[links]): Places among all links of the kind, as the source has them.
+    """
+
+    ptr: Int64Array
+    source: Int32Array
+    target: Int32Array
+    kind: npt.NDArray[np.uint8]
+    number: Int64Array
+
+    def of_parts(self, first: int, last: int) -> PartLinks:
+        """The links of parts ``first..last-1``."""
+        ptr = self.ptr[first : last + 1]
+        at = slice(ptr[0], ptr[-1])
+        columns = self.source[at], self.target[at], self.kind[at], self.number[at]
+        return PartLinks(ptr - ptr[0], *columns)
+
+    def part(self) -> Int64Array:
+        """The part of every link, int64[links]."""
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+
+    def renumbered(self, new: Int32Array) -> PartLinks:
+        """The same links with ``new[r]`` for local row r; received rows stay where they are."""
+        target, own = self.target.copy(), self.target < len(new)
+        target[own] = new[target[own]]
+        return replace(self, source=new[self.source], target=target)
+
+
+def lower_links(
+    ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
+) -> tuple[PartLinks, Exchange]:
+    """The links of all parts, and the rows that travel for them.
+
+    Parameters:
+        ends (int64[2, links]): Sources and targets as places in plan order.
+        kind, number: As of `PartLinks`.
+    """
+    parts = len(part_ptr) - 1
+    part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)
+    order = np.lexsort((number, kind, part))
+    (source, target), part, other = ends[:, order], part[order], other[order]
+    foreign, n = other != part, int(part_ptr[-1])
+    received = np.unique(part[foreign] * n + target[foreign])
+    receiver, place = received // n, received % n
+    owner = interval(place, part_ptr)
+    exchange = exchange_of_rows(receiver, owner, place - part_ptr[owner], parts)
+    local = target - part_ptr[part]
+    first = np.searchsorted(receiver, part[foreign])
+    slot = np.searchsorted(received, part[foreign] * n + target[foreign]) - first
+    local[foreign] = np.diff(part_ptr)[part[foreign]] + slot
+    links = PartLinks(
+        offsets(np.bincount(part, minlength=parts)),
+        (source - part_ptr[part]).astype(np.int32),
+        local.astype(np.int32),
+        kind[order],
+        number[order],
+    )
+    return links, exchange
+
+
+def exchange_of_rows(
+    receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
+) -> Exchange:
+    """The exchange of these rows; of all parts.
+
+    Parameters:
+        receiver, owner, row: int64[volume], sorted by receiver, then owner, then row, which is
+            numbered as its owner does.
+    """
+
+    def side(mine: Int64Array, peer: Int64Array, row: Int64Array) -> Side:
+        keys, row_ptr = runs(mine * parts + peer)
+        ptr = offsets(np.bincount(keys // parts, minlength=parts))
+        return Side(ptr, (keys % parts).astype(np.int32), row_ptr, row.astype(np.int32))
+
+    by_owner = np.lexsort((row, receiver, owner))
+    send = side(owner[by_owner], receiver[by_owner], row[by_owner])
+    return Exchange(send, side(receiver, owner, row))
+
+
+def places_of(
+    links: PartLinks, part_ptr: Int64Array, first: int, received: Side
+) -> tuple[Int64Array, Int64Array]:
+    """Sources and targets as places in plan order, int64[links] each.
+
+    Parameters:
+        part_ptr (int64[num_parts + 1]): Of all parts.
+        first: The first of the links' parts.
+        received: Of these parts.
+    """
+    part = links.part()
+    before = part_ptr[first + part]
+    rows = part_ptr[first + part + 1] - before
+    target = before + links.target
+    away = links.target >= rows
+    halo = part_ptr[received.peer_of_row()] + received.row
+    at = received.row_ptr[received.ptr][part[away]] + links.target[away] - rows[away]
+    target[away] = halo[at]
+    return before + links.source, target
+
+
+def links_of_rank(
+    links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
+) -> tuple[PartLinks, Int64Array]:
+    """The links of several parts as those of one rank, and the rows that it receives for them.
+
+    Parameters:
+        ends: `places_of` the links.
+        rows: First row of the rank in plan order, and the one after its last.
+        own: Local number of every row of the rank, int32[rows].
+
+    Returns:
+        The rows are places in plan order, ascending.
+    """
+    (source, target), (first, last) = ends, rows
+    order = np.lexsort((links.number, links.kind))
+    foreign = (target < first) | (target >= last)
+    received = np.unique(target[foreign])
+    local = np.empty(len(target), np.int32)
+    local[~foreign] = own[target[~foreign] - first]
+    local[foreign] = len(own) + np.searchsorted(received, target[foreign])
+    mine = PartLinks(
+        np.array([0, len(order)]),
+        own[source - first][order],
+        local[order],
+        links.kind[order],
+        links.number[order],
+    )
+    return mine, received
+
+
+def link_problems(
+    links: PartLinks, part_ptr: Int64Array, first: int, received: Side
+) -> Iterator[tuple[str, str]]:
+    """(invariant, what breaks it or "") of the links of some parts; parameters as `places_of`."""
+    part = links.part()
+    rows = np.diff(part_ptr)[first + part]
+    arrive = received.rows_per_part()
+    wrong = (links.source < 0) | (links.source >= rows)
+    yield "links are with the owners of their sources", _first(links.source, wrong)
+    outside = (links.target < 0) | (links.target >= rows + arrive[part])
+    yield "targets of links are held", _first(links.target, outside)
+    yield "links are of a known kind", _first(links.kind, links.kind >= NUM_KINDS)
+    yield "links have numbers", _first(links.number, links.number < 0)
+    if not outside.any():
+        away = links.target >= rows
+        used = np.zeros(received.volume, np.bool_)
+        used[received.row_ptr[received.ptr][part[away]] + (links.target - rows)[away]] = True
+        idle = np.flatnonzero(~used)
+        yield "rows received for links are used", f"row {idle[0]} is not" if len(idle) else ""
+
+
+def numbers_problem(links: PartLinks, per_link: int) -> str:
+    """Which numbers of a kind are missing or there twice, and negatives in excess; "" if none."""
+    sizes = np.bincount(links.kind, minlength=NUM_KINDS)
+    order = np.lexsort((links.number, links.kind))
+    expected = np.concatenate([np.arange(size) for size in sizes])
+    wrong = np.flatnonzero(links.number[order] != expected)
+    if len(wrong):
+        return (
+            f"number {expected[wrong[0]]} of kind {links.kind[order][wrong[0]]} is not there once"
+        )
+    for of, negative in list(OF_SPLITS.values())[1:]:
+        if per_link and sizes[negative] != per_link * sizes[of]:
+            return f"{sizes[of]} links have {sizes[negative]} negatives, not {per_link} each"
+    return ""
+
+
+def _first(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> str:
+    place = np.flatnonzero(wrong)
+    return f"link {place[0]} has {values[place[0]]}" if len(place) else ""

@@ -1,0 +1,176 @@
+"""Links of a graph: random, of files, folders and objects; the messages that are left."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import worlds
+from scipy.sparse import csr_array
+
+import plancc as compiler
+from plancc.errors import InputError
+from plancc.graph.links import KINDS, apart, random_links, read_links
+
+PAIRS = {
+    "train": [[0, 1], [2, 3]],
+    "val": [[4], [5]],
+    "val_negative": [[1, 2], [7, 8]],
+    "test": [[6], [7]],
+    "test_negative": [[0], [9]],
+}
+
+
+def edges(graph):
+    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return {*zip(graph.indices.tolist(), target.tolist(), strict=True)}
+
+
+def pairs(links, kind):
+    return [*zip(*links.pairs[kind].tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("name", ["directed", "undirected"])
+def test_random_links_split_the_edges(name):
+    graph = worlds.graph(name)
+    links = random_links(graph, (0.2, 0.3), 5)
+    every = [each for kind in KINDS[:3] for each in pairs(links, kind)]
+    ways = every + ([] if graph.directed else [(v, u) for u, v in every])
+    assert sorted(ways) == sorted((u, v) for u, v in edges(graph) if u != v)
+    for kind, share in (("val", 0.2), ("test", 0.3)):
+        found = pairs(links, f"{kind}_negative")
+        assert len(found) == len(pairs(links, kind)) == int(share * len(every))
+        assert not {*found, *((v, u) for u, v in found if not graph.directed)} & edges(graph)
+    assert all(
+        (a == b).all()
+        for a, b in zip(
+            links.pairs.values(), random_links(graph, (0.2, 0.3), 5).pairs.values(), strict=True
+        )
+    )
+
+
+@pytest.mark.parametrize("disjoint", [0, 0.4])
+@pytest.mark.parametrize("name", ["directed", "undirected"])
+def test_edges_of_held_links_carry_no_messages(name, disjoint):
+    graph = worlds.graph(name)
+    links = random_links(graph, (0.2, 0.3), 5)
+    carrying, kept = apart(graph, links, disjoint, 5)
+    away = {each for kind in KINDS[1:3] for each in pairs(links, kind)}
+    if disjoint:
+        assert len(pairs(kept, "train")) == int(disjoint * len(pairs(links, "train")))
+        assert {*pairs(kept, "train")} < {*pairs(links, "train")}
+        away |= {*pairs(kept, "train")}
+    away |= set() if graph.directed else {(v, u) for u, v in away}
+    assert edges(carrying) == edges(graph) - away
+    dense, left = (
+        csr_array((g.values, g.indices, g.indptr), (worlds.N, worlds.N)).toarray()
+        for g in (graph, carrying)
+    )
+    assert (left == np.where(left != 0, dense, 0)).all()
+
+
+def read(source):
+    return read_links(source, worlds.graph("directed"))
+
+
+def test_sources(tmp_path):
+    """A mapping, an archive, what RandomLinkSplit returns, and folders of OGB say the same."""
+    torch = pytest.importorskip("torch")
+    expected = read(PAIRS)
+    np.savez(tmp_path / "links.npz", **PAIRS)
+    objects = []
+    for split in ("train", "val", "test"):
+        negative = PAIRS.get(f"{split}_negative", [[3], [3]])
+        label = torch.tensor([1.0] * len(PAIRS[split][0]) + [0.0] * len(negative[0]))
+        pair = torch.tensor([a + b for a, b in zip(PAIRS[split], negative, strict=True)])
+        objects.append(SimpleNamespace(edge_label_index=pair, edge_label=label))
+    found = [read(tmp_path / "links.npz"), read(tuple(objects))]
+    for form in ("pt", "csv"):
+        folder = tmp_path / form
+        (folder / "raw").mkdir(parents=True)
+        (folder / "raw" / "edge.csv").write_text("0,1\n")
+        for split, name in (("train", "train"), ("val", "valid"), ("test", "test")):
+            at = folder / "split" / "time"
+            tables = {"edge": PAIRS[split], "edge_neg": PAIRS.get(f"{split}_negative", [[1], [2]])}
+            if form == "pt":
+                at.mkdir(parents=True, exist_ok=True)
+                held = {key: torch.tensor(each).T for key, each in tables.items()}
+                torch.save(held, at / f"{name}.pt")
+                continue
+            (at / name).mkdir(parents=True)
+            for key, (sources, targets) in tables.items():
+                lines = (f"{u},{v}\n" for u, v in zip(sources, targets, strict=True))
+                (at / name / f"{key}.csv").write_text("".join(lines))
+        found.append(read(folder))
+    for each in found:
+        assert each.per_link == 0
+        for kind in KINDS:
+            assert each.pairs[kind].tolist() == expected.pairs[kind].tolist(), kind
+
+
+def test_negatives_of_every_link(tmp_path):
+    """As ogbl-citation2 lies on disk."""
+    torch = pytest.importorskip("torch")
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "edge.csv").write_text("0,1\n")
+    at = tmp_path / "split" / "time"
+    at.mkdir(parents=True)
+    for name in ("train", "valid", "test"):
+        held = {"source_node": torch.tensor([4, 6]), "target_node": torch.tensor([5, 7])}
+        if name != "train":
+            held["target_node_neg"] = torch.arange(6).reshape(2, 3)
+        torch.save(held, at / f"{name}.pt")
+    links = read(tmp_path)
+    assert links.per_link == 3
+    assert pairs(links, "val_negative") == [*zip([4] * 3 + [6] * 3, range(6), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (7, "'int' has no links"),
+        ("links.csv", "links are read from .npz"),
+        ({**PAIRS, "valid": [[0], [1]]}, "'valid' is no kind of links: they are train, val,"),
+        ({**PAIRS, "train": [[0.5], [1]]}, r"train is of float64, shape \[2, 1\]: give integers"),
+        ({**PAIRS, "test": [[0, 1, 2]]}, r"shape \[1, 3\]: give integers of shape \[2, links\]"),
+        ({**PAIRS, "val": [[0], [41]]}, "val: vertex '41' is out of range 0..40"),
+        ({"train": [[0], [1]], "val": [[0], [1]]}, "val has links and no negatives: give val_neg"),
+        ({**PAIRS, "train": np.zeros((2, 0), int)}, "there are no training links"),
+        ({**PAIRS, "test_target_negative": [[1], [2]]}, "has 2 rows, and test 1 links"),
+        ({**PAIRS, "test_target_negative": [[1, 2]]}, "0 and 2 negatives each"),
+        ([SimpleNamespace()] * 3, "the data of train have no edge_label_index and edge_label"),
+    ],
+)
+def test_refused(source, words):
+    with pytest.raises(InputError, match=words):
+        read(source)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"link_split": (0.5, 0.5)}, "`link_split` 0.5,0.5: give the shares of validation and"),
+        ({"link_split": (0.1, 0.1), "links": PAIRS}, "exclude each other"),
+        ({"disjoint_train_ratio": 0.5}, "is of links: give `links` or `link_split`"),
+        ({"links": PAIRS, "model": "cagnet-1d"}, "a process grid has no plans with links"),
+    ],
+)
+def test_refused_options(options, words):
+    with pytest.raises(InputError, match=words):
+        compiler.compile(worlds.graph("directed"), num_parts=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [(np.eye(3), "has no edges to split"), (np.ones((3, 3)), "hardly a pair of vertices is")],
+)
+def test_graphs_that_cannot_be_split(matrix, words):
+    with pytest.raises(InputError, match=words):
+        random_links(worlds.graph_of(matrix), (0.4, 0.4), 0)
+
+
+def test_graphs_of_types_are_refused():
+    graph = compiler.as_graph({"a": 2, "b": 2, ("a", "to", "b"): np.array([[0, 1], [1, 0]])})
+    with pytest.raises(InputError, match="links cannot hold the types"):
+        compiler.compile(graph, num_parts=1, link_split=(0.1, 0.1))
