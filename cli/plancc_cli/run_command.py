@@ -354,6 +354,10 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
             line += f": nothing is left to do; a larger `{more}` goes on"
         yield line
     origin = {False: "from the plan", True: "random"}
+    learnt, links = f"labels {origin[outline.random_labels]}", outline.target == "link"
+    if links:
+        sizes = ", ".join(f"{size:,} {split}" for split, size in outline.split_sizes.items())
+        learnt = f"links {sizes}, decoder {options.decoder}, negatives {options.negatives}"
     grid = "" if header.grid is None else f" ({header.grid})"
     yield (
         f"{plan}: {header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
@@ -377,8 +381,7 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
         ways.append(f"norm {options.norm}")
     yield (
         f"{options.model.upper()} {' x '.join(map(str, outline.dims))}, {', '.join(ways)}, "
-        f"{options.dtype}; features {origin[outline.random_features]}, "
-        f"labels {origin[outline.random_labels]}"
+        f"{options.dtype}; features {origin[outline.random_features]}, {learnt}"
     )
     figures = outline.figures
     on = [name for name in options.passes if name not in outline.passes_off]
@@ -418,7 +421,7 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
     if outline.replaced_masks:
         splits = ", ".join(outline.replaced_masks)
         yield f"`split` stands in place of the plan's masks ({splits})"
-    if not outline.random_labels and set(outline.split_sizes) == {"train"}:
+    if not (outline.random_labels or links) and set(outline.split_sizes) == {"train"}:
         yield (
             f"{outline.split_sizes['train']:,} vertices train and none is tested: the plan has no "
             "masks for it; `split` 0.6,0.2,0.2 draws some"

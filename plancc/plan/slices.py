@@ -49,6 +49,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
     """The rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
 
+    Links are those of its parts, as they stand in the file.
+
     No kernel is called. Vertex data are checked as far as they are whole numbers.
 
     Parameters and errors are those of `read_part`.
@@ -65,7 +67,8 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
     data = _read_own_data(file, held, part_ptr)
     check(data_invariants(replace(data, features=None), header.num_vertices), file.path)
     ids = global_id[first - before : last - before]
-    return Part.of_rows(rank, num_ranks, first, ids, data, share)
+    rows = Part.of_rows(rank, num_ranks, first, ids, data, share)
+    return replace(rows, links=file.read_links(*held.parts))
 
 
 def read_part(

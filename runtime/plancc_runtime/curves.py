@@ -16,13 +16,12 @@ from plancc_runtime.rowfiles import as_bytes
 from plancc_runtime.transport.base import Transport
 
 Float64Array = npt.NDArray[np.float64]
+Groups = Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]
 Counts = tuple[npt.NDArray[np.complex128], npt.NDArray[np.int64]]
 """Keys in ascending order, each once, and how many vertices of each are (not of, of) its class."""
 
 
-def areas(
-    groups: Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]], transport: Transport
-) -> tuple[Float64Array, Float64Array]:
+def areas(groups: Groups, transport: Transport) -> tuple[Float64Array, Float64Array]:
     """The area under the ROC curve and the average precision of every class. Collective.
 
     The area is the chance that a vertex of the class has a higher score than one that is not of it,
@@ -37,6 +36,26 @@ def areas(
         auc, ap : float64[groups, classes]: NaN for a class to which all or none of the vertices
             belong; of the average precision, none.
     """
+    auc, ap = _means(groups, None, transport)
+    return auc, ap
+
+
+def ranks(groups: Groups, hits: Sequence[int], transport: Transport) -> list[Float64Array]:
+    """`areas`, and means over the ranks that those of a class have among the others. Collective.
+
+    Parameters:
+        groups: As of `areas`.
+
+    Returns:
+        float64[groups, classes] each: AUC; average precision; the mean of 1 / rank, where equal
+        scores of others count half; for every K of `hits` the share of those with fewer than K
+        others of at least their score (Hits@K of Hu et al. 2020).
+    """
+    return _means(groups, hits, transport)
+
+
+def _means(groups: Groups, hits: Sequence[int] | None, transport: Transport) -> list[Float64Array]:
+    """What `ranks` returns; without `hits` the areas alone. Collective."""
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
     keys, counts = _sorted_together(_counted(groups), transport)
@@ -54,16 +73,19 @@ def areas(
     others, own = counts.T
     reached = totals[column] - lower
     precision = reached[:, 1] / reached.sum(axis=1)
-    terms = own * (lower[:, 0] + others / 2), own * precision
-    sums = np.empty((2, columns))  # bincount of nothing has whole numbers
+    terms = [own * (lower[:, 0] + others / 2), own * precision]
+    if hits is not None:
+        terms.append(own / (1 + reached[:, 0] - others / 2))
+        terms += [own * (reached[:, 0] < most) for most in hits]
+    sums = np.empty((len(terms), columns))  # bincount of nothing has whole numbers
     sums[:] = [np.bincount(column, each, columns) for each in terms]
     transport.allreduce_sum(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
-        auc, ap = sums / [totals[:, 0] * totals[:, 1], totals[:, 1]]
-    return auc.reshape(-1, classes), ap.reshape(-1, classes)
+        sums /= [totals[:, 0] * totals[:, 1], *[totals[:, 1]] * (len(terms) - 1)]
+    return list(sums.reshape(len(terms), -1, classes))
 
 
-def _counted(groups: Sequence[tuple[Float64Array, npt.NDArray[np.bool_]]]) -> Counts:
+def _counted(groups: Groups) -> Counts:
     """The counts of this rank; a key is (column, score) as a complex number, which sorts so."""
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]

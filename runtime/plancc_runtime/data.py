@@ -21,12 +21,13 @@ from torch.nn import functional
 
 from plancc.errors import InputError
 from plancc.plan.format import too_many_classes
+from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.text import shown
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.targets import Numbers, Target, kind_of
+from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
 from plancc_runtime.transport.base import Transport
 
 CPU = torch.device("cpu")
@@ -138,16 +139,8 @@ def load_data(
     """
     data, seed, split = part.vertex_data, options.seed, options.split
     num_features, num_classes = options.features, options.classes
-    features = data.features
-    width = (num_features or DEFAULT_FEATURES) if features is None else features.shape[1]
+    width = _width(part, options)
     columns = _own_columns(part, width)
-    needed = (
-        slice(None) if options.normalize_features else columns
-    )  # a norm is that of the whole row
-    if features is None:
-        features = random_features(part.global_id, width, seed, needed)
-    else:
-        features = features[:, needed]
     random = data.targets is None and data.labels is None
     labels: npt.NDArray[Any]
     if data.targets is not None:
@@ -216,11 +209,8 @@ def load_data(
         weights = _weights(options, there[splits["train"]], classes, kind, transport)
         target = replace(target, weights=weights.to(device, dtype))
         totals = _totals(target, there, splits, transport)
-    dense = torch.from_numpy(np.ascontiguousarray(features)).to(device, dtype)
-    if options.normalize_features:
-        dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
     return LocalData(
-        features=dense,
+        features=_features(part, options, width, dtype).to(device),
         num_features=width,
         first_column=columns.start,
         labels=there,
@@ -232,6 +222,71 @@ def load_data(
         replaced_masks=given if split is not None else [],
         random_features=data.features is None,
         random_labels=random,
+    )
+
+
+def _width(part: Part, options: TrainOptions) -> int:
+    """Columns of the features, of all ranks that share these rows."""
+    features = part.vertex_data.features
+    return (options.features or DEFAULT_FEATURES) if features is None else features.shape[1]
+
+
+def _features(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
+    """This rank's columns of the features, or random ones, on the CPU."""
+    features, columns = part.vertex_data.features, _own_columns(part, width)
+    # a norm is that of the whole row
+    needed = slice(None) if options.normalize_features else columns
+    if features is None:
+        features = random_features(part.global_id, width, options.seed, needed)
+    else:
+        features = features[:, needed]
+    dense = torch.from_numpy(np.ascontiguousarray(features)).to(dtype)
+    if options.normalize_features:
+        dense = functional.normalize(dense, p=1, dim=1)[:, columns].contiguous()
+    return dense
+
+
+def load_link_data(
+    part: Part,
+    transport: Transport,
+    dtype: torch.dtype,
+    options: TrainOptions,
+    device: torch.device = CPU,
+    plan: str = "the plan",
+) -> LocalData:
+    """What a rank trains with to learn links: every row counts, and has no label. Collective.
+
+    Parameters and errors are those of `load_data`; split sizes count links without negatives.
+    """
+    links = part.links
+    assert links is not None
+    kinds = np.bincount(links.kind, minlength=NUM_KINDS).astype(np.int64)
+    transport.allreduce_sum(kinds)
+    with transport.agreement():
+        _check_kind(options, LinkTarget, plan)
+        for name in ("split", "class_weights", "classes"):
+            if getattr(options, name) is not None:
+                raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
+        if options.mini_batches:
+            raise InputError("mini-batches are drawn of vertices; train links in the full batch")
+    kinds[0] *= 1 + options.negatives
+    sizes = {s: int(kinds[of[0]]) for s, of in OF_SPLITS.items() if kinds[of[0]]}
+    totals = {s: float(kinds[list(of)].sum()) for s, of in OF_SPLITS.items() if s in sizes}
+    sizes["train"] //= 1 + options.negatives
+    width, rows = _width(part, options), torch.arange(part.num_rows, device=device)
+    return LocalData(
+        features=_features(part, options, width, dtype).to(device),
+        num_features=width,
+        first_column=0,
+        labels=torch.zeros(part.num_rows, dtype=torch.int64, device=device),
+        num_classes=options.hidden,
+        splits={"train": rows},
+        split_sizes=sizes,
+        target=LinkTarget(options.loss),
+        totals=totals,
+        replaced_masks=[],
+        random_features=part.vertex_data.features is None,
+        random_labels=False,
     )
 
 

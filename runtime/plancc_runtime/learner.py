@@ -35,7 +35,10 @@ class Learner:
 
     Attributes:
         optimizer: SGD, Adam or AdamW.
+        exchanges: Whether ranks exchange anything for `scores`, beside sums.
     """
+
+    exchanges = False
 
     def __init__(
         self, network: Network, options: TrainOptions, transport: Transport, clock: Clock
@@ -44,6 +47,7 @@ class Learner:
         if clock.events is not None:
             network.entered = clock.enter
         self._parameters = list(network.parameters())
+        self.exchanges = self.exchanges or options.metric in RANKED
         self.optimizer = optimizer_of(options, self._parameters)
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._splits: WeakKeyDictionary[View, dict[str, _Split]] = WeakKeyDictionary()
@@ -81,12 +85,16 @@ class Learner:
         forward = partial(recomputed, self.network) if self.options.recompute else self.network
         outputs = forward(view.graphs, view.rows_of(data.features), view.fixed, step)
         self.clock.enter("loss")
-        training = self._split("train", view, data)
-        learnt = training.rows_of(outputs)
-        share = data.target.share_of_loss(learnt, training.labels, data.totals["train"])
+        share = self._share(outputs, view, data, step)
         with torch.autograd.set_multithreading_enabled(False):  # messages from one thread
             share.backward()
         return share.detach(), outputs.detach(), [w.grad for w in self._parameters]
+
+    def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
+        """This rank's share of the loss. Collective; parameters are those of `gradients`."""
+        training = self._split("train", view, data)
+        learnt = training.rows_of(outputs)
+        return data.target.share_of_loss(learnt, training.labels, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         """Whether the starts of kernels are what a pass over this view waits for, and it may be

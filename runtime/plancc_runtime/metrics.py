@@ -39,6 +39,10 @@ METRICS = {
 }
 RANKED = ("auc", "ap")
 """Metrics that compare the scores of all vertices with each other."""
+HITS = (10, 20, 50, 100)
+"""Numbers K of Hits@K."""
+METRICS["mrr"] = Metric("MRR", ("mrr",))
+METRICS |= {f"hits@{k}": Metric(f"Hits@{k}", (f"hits_{k}",)) for k in HITS}
 LOSSES = ("auto", "mse", "mae", "huber")
 BALANCED = "balanced"
 """The `class_weights` that make all classes count alike."""

@@ -102,6 +102,13 @@ class TrainOptions:
         more="See `plancc.plan.convolutions.ConvOptions`.",
         choices=PARAMETRIZATIONS,
     )
+    decoder: str = of_model(
+        "dot",
+        "For links: their score from the outputs of both ends, which are as wide as `hidden`. dot: "
+        "the scalar product. distmult: a weighted one. mlp: a hidden layer over the products of "
+        "their entries",
+        choices=("dot", "distmult", "mlp"),
+    )
     bias: bool | None = of_model(
         None, "bias of the layers", otherwise="as `parametrization` has it"
     )
@@ -136,6 +143,14 @@ class TrainOptions:
         "random training, validation and test shares: 0.6,0.2,0.2",
         otherwise="the plan's masks",
         metavar="P,P,P",
+    )
+    task: str = of_data(
+        "auto",
+        "what is learnt: of vertices, or links between them; auto: links where the plan has some",
+        choices=("auto", "vertices", "links"),
+    )
+    negatives: int = of_data(
+        1, "For links: pairs of any vertices drawn in every epoch for a training link", **count
     )
     features: int | None = of_data(
         None, "width of random features, for a plan without features", otherwise="64", **count

@@ -44,6 +44,8 @@ class Scores:
             two classes, of the second.
         rmse, mae, r2: Of real numbers: root of the mean squared error, mean absolute error, and 1 -
             squared error / variance of the split's targets; means over the targets.
+        mrr, hits_10, hits_20, hits_50, hits_100: Of links: mean reciprocal rank among negatives,
+            and Hits@K (`plancc_runtime.curves.ranks`).
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -58,6 +60,11 @@ class Scores:
     rmse: dict[str, float] = field(default_factory=dict)
     mae: dict[str, float] = field(default_factory=dict)
     r2: dict[str, float] = field(default_factory=dict)
+    mrr: dict[str, float] = field(default_factory=dict)
+    hits_10: dict[str, float] = field(default_factory=dict)
+    hits_20: dict[str, float] = field(default_factory=dict)
+    hits_50: dict[str, float] = field(default_factory=dict)
+    hits_100: dict[str, float] = field(default_factory=dict)
 
     def without_classes(self) -> Scores:
         """The same without the figures of single classes, which may be many."""
@@ -75,11 +82,12 @@ class Epoch:
         learning_rate: 0 where there was no update.
         val_loss: Mean over the labelled validation vertices; None where the epoch was not
             evaluated.
-        accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2: The metrics of `Scores` that the kind
-            of targets has; those of curves if they are asked for. Per split that there is ("train",
-            "val", "test"), over its labelled vertices; empty where the epoch was not evaluated. The
-            accuracy of an epoch in mini-batches then has "train" alone, over the same targets as
-            the loss, if there were any.
+        accuracy, f1_micro, f1_macro, auc, ap, rmse, mae, r2, mrr, hits_10, hits_20, hits_50,
+            hits_100: The metrics of `Scores` that the kind of targets has; those of curves if they
+            are asked for. Per split that there is ("train", "val", "test"), over its labelled
+            vertices; empty where the epoch was not evaluated. The accuracy of an epoch in
+            mini-batches then has "train" alone, over the same targets as the loss, if there were
+            any.
         seconds_max, seconds_mean: Per phase ("communication", "spmm", "dense", "allreduce",
             "other", "total"), over ranks.
         words_sent, messages_sent, bytes_sent: Rows of H and G (on process grids, nonzeros of A and
@@ -119,6 +127,11 @@ class Epoch:
     rmse: dict[str, float] = field(default_factory=dict)
     mae: dict[str, float] = field(default_factory=dict)
     r2: dict[str, float] = field(default_factory=dict)
+    mrr: dict[str, float] = field(default_factory=dict)
+    hits_10: dict[str, float] = field(default_factory=dict)
+    hits_20: dict[str, float] = field(default_factory=dict)
+    hits_50: dict[str, float] = field(default_factory=dict)
+    hits_100: dict[str, float] = field(default_factory=dict)
     step_seconds: dict[str, float] | None = None
 
 

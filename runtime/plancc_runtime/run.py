@@ -21,9 +21,9 @@ from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.text import shown
 from plancc_runtime.checkpoint import Checkpoints
-from plancc_runtime.data import LocalData, load_data
+from plancc_runtime.data import LocalData, load_data, load_link_data
 from plancc_runtime.devices import own_device
-from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
+from plancc_runtime.execution.choice import check_layout, check_widths, execution_of, learns_links
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
@@ -34,8 +34,9 @@ from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.learner import Learner
+from plancc_runtime.link_learner import LinkLearner
 from plancc_runtime.logs import LogWriter
-from plancc_runtime.metrics import METRICS, RANKED
+from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
@@ -57,7 +58,7 @@ from plancc_runtime.results import (
 )
 from plancc_runtime.saved import Description
 from plancc_runtime.slices import Opened, Slice, rows_of_rank
-from plancc_runtime.targets import Target
+from plancc_runtime.targets import LinkTarget, Target
 from plancc_runtime.trace import Trace
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.messages import name_ranks
@@ -117,6 +118,7 @@ class Run:
         self._types: TypesOfNetwork | None = None
         self._learnt: slice | None = None
         with transport.agreement():
+            self._links = learns_links(header, options)
             self._drawn = agree(opened.plan, header, options, transport.size)
             if header.types is not None:
                 rows, self._types = joined(rows, header.types, options, self._name)
@@ -154,7 +156,8 @@ class Run:
         known = None if self._types is None else asdict(self._types)
         network = make_network(options, self._data, transport, self._resources.dtype, known)
         self._trace = Trace(clock, transport) if options.trace is not None else None
-        self._learner = Learner(network, options, transport, clock)
+        learner = LinkLearner if self._links else Learner
+        self._learner = learner(network, options, transport, clock)
         with transport.agreement():
             self._validated = _is_validated(options, self._data)
         self._best, self._first = Validation(), 0
@@ -178,6 +181,9 @@ class Run:
     def _load(self, rows: Part) -> LocalData:
         """The vertex data of rows of this rank. Collective."""
         resources = self._resources
+        if self._links:
+            common = self.transport, resources.dtype, self.options, resources.device
+            return load_link_data(rows, *common, self._name)
         data = load_data(
             *(rows, self.transport, resources.dtype, self.options, resources.device),
             *(self._name, self._learnt),
@@ -229,6 +235,8 @@ class Run:
             self._execution = execution_of(
                 self.header, part, self._data, options, self._resources, drawn
             )
+            if isinstance(self._learner, LinkLearner):
+                self._learner.hold(part, self.header, self._resources)
             if self._checkpoints is not None:
                 self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
             del part
@@ -360,7 +368,7 @@ class Run:
         where, scores, evaluating = f"epoch {epoch}", None, None
         evaluated = every > 0 and epoch % every == 0
         # scores that are exchanged are no words of an epoch
-        of_training = execution.evaluates and self.options.metric not in RANKED
+        of_training = execution.evaluates and not learner.exchanges
         if evaluated and not of_training:
             before = learner.start()
             with self._span(f"evaluation {epoch}"):
@@ -446,7 +454,7 @@ class Run:
                 embedding = embedding[places]
         learnt = self._learnt
         if known is None:
-            known = known_of(self._data.labels, self._data.splits)
+            known = {} if self._links else known_of(self._data.labels, self._data.splits)
             if learnt is not None:
                 known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
         if wanted is None and learnt is not None:
@@ -599,6 +607,7 @@ def make_network(
                 input_dropout=options.first_dropout,
                 standardize_features=options.standardize_features,
                 types=types or {},
+                decoder=options.decoder if isinstance(data.target, LinkTarget) else "",
             ),
             options.seed,
             dtype,

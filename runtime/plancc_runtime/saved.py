@@ -20,8 +20,9 @@ from plancc.version import __version__
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.stack import StackGraph
 from plancc_runtime.nn import MODELS
+from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.network import ACTIVATIONS, NORMS, Network, NetworkOptions
-from plancc_runtime.targets import TARGETS, ManyClasses, Numbers, OneClass
+from plancc_runtime.targets import TARGETS, LinkTarget, ManyClasses, Numbers, OneClass
 from plancc_runtime.weights import Shapes, read_description, read_weights
 
 FORMAT = 1
@@ -43,7 +44,7 @@ class Description:
         normalize_features: Whether every row of features is divided by the sum of its magnitudes
             first.
         target: What the outputs say of a vertex (`plancc_runtime.targets.TARGETS`). Files have it
-            where it is "numbers", and "multi_label", as all versions have, elsewhere.
+            where it is "numbers" or "link", and "multi_label", as all versions have, elsewhere.
         random_labels: Whether it was trained on random labels; written where it was.
     """
 
@@ -69,7 +70,9 @@ class Description:
             del own["random_labels"]  # older versions do not know it
         if not self.options.types:
             del options["types"]
-        if self.target != Numbers.name:
+        if not self.options.decoder:
+            del options["decoder"]
+        if self.target not in (Numbers.name, LinkTarget.name):
             own["multi_label"] = own.pop("target") == ManyClasses.name
         return {"format": FORMAT, "plancc": __version__, **own, **options}
 
@@ -113,6 +116,7 @@ class Description:
             (options, NetworkOptions, "activation", ACTIVATIONS),
             (options, NetworkOptions, "norm", NORMS),
             (options, NetworkOptions, "model", MODELS),
+            (options, NetworkOptions, "decoder", ("", *DECODERS)),
             (own, cls, "target", TARGETS),
         ):
             try:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from plancc_runtime.metrics import RANKED
+from plancc_runtime.metrics import HITS, RANKED
 from plancc_runtime.nn.loss import (
     OF_NUMBERS,
     binary_cross_entropy,
@@ -318,7 +318,44 @@ class Numbers(Target):
         return 0.0
 
 
-TARGETS: dict[str, type[Target]] = {each.name: each for each in (OneClass, ManyClasses, Numbers)}
+class LinkTarget(Target):
+    """Whether a pair of vertices is a link, bool[m], by a score, Tensor[m]: a sigmoid."""
+
+    name = "link"
+    words = "links between vertices"
+    metrics = ("auc", "ap", "mrr", *(f"hits@{most}" for most in HITS))
+    printed = metrics
+    compared = "auc"
+    compared_words = ("ROC-AUC", "that of a coin")
+
+    @classmethod
+    def shown(cls, metric: str) -> tuple[str, ...]:
+        first = cls.metrics[:1] if metric == "loss" else (metric,)
+        return (*first, *(each for each in cls.metrics if each not in first))
+
+    def share_of_loss(self, outputs: Tensor, labels: Tensor, total: float) -> Tensor:
+        return binary_cross_entropy(outputs[:, None], labels[:, None], total)
+
+    def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
+        return np.array([self.share_of_loss(outputs, labels, total).item()])
+
+    def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
+        return {"loss": float(counts[0])}
+
+    @staticmethod
+    def predictions(outputs: Tensor) -> dict[str, Tensor]:
+        """What decoders take of every vertex, Tensor[n, width]."""
+        return {"embedding": outputs}
+
+    @staticmethod
+    def constant(class_shares: list[float]) -> float:
+        """The area under the curve of a constant score."""
+        return 0.5
+
+
+TARGETS: dict[str, type[Target]] = {
+    each.name: each for each in (OneClass, ManyClasses, Numbers, LinkTarget)
+}
 
 
 def kind_of(labels: npt.NDArray[Any] | Tensor) -> type[Target]:

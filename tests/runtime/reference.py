@@ -265,6 +265,30 @@ def dense_convolution(
     return z @ w["weight"] + own @ w["weight_self"] + bias
 
 
+def model_outputs(
+    model: str,
+    aggregator: str,
+    matrix: torch.Tensor,
+    h: torch.Tensor,
+    parameters: dict[str, torch.Tensor],
+    residual: bool = False,
+    self_loops: bool = True,
+) -> torch.Tensor:
+    """The outputs of the last layer; as `train_model` has it."""
+    layers = 1 + max(int(name.split(".")[1]) for name in parameters if "convs." in name)
+    for k in range(layers):
+        prefix = f"convs.{k}."
+        own = {name.removeprefix(prefix): w for name, w in parameters.items() if prefix in name}
+        z = dense_convolution(model, aggregator, matrix, own, h, self_loops=self_loops)
+        if k < layers - 1:
+            skip = parameters.get(f"skips.{k}.weight")
+            z = torch.relu(z)
+            if residual:
+                z = z + (h if skip is None else h @ skip.T)
+        h = z
+    return h
+
+
 def train_model(
     model: str,
     aggregator: str,
@@ -284,25 +308,15 @@ def train_model(
     what went into the layer is added, times ``skips.LAYER.weight`` where there is one.
     """
     matrix = torch.tensor(a, dtype=torch.float64)
+    x = torch.tensor(features, dtype=torch.float64)
     parameters = {
         k: torch.tensor(w, dtype=torch.float64, requires_grad=True) for k, w in weights.items()
     }
-    layers = 1 + max(int(name.split(".")[1]) for name in weights)
     chosen = np.flatnonzero(train & (labels >= 0))
     target = torch.tensor(labels[chosen], dtype=torch.int64)
 
     def loss() -> torch.Tensor:
-        h = torch.tensor(features, dtype=torch.float64)
-        for k in range(layers):
-            prefix = f"convs.{k}."
-            own = {name.removeprefix(prefix): w for name, w in parameters.items() if prefix in name}
-            z = dense_convolution(model, aggregator, matrix, own, h, self_loops=self_loops)
-            if k < layers - 1:
-                skip = parameters.get(f"skips.{k}.weight")
-                z = torch.relu(z)
-                if residual:
-                    z = z + (h if skip is None else h @ skip.T)
-            h = z
+        h = model_outputs(model, aggregator, matrix, x, parameters, residual, self_loops)
         return torch.nn.functional.cross_entropy(h[chosen], target)
 
     values = descend(list(parameters.values()), (loss() for _ in range(epochs)), lr)

@@ -300,7 +300,7 @@ class LocalGraph(LayerGraph):
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
         """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
         width = prod(x.shape[1:])
-        rows = _HaloRows.apply(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
+        rows = halo_rows(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
         return rows.reshape(len(rows), *x.shape[1:])
 
 
@@ -360,6 +360,15 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     if isinstance(graph, LocalGraph):
         return graph
     raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
+
+
+def halo_rows(x: Tensor, halo: HaloExchange[Any], buffers: Buffers) -> Tensor:
+    """The rows that an exchange brings of x, Tensor[num_halo, width]; owners add their gradients.
+
+    Collective. `buffers` are of the exchange, for rows as wide as those of x.
+    """
+    found: Tensor = _HaloRows.apply(x, halo, buffers)
+    return found
 
 
 class _HaloRows(torch.autograd.Function):

@@ -21,6 +21,7 @@ from plancc_runtime.kernels.dense import relu
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.conv import Conv, glorot
+from plancc_runtime.nn.decoders import DECODERS
 from plancc_runtime.nn.dropout import dropout
 from plancc_runtime.nn.standardization import Standardization, StandardizationByType
 
@@ -50,6 +51,7 @@ class NetworkOptions:
             that of the first.
         standardize_features: Whether features are standardised before they enter the network
             (`Standardization`).
+        decoder: A name in `plancc_runtime.nn.decoders.DECODERS`, of a network for links.
         types: Fields of `nn.relations.TypesOfNetwork`, of a network for a plan with types.
     """
 
@@ -62,6 +64,7 @@ class NetworkOptions:
     input_dropout: float = 0.0
     standardize_features: bool = False
     types: Mapping[str, Any] = field(default_factory=dict)
+    decoder: str = ""
 
 
 class Network(nn.Module):
@@ -75,6 +78,7 @@ class Network(nn.Module):
     Attributes:
         standardization (Standardization or None): What standardises features, if anything does;
             `forward` takes them standardised.
+        decoder (Module or None): The score of a link from the outputs of both ends.
         entered: Called as a training pass enters "layer 1 forward", and so on, and back.
     """
 
@@ -109,6 +113,7 @@ class Network(nn.Module):
                 self.skips.append(ByType(between["types"].wanted_widths, b, skip))
             else:
                 self.skips.append(skip(a, b))
+        self.decoder = DECODERS[options.decoder](dims[-1], random) if options.decoder else None
         self.to(dtype)
         self.standardization: Standardization | StandardizationByType | None = None
         if options.standardize_features:  # always in float64

@@ -1,0 +1,127 @@
+"""Both ends of pairs of vertices on the rank of the source, which receives the rows of targets.
+
+The pairs of a plan have a compiled exchange. For others a *directory* says where vertices are: rank
+k knows it of the k-th range of vertices, and no rank of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plancc.plan.exchange import Exchange, Int64Array, Side, offsets, runs
+from plancc_runtime.layouts.halo import Halo
+from plancc_runtime.layouts.local import halo_rows
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.transport.base import Transport
+
+
+class Ends:
+    """Pairs whose sources are rows of this rank.
+
+    Parameters:
+        source: int64[m], local rows.
+        target: int64[m], local rows, or behind them received ones.
+        exchange: Of this rank; it brings the received rows.
+        num_rows: Rows of this rank.
+    """
+
+    def __init__(
+        self,
+        source: npt.NDArray[np.integer],
+        target: npt.NDArray[np.integer],
+        exchange: Exchange,
+        num_rows: int,
+        resources: Resources,
+    ) -> None:
+        self._halo = Halo(exchange, num_rows, resources)
+        self._alone = resources.transport.size == 1
+        self._source, self._target = (
+            torch.from_numpy(each.astype(np.int64)).to(resources.device)
+            for each in (source, target)
+        )
+
+    def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of both ends, Tensor[m, width] each; gradients go to their owners. Collective.
+
+        x: Tensor[num_rows, width].
+        """
+        columns = x
+        if not self._alone:
+            halo = halo_rows(x, self._halo, self._halo.buffers(x.shape[1]))
+            columns = torch.cat([x, halo.to(x.dtype)])
+        return x.index_select(0, self._source), columns.index_select(0, self._target)
+
+
+class Directory:
+    """The rank and the local row of every vertex. Collective to make.
+
+    Parameters:
+        vertices: Those of this rank's rows, int[num_rows].
+        num_vertices: Of all ranks.
+    """
+
+    def __init__(
+        self, vertices: npt.NDArray[np.integer], num_vertices: int, transport: Transport
+    ) -> None:
+        self._transport, self.num_vertices = transport, num_vertices
+        self._range = -(-num_vertices // transport.size)
+        order = np.argsort(vertices)
+        told = np.stack([vertices[order], order], axis=1).astype(np.int32)
+        arrived = swapped(self._by_home(told, told[:, 0]), transport)
+        self._place = np.empty((self._range, 2), np.int32)
+        for rank, each in enumerate(arrived):
+            at = each[:, 0] - transport.rank * self._range
+            self._place[at, 0], self._place[at, 1] = rank, each[:, 1]
+
+    def _by_home(
+        self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
+    ) -> list[npt.NDArray[Any]]:
+        """The values of ascending vertices, by the rank that knows of these."""
+        bounds = np.arange(1, self._transport.size) * self._range
+        return np.split(values, np.searchsorted(vertices, bounds))
+
+    def places(self, vertices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Rank and local row of ascending vertices, int64[m] each. Collective."""
+        asked = self._by_home(vertices.astype(np.int32), vertices)
+        first = self._transport.rank * self._range
+        answers = [self._place[each - first] for each in swapped(asked, self._transport)]
+        found = np.concatenate(swapped(answers, self._transport)).astype(np.int64)
+        return found[:, 0], found[:, 1]
+
+    def ends(
+        self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
+    ) -> Ends:
+        """Pairs of a local row and a vertex, int64[m] each. Collective."""
+        vertices, number = np.unique(target, return_inverse=True)
+        rank, row = self.places(vertices)
+        away = np.flatnonzero(rank != self._transport.rank)
+        away = away[np.lexsort((row[away], rank[away]))]
+        column = row.copy()
+        column[away] = num_rows + np.arange(len(away))
+        peer, row_ptr = runs(rank[away])
+        receive = Side.of_rank(peer, row_ptr)
+        bounds = np.searchsorted(rank[away], np.arange(1, self._transport.size))
+        wanted = swapped(np.split(row[away].astype(np.int32), bounds), self._transport)
+        sizes = np.array([len(each) for each in wanted])
+        peers = np.flatnonzero(sizes).astype(np.int32)
+        send = Side.of_rank(peers, offsets(sizes[peers]), np.concatenate(wanted))
+        return Ends(source, column[number], Exchange(send, receive), num_rows, resources)
+
+
+def swapped(pieces: Sequence[npt.NDArray[Any]], transport: Transport) -> list[npt.NDArray[Any]]:
+    """What every rank has for this one, in their order; piece k is for rank k. Collective."""
+    comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
+    found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
+    found[transport.rank] = pieces[transport.rank]
+    others = [k for k in range(transport.size) if k != transport.rank]
+    transport.swap(
+        [(k, np.ascontiguousarray(pieces[k])) for k in others if len(pieces[k])],
+        [(k, found[k]) for k in others if comes[k]],
+    )
+    return found

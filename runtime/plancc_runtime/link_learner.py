@@ -1,0 +1,176 @@
+"""Learning links: a network, and a decoder of the outputs of both ends.
+
+Positive links come from the plan. Negatives of training are drawn anew in every epoch, by counters:
+negative i has the vertex ``(first + i) % n`` as its source, which its owner draws, and any vertex
+as its target; so they are the same on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from plancc.plan.exchange import Int64Array
+from plancc.plan.links import OF_SPLITS
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc.sampling.counter import key_of, mix
+from plancc_runtime.curves import Float64Array, ranks
+from plancc_runtime.data import LocalData
+from plancc_runtime.layouts.ends import Directory, Ends
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.learner import Learner
+from plancc_runtime.metrics import HITS
+from plancc_runtime.results import Scores
+from plancc_runtime.transport.row_numbers import send_numbers
+from plancc_runtime.views import View, place_of
+
+OF_NEGATIVES = 2
+"""Last number of the keys of negatives; layers draw by others."""
+_HALF = np.uint64(32)
+
+
+def drawn_negatives(
+    vertices: Int64Array, num_vertices: int, total: int, key: np.uint64
+) -> tuple[Int64Array, Int64Array]:
+    """The negatives whose sources are some vertices: places among these, and targets.
+
+    Every vertex is the source of ``total / num_vertices`` of them, rounded up or down.
+
+    Parameters:
+        vertices: int64[m].
+        total: Negatives of all vertices.
+        key: Of the epoch.
+
+    Returns:
+        source, target : int64[k]
+    """
+    n = np.uint64(num_vertices)
+    first = _below(key, np.array([total], np.int64), n)[0]
+    number = (vertices - first) % num_vertices
+    counts = np.maximum(0, -(-(total - number) // num_vertices))
+    source = np.repeat(np.arange(len(vertices)), counts)
+    turn = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return source, _below(key, number[source] + turn * num_vertices, n)
+
+
+def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
+    """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
+    bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
+    found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
+    return found
+
+
+class LinkLearner(Learner):
+    """The network and its decoder, and how a pass changes them; `hold` comes before the first."""
+
+    exchanges = True
+
+    def hold(self, part: Part, header: Header, resources: Resources) -> None:
+        """Keep the links of this rank's slice. Collective."""
+        links, exchange = part.links, part.link_exchange
+        assert links is not None
+        assert exchange is not None
+        assert self.network.decoder is not None
+        self._decoder = self.network.decoder
+        transport, rows = self.transport, part.num_rows
+        self._num_rows, self._resources = rows, resources
+        self._vertices = part.global_id.astype(np.int64)
+        self._directory = Directory(part.global_id, header.num_vertices, transport)
+        self._per_link = header.links or 0
+        counts = np.bincount(links.kind, minlength=1)[:1].astype(np.int64)
+        transport.allreduce_sum(counts)
+        self._negatives = self.options.negatives * int(counts[0])
+        self._fixed: dict[str, tuple[list[Int64Array], Ends]] = {}
+        for split, kinds in OF_SPLITS.items():
+            chosen = [np.flatnonzero(links.kind == kind) for kind in kinds]
+            places = np.concatenate(chosen)
+            target = links.target[places]
+            wanted = np.zeros(exchange.receive.volume, np.bool_)
+            wanted[target[target >= rows] - rows] = True
+            sent = send_numbers(exchange.reversed(), wanted[exchange.receive.row], transport)
+            kept = exchange.keep(sent, wanted[exchange.receive.row])
+            kept = kept.renumbered(received=np.cumsum(wanted) - 1)
+            number = np.concatenate([np.arange(rows), rows + np.cumsum(wanted) - 1])
+            ends = Ends(links.source[places], number[target], kept, rows, resources)
+            self._fixed[split] = [links.number[each] for each in chosen], ends
+        self._drawn: dict[int, Ends] = {}
+
+    def _negative_ends(self, epoch: int) -> Ends:
+        """The negatives of an epoch. Collective."""
+        if epoch not in self._drawn:
+            key = key_of(self.options.seed, epoch, OF_NEGATIVES)
+            n = self._directory.num_vertices
+            drawn = drawn_negatives(self._vertices, n, self._negatives, key)
+            first = self._drawn.get(0)  # evaluations score these
+            self._drawn = {} if first is None else {0: first}
+            self._drawn[epoch] = self._directory.ends(*drawn, self._num_rows, self._resources)
+        return self._drawn[epoch]
+
+    def _is_repeated(self, view: View, data: LocalData) -> bool:
+        return False
+
+    def _of_split(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
+        """Scores of the links of a split, and after them of its negatives. Collective.
+
+        Returns:
+            Tensor[m], and bool[m]: which are links.
+        """
+        numbers, ends = self._fixed[split]
+        found, links = self._decoder(*ends.rows(x)), len(numbers[0])
+        if split == "train":
+            drawn = self._decoder(*self._negative_ends(epoch).rows(x))
+            found = torch.cat([found, drawn])
+        return found, torch.arange(len(found), device=found.device) < links
+
+    def _share(self, outputs: Tensor, view: View, data: LocalData, step: int) -> Tensor:
+        self.network.enter("links")
+        _, places = place_of(data.splits["train"], view.outputs)
+        x = outputs if len(places) == len(outputs) else outputs.index_select(0, places)
+        scores, truth = self._of_split("train", x, step)
+        return data.target.share_of_loss(scores, truth, data.totals["train"])
+
+    def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
+        """Scores of all splits; those of training by the negatives of epoch 0. Collective."""
+        splits, result, target = list(data.split_sizes), Scores(), data.target
+        with self.clock("dense"), torch.no_grad():
+            found = [self._of_split(split, outputs, 0) for split in splits]
+        losses = np.array(
+            [
+                target.share_of_loss(*each, data.totals[split]).item()
+                for split, each in zip(splits, found, strict=True)
+            ]
+        )
+        with self.clock("allreduce"):
+            self.transport.allreduce_sum(losses)
+        if not np.isfinite(losses).all():
+            self._end_diverged(losses[0], where, view, data)
+        arrays = [[each.cpu().numpy() for each in pair] for pair in found]
+        groups = [(s.astype(np.float64)[:, None], truth[:, None]) for s, truth in arrays]
+        with self.clock("allreduce"):
+            means = np.concatenate(ranks(groups, HITS, self.transport), axis=1)
+            for k, split in enumerate(splits):
+                if split != "train" and self._per_link:
+                    own = self._among_own(split, *arrays[k])
+                    means[k, 2:] = own / data.split_sizes[split]
+        for name, column in zip(target.metrics, means.T, strict=True):
+            of = getattr(result, name.replace("@", "_"))
+            of |= {s: float(v) for s, v in zip(splits, column, strict=True) if not np.isnan(v)}
+        result.loss.update(zip(splits, losses.tolist(), strict=True))
+        return result
+
+    def _among_own(
+        self, split: str, scores: npt.NDArray[Any], truth: npt.NDArray[np.bool_]
+    ) -> Float64Array:
+        """Sums of 1 / rank and of hits of links among their own negatives, over all ranks."""
+        number, _ = self._fixed[split][0]
+        by_link = scores[~truth].reshape(len(number), self._per_link)
+        own = scores[truth][:, None]
+        rank = 1 + ((by_link > own).sum(axis=1) + (by_link >= own).sum(axis=1)) / 2
+        sums = np.array([(1 / rank).sum(), *((rank <= most).sum() for most in HITS)], np.float64)
+        self.transport.allreduce_sum(sums)
+        return sums

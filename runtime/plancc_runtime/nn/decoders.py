@@ -1,0 +1,58 @@
+"""Decoders: the score of a link from the outputs of both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from plancc_runtime.nn.conv import glorot, uniform
+
+
+class Dot(nn.Module):
+    """The scalar product of both ends."""
+
+    def __init__(self, width: int, random: np.random.Generator) -> None:
+        super().__init__()
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Scores of pairs: Tensor[m], from Tensor[m, width] each."""
+        return (source * target).sum(dim=1)
+
+
+class DistMult(Dot):
+    """A weighted scalar product (Yang et al. 2015), of one relation."""
+
+    def __init__(self, width: int, random: np.random.Generator) -> None:
+        super().__init__(width, random)
+        self.relation = nn.Parameter(glorot(random, 1, width)[0])
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        return (source * target) @ self.relation
+
+
+class Perceptron(Dot):
+    """A hidden layer over the products of both ends' entries, as in the examples of OGB."""
+
+    def __init__(self, width: int, random: np.random.Generator) -> None:
+        super().__init__(width, random)
+        self.hidden = nn.Linear(width, width)
+        self.last = nn.Linear(width, 1)
+        with torch.no_grad():
+            for layer in (self.hidden, self.last):
+                for each in (layer.weight, layer.bias):
+                    each.copy_(uniform(random, tuple(each.shape), width))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        found: Tensor = self.last(functional.relu(self.hidden(source * target)))
+        return found[:, 0]
+
+
+DECODERS: dict[str, Callable[[int, np.random.Generator], nn.Module]] = {
+    "dot": Dot,
+    "distmult": DistMult,
+    "mlp": Perceptron,
+}
