@@ -37,12 +37,12 @@ from plancc.sampling.batch import VertexBatch
 from plancc.sampling.uniform import UniformSampler
 from plancc_cli.render_run import step_line
 from plancc_cli.run import command, main
-from plancc_runtime.execution.mini_batches import MiniBatches
 from plancc_runtime.layouts.batch_mask import BatchMask
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.options import PASSES, TrainOptions
 from plancc_runtime.results import STEP, TrainResult
 from plancc_runtime.train import prepared, train
+from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
@@ -590,7 +590,8 @@ def test_what_is_printed(bare, tmp_path):
 @pytest.mark.usefixtures("small_measurements")
 @pytest.mark.parametrize(("p", "draw"), [(1, "everywhere"), (3, "everywhere"), (3, "owners")])
 def test_the_parts_of_a_step_add_up_to_it(p, draw, plans, tmp_path, monkeypatch):
-    monkeypatch.setattr(MiniBatches, "_has_spare_core", lambda self: p == 1)  # then a thread draws
+    cores = 1 + (p == 1)  # then a thread makes batches
+    monkeypatch.setattr(Transport, "cores_per_rank", lambda self: cores)
     files = {"log": tmp_path / "run.jsonl", "trace": tmp_path / "trace.json", "profile": True}
     result = few_steps(plans, p, sampler="neighbour", fanouts=(2, 2), draw=draw, **files)
     logged = [json.loads(line) for line in files["log"].read_text().splitlines()]

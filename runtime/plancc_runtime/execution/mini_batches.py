@@ -8,8 +8,10 @@ reads own rows where they stand.
 
 With `overlap` batches are made in two stages, one step after the other: while a step computes,
 features of the next batch travel, and the one after it is drawn. Where every rank draws by itself,
-it does so in a thread of its own, if there are cores for both. Else the messages of both stages go
-on in the pauses between layers, which are the same for all ranks.
+it does so in a thread of its own, and there makes all of the batch for which nothing travels. A
+step of a small network gives up a core for it, since most of a step is not divided among threads.
+Else the messages of both stages go on in the pauses between layers, which are the same for all
+ranks.
 
 With `dead-rows` a layer computes the rows that the next one reads, where a sampler draws every
 layer of its own.
@@ -17,11 +19,12 @@ layer of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from os import PathLike
 
 import numpy as np
@@ -60,6 +63,9 @@ SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
+SMALL_NETWORK = 2**15
+"""Products of widths, summed over the layers, up to which a step is quicker on one core beside a
+batch that is made on another than on both: 128 wide a batch took 3.7 ms, dense products 3.5."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +112,9 @@ class BatchShare:
         inputs (int64[m]): Local rows of the slice that are inputs of the first block.
         outputs (int64[m] or None): Which of ``local.rows`` are outputs of the last block; None:
             all.
-        x: Features of the inputs, and behind them those of halo rows if there is a cache and `halo`
-            is None; None: they are not fetched yet.
-        halo: Features of halo rows, if there is a cache and the inputs are all rows of the slice.
+        x, fixed: As of `View`; of the cache, features of halo rows are behind those of the inputs
+            unless these are all rows of the slice. None: they are not fetched yet.
+        graphs: One per layer.
         words_drawn, words_fetched: That this rank sent to draw it, and for its features.
     """
 
@@ -117,7 +123,8 @@ class BatchShare:
     inputs: Int64Array
     outputs: Int64Array | None
     x: Tensor | None = None
-    halo: Tensor | None = None
+    graphs: Sequence[LocalGraph] = ()
+    fixed: Tensor | None = None
     words_drawn: int = 0
     words_fetched: int = 0
 
@@ -214,22 +221,30 @@ class MiniBatches(FullBatch):
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
         self._words_drawn = self._words_fetched = 0  # of the last batch, by this rank
-        self._thread = None
-        if resources.overlap and self._draws.alone and self._has_spare_core():
-            self._thread = ThreadPoolExecutor(1, "mini-batches")
-        self._ahead = self._thread is not None or (resources.overlap and self._transport.size > 1)
+        self._thread: ThreadPoolExecutor | None = None
+        self._threads = torch.get_num_threads()  # of a step
+        self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._in_place = False  # whether all rows of the slice are inputs of the first block
 
-    def _has_spare_core(self) -> bool:
-        """Whether drawing beside a step would not slow the step down. Collective."""
-        cores = self._transport.cores_per_rank()
-        on_device = self._resources.device.type != "cpu"
-        return cores > (1 if on_device else min(2, torch.get_num_threads()))
+    def _start_thread(self, network: Network) -> None:
+        """Make batches beside steps, if that does not slow the steps down. Collective."""
+        cores, threads = self._transport.cores_per_rank(), self._threads
+        if self._resources.device.type != "cpu":
+            threads = 1
+        size = sum(a * b for a, b in pairwise(network.dims))
+        gives_up = cores == threads > 1 and size <= SMALL_NETWORK * threads * (threads - 1) / 2
+        if gives_up:
+            self._threads -= 1
+        if gives_up or cores > min(2, threads):
+            self._thread = ThreadPoolExecutor(1, "mini-batches")
+            self._ahead = True
 
     def prepare(self, network: Network) -> LocalData:
         data = self._data
         del self._data
+        if self._resources.overlap and self._draws.alone:
+            self._start_thread(network)
         if self._ahead:
             network.entered = partial(self._entered, network.entered or str)
         kept = self._kept(data) if "constant" in self._passes else None
@@ -297,12 +312,28 @@ class MiniBatches(FullBatch):
         return halo.received(ALL, buffers).to(x.dtype)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """The share with its features, those of halo rows from the cache or fetched. Collective."""
+        """The share with its features, and what is fixed with them. Collective."""
+        if share.x is not None:
+            return share
+        x, halo = yield from self._features_of(share, features)
+        first, *others = share.graphs
+        graph = first if self._cache is None else first.at_hand(halo)
+        with self._clock("dense"):
+            fixed = None if self._fixed_of is None else self._fixed_of(graph, x)
+        return replace(share, x=x, graphs=[graph, *others], fixed=fixed)
+
+    def _features_of(
+        self, share: BatchShare, features: Tensor
+    ) -> Rounds[tuple[Tensor, Tensor | None]]:
+        """`View.x` of a batch, and features of halo rows apart, from the cache or fetched.
+
+        Collective.
+        """
         device, cache, own = features.device, self._cache, features
         if not self._in_place:
             own = rows_of(features, torch.from_numpy(share.inputs).to(device))
         if cache is None:
-            return replace(share, x=own)
+            return own, None
         halo, first = share.local.halos[0], 0 if self._in_place else len(own)
         kept = cache.kept[halo]
         x = empty(first + len(halo), own.shape[1], own)
@@ -315,7 +346,7 @@ class MiniBatches(FullBatch):
             at = np.flatnonzero(~kept) + first
             missing = yield from self._fetched(share.blocks[0].expand.keep(sent, ~kept), own)
             x[torch.from_numpy(at).to(device)] = missing
-        return replace(share, x=own, halo=x) if self._in_place else replace(share, x=x)
+        return (own, x) if self._in_place else (x, None)
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
         """This rank's share of a batch; those behind it are begun. Collective."""
@@ -330,7 +361,7 @@ class MiniBatches(FullBatch):
             if self._draws.alone:
                 last = self.steps_per_epoch * self._options.epochs - 1
             if behind <= last:
-                self._drawing = self._draw(behind)
+                self._drawing = self._draw(behind, features)
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
@@ -345,28 +376,32 @@ class MiniBatches(FullBatch):
         """A batch whose features travel; it is drawn first. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
-            drawing, self._drawing = self._draw(number), None
+            drawing, self._drawing = self._draw(number, features), None
             share = replace(drawing.end(), words_drawn=drawing.words)
             timed = partial(self._clock, "features")
             rounds = self._with_features(share, features)
             fetching = UnderWay(number, rounds, self._transport.traffic, timed)
         return fetching
 
-    def _draw(self, number: int) -> UnderWay:
+    def _draw(self, number: int, features: Tensor) -> UnderWay:
         """A batch that is drawn. Collective if owners draw."""
         drawing = self._drawing
         if drawing is None or drawing.number != number:
-            here = self._thread is None
-            rounds = self._drawn_share(number) if here else self._from_thread(number)
-            timed = partial(self._clock, "mask" if here else "draw")
+            rounds, phase = self._made(number, features), "mask"
+            if self._thread is not None:
+                rounds, phase = _result(self._thread.submit(finished, rounds)), "draw"
+            timed = partial(self._clock, phase)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
-    def _from_thread(self, number: int) -> Rounds[BatchShare]:
-        assert self._thread is not None
-        drawn = self._thread.submit(finished, self._drawn_share(number))
-        yield
-        return drawn.result()
+    def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
+        """A batch that is drawn, and complete where nothing travels."""
+        share = yield from self._drawn_share(number)
+        graphs = [LocalGraph(each, self._resources) for each in share.blocks]
+        share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
+        if self._transport.size == 1:
+            share = yield from self._with_features(share, features)
+        return share
 
     def _drawn_share(self, number: int) -> Rounds[BatchShare]:
         local = yield from self._draws.share(number)
@@ -396,9 +431,14 @@ class MiniBatches(FullBatch):
         if not self._draws.alone:
             fields.append("words_drawn")
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
-        for k in range(self.steps_per_epoch):
-            step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
-            steps.append(step)
+        before = torch.get_num_threads()
+        torch.set_num_threads(self._threads)
+        try:
+            for k in range(self.steps_per_epoch):
+                step, counts[k] = self._step(learner, data, number * self.steps_per_epoch + k, rate)
+                steps.append(step)
+        finally:
+            torch.set_num_threads(before)
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
@@ -419,20 +459,13 @@ class MiniBatches(FullBatch):
         self._clock.enter("batch")
         share = self._share(number, data.features)
         self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
-        local, blocks, outputs, x = share.local, share.blocks, share.outputs, share.x
-        assert x is not None
-        with self._clock("mask"):
-            graphs = [LocalGraph(block, self._resources) for block in blocks]
-        view = View(graphs if len(graphs) > 1 else graphs * self._options.layers)
+        outputs = share.outputs
         if outputs is not None:
-            view.outputs = torch.from_numpy(outputs).to(x.device)
+            outputs = torch.from_numpy(outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            batch = data.of_batch(local.rows, local.targets, self._transport)
-        if self._cache is not None:
-            view = replace(view, graphs=[graphs[0].at_hand(share.halo), *view.graphs[1:]])
-        with self._clock("dense"):
-            fixed = None if self._fixed_of is None else self._fixed_of(view.graphs[0], x)
-        return replace(view, x=x, fixed=fixed), batch, blocks
+            batch = data.of_batch(share.local.rows, share.local.targets, self._transport)
+        view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
+        return view, batch, share.blocks
 
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
@@ -455,6 +488,11 @@ class MiniBatches(FullBatch):
         """Words sent so far by this rank, but for those of batches under way."""
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
+
+
+def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
+    yield
+    return future.result()
 
 
 def rows_of(x: Tensor, rows: Tensor) -> Tensor:
