@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from plancc.plan.exchange import Exchange, Int64Array
+from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
@@ -225,6 +226,7 @@ class MiniBatches(FullBatch):
         self._threads = torch.get_num_threads()  # of a step
         self._ahead = resources.overlap and self._transport.size > 1
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
+        self._coefficients: list[list[str]] = []  # of the products of every layer
         self._in_place = False  # whether all rows of the slice are inputs of the first block
 
     def _start_thread(self, network: Network) -> None:
@@ -245,6 +247,14 @@ class MiniBatches(FullBatch):
         del self._data
         if self._resources.overlap and self._draws.alone:
             self._start_thread(network)
+        self._coefficients = [
+            [
+                each.coefficients
+                for each in layer.both_ways(k == 0).forward
+                if type(each) is Aggregate
+            ]
+            for k, layer in enumerate(network.convs)
+        ]
         if self._ahead:
             network.entered = partial(self._entered, network.entered or str)
         kept = self._kept(data) if "constant" in self._passes else None
@@ -399,6 +409,13 @@ class MiniBatches(FullBatch):
         share = yield from self._drawn_share(number)
         graphs = [LocalGraph(each, self._resources) for each in share.blocks]
         share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
+        for layer, (graph, coefficients) in enumerate(
+            zip(share.graphs, self._coefficients, strict=True)
+        ):
+            for each in coefficients:
+                executor = graph.lay_out(each)
+                if layer:
+                    executor.lay_out_transposes()
         if self._transport.size == 1:
             share = yield from self._with_features(share, features)
         return share
@@ -459,9 +476,9 @@ class MiniBatches(FullBatch):
         self._clock.enter("batch")
         share = self._share(number, data.features)
         self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
-        outputs = share.outputs
-        if outputs is not None:
-            outputs = torch.from_numpy(outputs).to(data.labels.device)
+        outputs = None
+        if share.outputs is not None:
+            outputs = torch.from_numpy(share.outputs).to(data.labels.device)
         with self._clock("allreduce"):
             batch = data.of_batch(share.local.rows, share.local.targets, self._transport)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)

@@ -17,7 +17,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from torch import Tensor
@@ -35,7 +35,7 @@ from plancc.plan.products import (
     without_messages,
 )
 from plancc_runtime.layouts.halo import ALL, HaloExchange, RowMover, at_rows
-from plancc_runtime.layouts.matrices import Blocks
+from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.shared_rows import SharedRows
 
@@ -190,6 +190,12 @@ class Executor:
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
+
+    def lay_out_transposes(self) -> None:
+        """Lay out what else the adjoint does when it first runs."""
+        for piece in chain(*self._blocks.values()):
+            if isinstance(piece, TransposedPiece):
+                piece.lay_out()
 
     def run(
         self,

@@ -65,9 +65,14 @@ class TransposedPiece:
 
     def multiply(self, x: Tensor, out: Tensor, add: bool) -> None:
         """out = A^T x, or out += A^T x."""
+        self.lay_out().multiply(x, out, add=add)
+
+    def lay_out(self) -> SparseMatrix:
+        """The transpose, made once."""
         if len(self._matrices) > 1:
             self._matrices = (transposed(*self._matrices),)  # the others are not kept
-        self._matrices[0].multiply(x, out, add=add)
+        found: SparseMatrix = self._matrices[0]
+        return found
 
 
 Blocks = dict[tuple[str, bool], list[Any]]
