@@ -41,10 +41,24 @@ def _parse_split(
         raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
 
 
+def _parse_relations(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    found = dict[str, str]()
+    for text in given:
+        name, equals, value = text.rpartition("=")
+        if not equals or name in found:
+            why = f"{name} is given twice" if equals else "give NAME=F1,F2,..."
+            raise InputError(f"{parameter.opts[0]} '{text}': {why}")
+        found[name] = value
+    return found or None
+
+
 READERS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS)},
     "model_options": options.NAMED,
     "sampler_options": options.NAMED,
+    "relation_fanouts": {"multiple": True, "callback": _parse_relations},
     "split": {"callback": _parse_split},
     "sampler": {"type": options.NameIn("sampler", SAMPLERS)},
     "batch_size": {"callback": _parse_batch_size},

@@ -19,14 +19,23 @@ from plancc.plan.reader import PlanFile, within
 from plancc.sampling import Population, Sampler
 
 
-def num_training(file: PlanFile) -> int | None:
-    """Training vertices of an open plan; None if it carries no training mask."""
-    if "train_mask" not in file.vertex_data_names():
-        return None
-    return int(file.read("vertex_data/train_mask").sum(dtype=np.int64))
+def num_training(file: PlanFile, target: str | None = None) -> int | None:
+    """Training vertices of an open plan; None if it carries no training mask.
+
+    Parameters:
+        target: As of `read_population`.
+    """
+    types, suffix = file.header.types, ""
+    if types is not None and target is not None:
+        suffix = f"_of_{types.names.index(target)}"
+    if file.has(f"vertex_data/train_mask{suffix}"):
+        return int(file.read(f"vertex_data/train_mask{suffix}").sum(dtype=np.int64))
+    return None if types is None or target is None else int(types.counts[target])
 
 
-def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = True) -> Population:
+def read_population(
+    file: PlanFile, sampler: Sampler, *, with_pattern: bool = True, target: str | None = None
+) -> Population:
     """The population that a sampler draws from, as far as it needs it.
 
     Parameters:
@@ -36,6 +45,8 @@ def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = Tr
             vertices.
         with_pattern: Whether the pattern, for which kernels are called, is read where the sampler
             needs it.
+        target: Type that is learnt, of a plan with types: whose training vertices they are, all of
+            the type where it has no mask.
 
     Returns:
         A pattern takes 4 bytes per nonzero and 8 per row, and twice that while it is read.
@@ -45,12 +56,15 @@ def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = Tr
             plan and the sampler needs its pattern.
         PlanError: If the file is damaged.
     """
-    n = file.header.num_vertices
+    n, types, suffix = file.header.num_vertices, file.header.types, ""
     carried = file.vertex_data_names()
+    if types is not None and target is not None:
+        suffix = f"_of_{types.names.index(target)}"
+        carried = [name.removesuffix(f" of {target}") for name in carried]
     for name in sampler.needs:
         if name != "pattern" and name not in carried:
             raise InputError(
-                f"{file.path} carries no {name}: sampler '{sampler.name}' needs it (compile with "
+                f"{file.path} carries no {name}{' of ' * bool(suffix)}{target or ''}: sampler '{sampler.name}' needs it (compile with "
                 + ("`clusters`)" if name == "clusters" else "`data`)")
             )
     if not sampler.needs:
@@ -60,12 +74,23 @@ def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = Tr
     if not (within(global_id, n) and (np.bincount(global_id, minlength=n) == 1).all()):
         raise PlanError(f"{file.path}: /rows/global_id is damaged: it is no permutation")
 
+    vertices = global_id
+    if types is not None and target is not None:
+        vertices = global_id[types.type_of(global_id) == types.names.index(target)]
+
     def by_vertex(name: str) -> Any:
-        array = file.read(f"vertex_data/{name}")
-        found = np.empty_like(array)
-        found[global_id] = array
+        array = file.read(f"vertex_data/{name}{suffix}")
+        file.check(f"vertex_data/{name}{suffix}", len(array) == len(vertices))
+        found = np.zeros(n, array.dtype)
+        found[vertices] = array
         return found
 
+    training = None
+    if file.has(f"vertex_data/train_mask{suffix}"):
+        training = by_vertex("train_mask").astype(np.bool_)
+    elif suffix:
+        training = np.zeros(n, np.bool_)
+        training[vertices] = True
     indptr, indices = None, None
     if "pattern" in sampler.needs:
         file.check_row_plan(f"sampler '{sampler.name}'")
@@ -75,7 +100,7 @@ def read_population(file: PlanFile, sampler: Sampler, *, with_pattern: bool = Tr
         n,
         indptr,
         indices,
-        by_vertex("train_mask").astype(np.bool_) if "train_mask" in carried else None,
+        training,
         by_vertex("clusters") if "clusters" in sampler.needs else None,
     )
 

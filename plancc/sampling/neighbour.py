@@ -195,16 +195,22 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
     scales = np.ones(len(vertices), dtype=np.float64)
     for k in range(len(vertices)):
         kept, nonzeros = places[ptr[k] : ptr[k + 1]], sizes[k]
-        if len(kept) == nonzeros:
-            for place in range(nonzeros):
-                kept[place] = place
-            continue
-        scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
-        if fanout < MARKS_FROM or fanout * fanout < nonzeros:
-            _by_insertion(kept, nonzeros, itself[k], bits(key, vertices[k]))
-        else:
-            _by_marks(kept, nonzeros, itself[k], bits(key, vertices[k]))
+        if len(kept) < nonzeros:
+            scales[k] = (nonzeros - (itself[k] < nonzeros)) / fanout
+        draw_subset(kept, nonzeros, itself[k], fanout, bits(key, vertices[k]))
     return ptr, places, scales
+
+
+@njit(cache=True, nogil=True)
+def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
+    """Fill `kept` with the places that a row keeps, ascending; parameters as of `subsets`."""
+    if len(kept) == nonzeros:
+        for place in range(nonzeros):
+            kept[place] = place
+    elif fanout < MARKS_FROM or fanout * fanout < nonzeros:
+        _by_insertion(kept, nonzeros, itself, key)
+    else:
+        _by_marks(kept, nonzeros, itself, key)
 
 
 @njit(cache=True, nogil=True)

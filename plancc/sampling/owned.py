@@ -36,7 +36,7 @@ class OwnedRows:
     """The rows of an owner in place of a `Population`.
 
     Beside the matrix it holds 4 bytes for every row, 8 for every own vertex that may be drawn and,
-    unless all rows ascend by vertex, 4 for every nonzero.
+    unless all rows ascend by vertex, 4 for every nonzero; with relations 6.
 
     Parameters:
         population: Without its pattern; only looked at here.
@@ -44,13 +44,16 @@ class OwnedRows:
         row_ptr, column (int64[num_rows + 1], int32[nonzeros]): The matrix of the owner; column i <
             num_rows is the diagonal of row i.
         vertices (int32[columns]): Vertex of every column, own rows first.
+        relation (uint16[nonzeros]): Number of every nonzero's relation, if they are drawn by it.
 
     Attributes:
         num_vertices, available (int): Of the whole graph, and those of them that may be drawn.
         arrays ((int32[columns], int64[num_rows + 1], int32[nonzeros], int32[...],
             int32[num_rows])): For kernels: `vertices`, `row_ptr`, `column`; the places in their
             rows of the nonzeros by ascending vertex, empty where all rows are so already; the place
-            of every row's diagonal among those, the number of its nonzeros where it has none.
+            of every row's diagonal among those, the number of its nonzeros where it has none. With
+            relations: `vertices`, `row_ptr`; the places in their rows by relation, then vertex;
+            `relation`.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class OwnedRows:
         row_ptr: Int64s,
         column: Int32s,
         vertices: Int32s,
+        relation: npt.NDArray[np.uint16] | None = None,
     ) -> None:
         own = vertices[: len(row_ptr) - 1]
         self.num_vertices = self.available = population.num_vertices
@@ -72,6 +76,12 @@ class OwnedRows:
             place = np.searchsorted(training, own[row]).astype(np.int32)
         order = np.argsort(place)
         self._place, self._row = place[order], row[order]
+        self.arrays: tuple[Any, ...]
+        if relation is not None:
+            key = relation * np.int64(self.num_vertices) + vertices[column]
+            places, _ = order_by_vertex(row_ptr, np.arange(len(key)), key)
+            self.arrays = vertices, row_ptr, places, relation
+            return
         places, in_order = order_by_vertex(row_ptr, column, vertices)
         diagonal = _diagonals(row_ptr, column, places)
         if in_order:

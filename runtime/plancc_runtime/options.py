@@ -239,6 +239,13 @@ class TrainOptions:
         "For neighbour: columns sampled per row, by layer, the output layer first",
         metavar="F1,F2,...",
     )
+    relation_fanouts: Mapping[str, Any] | None = of_batches(
+        None,
+        "For neighbour on a plan with types: `fanouts` of a relation, by its name or "
+        "SOURCE:NAME:DESTINATION; may be repeated",
+        otherwise="`fanouts`",
+        metavar="NAME=F1,F2,...",
+    )
     walk_length: int | None = of_batches(None, "For walk: steps of every walk", otherwise="3")
     keep: float | None = of_batches(None, "For edges: share of nonzeros that are kept", metavar="P")
     sampler_options: Mapping[str, Any] | None = of_batches(
@@ -481,6 +488,9 @@ class TrainOptions:
             raise InputError(f"`batch_size` {value}: give a number of vertices, or {FULL}")
         if self.feature_cache is not None and not self.mini_batches:
             raise self._wrong("feature_cache", f"only mini-batches have one; {self._no_batches()}")
+        if self.relation_fanouts is not None and not self.mini_batches:
+            why = f"only mini-batches have fan-outs; {self._no_batches()}"
+            raise InputError(f"`relation_fanouts`: {why}")
         if self.steps is not None and not self.mini_batches:
             raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
         if self.draw != "auto" and not self.mini_batches:

@@ -76,13 +76,12 @@ def with_weights(
     """
     types = file.header.types
     assert types is not None
-    widths, labelled = dict[str, int](), []
+    widths = dict[str, int]()
     for k, name in enumerate(types.names):
         if file.has(f"vertex_data/features_of_{k}"):
             widths[name] = file.node(f"vertex_data/features_of_{k}").shape[1]
-        labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
     options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
-    target = _target(labelled, types, options, file.path)
+    target = target_in(file, types, options)
     of_network = asdict(_network_of(widths, types, target, options, file.path))
     conv = {
         each.name: getattr(convolution.options, each.name) for each in fields(convolution.options)
@@ -107,6 +106,14 @@ def _network_of(
             "compile the graph with features of every type, a column of ones if there are none"
         )
     return network
+
+
+def target_in(file: PlanFile, types: Types, options: TrainOptions) -> str:
+    """The type to learn of an open plan; errors as of `joined`."""
+    labelled = []
+    for k, name in enumerate(types.names):
+        labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
+    return _target(labelled, types, options, file.path)
 
 
 def _target(labelled: list[str], types: Types, options: TrainOptions, plan: str) -> str:

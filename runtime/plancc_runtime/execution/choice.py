@@ -14,7 +14,7 @@ from plancc_runtime.execution.mini_batches import Drawn, MiniBatches
 from plancc_runtime.execution.protocol import Execution
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import MODELS, model_of
-from plancc_runtime.options import BATCH_OPTIONS, FULL, RATES_KEPT, TrainOptions
+from plancc_runtime.options import BATCH_OPTIONS, RATES_KEPT, TrainOptions
 
 
 def execution_of(
@@ -124,8 +124,7 @@ def _check_types(header: Header, options: TrainOptions) -> None:
             f"a plan with types trains in layout row, not {header.layout}: compile it with model "
             "hp, gp or rp"
         )
-    none_of = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
-    wanted = [name for name in none_of if getattr(options, name) not in (None, FULL)]
+    wanted = [name for name in RATES_KEPT if getattr(options, name) is not None]
     usual = ("recompute", "parametrization")
     wanted += [each for each in usual if getattr(options, each) != getattr(TrainOptions, each)]
     wanted += ["dtype"] * (options.dtype == "bfloat16")

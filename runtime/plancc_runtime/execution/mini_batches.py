@@ -31,6 +31,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plancc.errors import InputError
+from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
 from plancc.plan.parts import Part
@@ -38,6 +40,9 @@ from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, chosen_sampler, draw, read_option
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.relations import RelationSampler
+from plancc.text import shown
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
@@ -48,15 +53,17 @@ from plancc_runtime.layouts.halo import ALL, Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import with_inputs_in_place, without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
-from plancc_runtime.nn import MODELS
+from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network
 from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
 from plancc_runtime.results import BatchStep, Scores
 from plancc_runtime.slices import Slice
 from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
+from plancc_runtime.typed_data import target_in
 from plancc_runtime.views import View
 from plancc_runtime.workspace import empty
 
@@ -76,6 +83,7 @@ class Drawn:
     Attributes:
         per_epoch: Mini-batches of an epoch.
         remark: What to say of the sampler.
+        target: The type that is learnt, of a plan with types.
         by_owners: Whether owners draw.
     """
 
@@ -83,6 +91,7 @@ class Drawn:
     population: Population
     per_epoch: int
     remark: str
+    target: str | None = None
     by_owners: bool = False
 
     def whole(self, plan: str | PathLike[str] | Slice, seed: int, by_owners: bool) -> Drawn:
@@ -99,7 +108,7 @@ class Drawn:
             return replace(self, by_owners=True)
         if "pattern" in sampler.needs and not isinstance(plan, tuple):
             with PlanFile(plan) as file:
-                population = read_population(file, sampler)
+                population = read_population(file, sampler, target=self.target)
         sampler.check(population)
         draw(sampler, population, seed, 0)  # what it refuses, it refuses here
         return replace(self, population=population)
@@ -212,7 +221,10 @@ class MiniBatches(FullBatch):
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
         part = replace(part, vertex_data=type(part.vertex_data)())
-        if not MODELS[options.model].reads_values:  # which every step would pick out
+        if self._types is not None:
+            typed = TypedBlock.of(self._block, self._types, self._transport)
+            part = replace(part, relation=typed.relation.astype(np.uint16))
+        if not model_of(options.model, self._types is not None).reads_values:  # picked by steps
             part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
         self._part = part
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
@@ -407,7 +419,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """A batch that is drawn, and complete where nothing travels."""
         share = yield from self._drawn_share(number)
-        graphs = [LocalGraph(each, self._resources) for each in share.blocks]
+        graphs = [self._graph_of(each) for each in share.blocks]
         share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
         for layer, (graph, coefficients) in enumerate(
             zip(share.graphs, self._coefficients, strict=True)
@@ -547,20 +559,41 @@ def chosen_batches(
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}
     for name, value in (options.sampler_options or {}).items():
         given[name] = read_option(name, value)
-    n = header.num_vertices
+    n, types, target = header.num_vertices, header.types, None
     if isinstance(plan, tuple):
         sampler = chosen_sampler("", n, None, options.sampler, **given)
         population = Population(n)
     else:
         with PlanFile(plan) as file:
             recorded = _sampler_in(file)
-            training = num_training(file)
+            target = None if types is None else target_in(file, types, options)
+            training = num_training(file, target)
             sampler = chosen_sampler(recorded, n, training, options.sampler, **given)
-            population = read_population(file, sampler, with_pattern=False)
-    check_draw(options.draw, sampler)
+            population = read_population(file, sampler, with_pattern=False, target=target)
     sampler.check_layers(options.layers)
+    sampler = _by_relation(sampler, types, options)
+    check_draw(options.draw, sampler)
     sampler, remark = sampler.fitted(population)
     if isinstance(plan, tuple) or "pattern" not in sampler.needs:
         sampler.check(population)
     per_epoch = options.steps or sampler.batches_per_epoch(population)
-    return Drawn(sampler, population, per_epoch, remark)
+    return Drawn(sampler, population, per_epoch, remark, target)
+
+
+def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -> Sampler:
+    """The sampler; on a plan with types, that of neighbours in relations."""
+    given, name = options.relation_fanouts, "`relation_fanouts`"
+    if types is None or type(sampler) is not NeighbourSampler:
+        if given is not None:
+            raise InputError(f"{name}: are for sampler 'neighbour' on a plan with types")
+        return sampler
+    size, fanouts = sampler.batch_size, dict.fromkeys(types.relations, sampler.fanouts)
+    for key, value in (given or {}).items():
+        relation = types.relation(tuple(key.split(":")) if key.count(":") == 2 else key)
+        try:
+            of_relation = NeighbourSampler(size, read_option("fanouts", value))
+            of_relation.check_layers(options.layers)
+        except InputError as error:
+            raise InputError(f"{name} {shown(key)}: {error}") from None
+        fanouts[relation] = of_relation.fanouts
+    return RelationSampler(size, sampler.fanouts, tuple(fanouts.values()))

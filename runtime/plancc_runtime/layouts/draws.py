@@ -13,15 +13,17 @@ from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, draw
 from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.relations import RelationSampler
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
-from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
+from plancc_runtime.layouts.owner_draws import NeighbourDraws, RelationDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds
 
 BY_OWNERS: dict[type[Sampler], type[Any]] = {
     NeighbourSampler: NeighbourDraws,
+    RelationSampler: RelationDraws,
     WalkSampler: WalkDraws,
 }
 """Samplers whose rows owners can draw. Not those derived from them, which may draw otherwise."""
@@ -100,8 +102,12 @@ def draws_of(
 
 def check_draw(choice: str, sampler: Sampler) -> None:
     """InputError if owners shall draw for a sampler that they cannot draw for."""
+    if choice == "everywhere" and isinstance(sampler, RelationSampler):
+        raise InputError(
+            "`draw` everywhere: neighbours in relations are drawn by owners; leave it out"
+        )
     if choice == "owners" and type(sampler) not in BY_OWNERS:
-        names = ", ".join(each.name for each in BY_OWNERS)
+        names = ", ".join({each.name: each for each in BY_OWNERS})
         raise InputError(
             f"`draw` owners: is for samplers {names}, whose rows are drawn one by one; batches of "
             f"sampler '{sampler.name}' are drawn everywhere"
@@ -120,6 +126,8 @@ def owners_draw(
     Returns:
         bool, str: The text says why; it is empty where owners could not draw, or are one rank.
     """
+    if isinstance(sampler, RelationSampler):
+        return True, ""
     if choice != "auto" or type(sampler) not in BY_OWNERS:
         return choice == "owners", "as `draw` says" if choice != "auto" else ""
     most = np.array([part.expand.receive.num_messages, part.num_halo])

@@ -24,7 +24,7 @@ A share is that which `batch_mask` cuts out of the same batch, byte for byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class OwnerDraws(ABC, Generic[S]):
     rank's share of the batch does.
     """
 
+    by_relation: ClassVar[bool] = False
+
     def __init__(
         self,
         part: Part,
@@ -68,7 +70,9 @@ class OwnerDraws(ABC, Generic[S]):
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
         vertices = np.concatenate([part.global_id, self.halo])
         draws_training = sampler.of_training and population.train_mask is not None
-        self._owned = OwnedRows(population, draws_training, part.row_ptr, part.column, vertices)
+        matrix = part.row_ptr, part.column, vertices
+        relation = part.relation if self.by_relation else None
+        self._owned = OwnedRows(population, draws_training, *matrix, relation)
         self._used = RowBits(part.expand.reversed(), transport)
         self._slot = np.empty(part.num_halo, np.int32)  # scratch of `KeptBlock`
 
@@ -113,7 +117,8 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             received = distinct(halo)
             sent = yield from self._used.tell(received)
             drawn.append((block, received, sent))
-            rows_of_hop.append(np.append(own, part.expand.send.row[sent]))
+            kept_rows = [rows] * self.by_relation
+            rows_of_hop.append(np.concatenate([own, part.expand.send.row[sent], *kept_rows]))
         found: Int64Array = distinct(np.concatenate(rows_of_hop))
         self._number[found] = np.arange(len(found), dtype=np.int32)
         targets = np.zeros(len(found), np.bool_)
@@ -123,6 +128,12 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
             kept.append(KeptBlock(block.nonzeros, of_rows, block.factors, received, sent))
         return LocalBatch.of(part, found, targets, kept, (self._number, self._slot))
+
+
+class RelationDraws(NeighbourDraws):
+    """Batches of neighbours in every relation; the slice has the relation of every nonzero."""
+
+    by_relation = True
 
 
 class WalkDraws(OwnerDraws[WalkSampler]):

@@ -18,7 +18,7 @@ from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import Int64Array, offsets
 from plancc_runtime.kernels.edges import Pattern
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.local import ColumnsAtHand, LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
 
@@ -60,6 +60,9 @@ class StackGraph(LocalGraph):
             self.stack_of[relation] = slice(first, first + size)
             first += size
         self._of_relations: dict[tuple[Relation, ...], Pattern] = {}
+
+    def at_hand(self, halo: Tensor | None = None) -> ColumnsAtHand:
+        return StackAtHand(self, halo)
 
     @property
     def row_type(self) -> Tensor:
@@ -152,6 +155,10 @@ class StackGraph(LocalGraph):
                 self.resources.device,
             )
         return self._of_relations[relations]
+
+
+class StackAtHand(ColumnsAtHand, StackGraph):
+    """A stack whose halo rows are at hand."""
 
 
 def _side_by_side(

@@ -184,6 +184,7 @@ class RelationConv(Conv):
 
     by_relation = True
     rectifies = True
+    reads_values = False
     types: TypesOfLayer
 
     def __init__(self, d_in: int, d_out: int, *, types: TypesOfLayer, **others: Any) -> None:

@@ -1,0 +1,94 @@
+"""Seeds, and for every layer a sample of the neighbours in every relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError
+from plancc.fields import option
+from plancc.kernel import njit
+from plancc.sampling.batch import Batch, Population
+from plancc.sampling.counter import bits
+from plancc.sampling.neighbour import NeighbourSampler, draw_subset
+from plancc.sampling.owned import Int64s, OwnedBlock, OwnedRows
+from plancc.sampling.sampler import SHOWN
+
+
+@dataclass(frozen=True)
+class RelationSampler(NeighbourSampler):
+    """Neighbour sampling in every relation by itself, as DGL has it on heterogeneous graphs.
+
+    Of its d neighbours in a relation a row keeps ``min(fan-out, d)``, every set of them as likely;
+    these are multiplied by d over their number. The rows of every other block are the rows and the
+    columns of the block after it, so that every row draws anew in every hop. Owners draw.
+
+    Attributes:
+        of_relations: `fanouts` of every relation, in the order of the graph's.
+    """
+
+    of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
+
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        raise InputError(f"sampler '{self.name}' of a graph with types: owners draw its batches")
+
+    def block_of_owner(
+        self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
+    ) -> OwnedBlock:
+        fanouts = np.array([each[hop] for each in self.of_relations], np.int64)
+        np.minimum(fanouts, owned.num_vertices, out=fanouts)
+        drawn = _sampled_by_relation(owned.arrays, rows, fanouts, np.uint64(bits(key, hop)))
+        return OwnedBlock(rows, *drawn)
+
+
+@njit(cache=True, nogil=True)
+def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
+    """`OwnedBlock` of some rows: ptr, nonzeros, factors.
+
+    A subset is a function of `key`, the relation and the row's vertex alone.
+    """
+    vertices, row_ptr, order, relation = owned
+    ptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    for k in range(len(rows)):
+        ptr[k + 1], first = ptr[k], row_ptr[rows[k]]
+        a, end = first, row_ptr[rows[k] + 1]
+        while a < end:
+            last = _end_of_relation(order, relation, first, a, end)
+            ptr[k + 1] += min(last - a, fanouts[relation[first + order[a]]])
+            a = last
+    places = np.empty(ptr[-1], dtype=np.int32)
+    nonzeros = np.empty(ptr[-1], dtype=np.int64)
+    factors = np.empty(ptr[-1], dtype=np.float64)
+    scales = np.empty(len(fanouts), dtype=np.float64)
+    for k in range(len(rows)):
+        at, first = ptr[k], row_ptr[rows[k]]
+        a, end = first, row_ptr[rows[k] + 1]
+        while a < end:
+            last = _end_of_relation(order, relation, first, a, end)
+            r, size = relation[first + order[a]], last - a
+            kept = places[at : at + min(size, fanouts[r])]
+            draw_subset(kept, size, size, fanouts[r], bits(bits(key, r), vertices[rows[k]]))
+            scales[r] = size / len(kept)
+            for place in kept:
+                nonzeros[at] = first + order[a + place]
+                at += 1
+            a = last
+        nonzeros[ptr[k] : at].sort()
+        for b in range(ptr[k], at):
+            factors[b] = scales[relation[nonzeros[b]]]
+    return ptr, nonzeros, factors
+
+
+@njit(cache=True, nogil=True)
+def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
+    """Where the nonzeros of a row end that are of the relation of the one at place a of `order`."""
+    low, of_first = a + 1, relation[first + order[a]]
+    while low < end:
+        middle = (low + end) // 2
+        if relation[first + order[middle]] == of_first:
+            low = middle + 1
+        else:
+            end = middle
+    return low
