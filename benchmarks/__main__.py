@@ -53,6 +53,7 @@ NAMES = (
     "extremes",
     "epochs-of-plans",
     "relations",
+    "typed-volume",
     "page",
     "start",
     "against-pyg",
