@@ -255,6 +255,15 @@ class PlanOptions:
         section="Vertex data",
         choices=REDUCTIONS,
     )
+    edge_features: Any = option(
+        None,
+        "features of edges: a .npy file, a row for every edge in the order of GRAPH, or source: "
+        "those that GRAPH has",
+        more="In Python also number[edges, width], or of a graph of types a mapping by relation "
+        "(`plancc.graph.edge_features.with_edges`).",
+        section="Vertex data",
+        metavar="FILE.npy|source",
+    )
     links: Any = of_links(
         None,
         "links to learn: .npz, or a folder of the Open Graph Benchmark",
@@ -284,6 +293,11 @@ class PlanOptions:
             check_shares(self.link_split, self.links)
         elif self.links is None and self.disjoint_train_ratio:
             raise InputError("`disjoint_train_ratio` is of links: give `links` or `link_split`")
+        if self.features_from_edges and (self.links is not None or self.link_split is not None):
+            raise InputError(
+                "`features_from_edges` would tell of the edges of validation and test links: give "
+                "features of vertices (`data`)"
+            )
 
 
 @described

@@ -106,6 +106,7 @@ def compile(
     with observer("load"):
         reading: Any = {"split": wishes.split, "keys": wishes.keys}
         reading["features_from_edges"] = wishes.features_from_edges
+        reading["edge_features"] = wishes.edge_features
         graph, vertex_data = as_source(graph, wishes.data, **reading)
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
@@ -114,6 +115,11 @@ def compile(
         if links is not None and assigner.grid is not None:
             raise InputError("a process grid has no plans with links: choose another `model`")
         assigner.check_graph(graph.num_vertices, vertex_data)
+        if graph.edge_features is not None and assigner.grid is not None:
+            raise InputError(
+                f"{graph.source.name}: `edge_features`: process grids keep none: choose another "
+                "`model`"
+            )
         given, graph = graph, without_relations(graph)
         if given is not graph and assigner.grid is not None:
             raise InputError(

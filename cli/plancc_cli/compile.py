@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -62,7 +62,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
         "Model": ("model", *found["Model"], "no_self_loops"),
         "Search": (*found["Search"], "keep_best"),
         "Balance": found["Balance"],
-        "Vertex data": ("data", "no_data", "split_name", "features_from_edges"),
+        "Vertex data": ("data", "no_data", "split_name", "features_from_edges", "edge_features"),
         "Links": found["Links"],
         "Graph file": options.READING,
         BATCHES: (*OF_BATCHES, *found[BATCHES]),
@@ -161,7 +161,13 @@ def command(
         return
     import plancc
     from plancc.graph.convert import own_data
-    from plancc.graph.edge_features import edge_features_of, taking_features, with_edge_features
+    from plancc.graph.edge_features import (
+        edge_features_of,
+        taking_features,
+        with_edge_features,
+        with_edges,
+    )
+    from plancc.graph.edges import listing
     from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
     from plancc.graph.vertexdata import VertexData, read_vertex_data
@@ -186,6 +192,7 @@ def command(
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data, from_edges = settings.pop("data"), settings.pop("features_from_edges")
+    of_edges = settings.pop("edge_features")
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     if data and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
@@ -215,18 +222,22 @@ def command(
             large = reading["allow_large"]
             choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
-            with taking_features(from_edges):
+            listed: Any = nullcontext() if of_edges is None else listing()
+            with taking_features(from_edges or of_edges), listed as edges:
                 source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
             vertex_data: VertexData | None = None
             if data:
                 vertex_data = read_vertex_data(data, source, **choice)
             elif not no_data:
                 vertex_data = own_data(graph, source, format=reading["format"], **choice)
+            flags = {name: reading[name] for name in ("symmetrize", "transpose")}
             if from_edges is not None:
-                edges = edge_features_of(graph, reading["keys"], reading["format"])
-                flags = {name: reading[name] for name in ("symmetrize", "transpose")}
+                features = edge_features_of(graph, reading["keys"], reading["format"])
                 known = vertex_data or VertexData()
-                vertex_data = with_edge_features(known, source, from_edges, edges, **flags)
+                vertex_data = with_edge_features(known, source, from_edges, features, **flags)
+            if edges is not None:
+                origin: Any = {"keys": reading["keys"], "format": reading["format"]}
+                source = with_edges(source, of_edges, edges, graph, **origin, **flags)
         plan = plancc.compile(
             source,
             num_parts=parts,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.edge_weights import WeightRange
+from plancc.graph.edges import is_listing, list_edges
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 
 IntArray = npt.NDArray[np.integer]
@@ -67,6 +68,7 @@ def build_graph(
     check_num_vertices(num_vertices, where)
     check_range(row, num_vertices, where)
     check_range(col, num_vertices, where)
+    list_edges(row, col)
     if transpose:
         row, col = col, row
     shape = (num_vertices, num_vertices)
@@ -122,6 +124,8 @@ def graph_of_rows(
         values = as_values(values, source.name)
     if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
         source = with_weight_range(source, values)
+        if is_listing():
+            list_edges(np.repeat(np.arange(num_vertices), np.diff(indptr)), indices)
         return Graph(
             indptr=indptr.astype(np.int64, copy=False),
             indices=indices.astype(np.int32, copy=False),

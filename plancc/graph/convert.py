@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -12,7 +13,13 @@ import numpy as np
 
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
-from plancc.graph.edge_features import edge_features_of, taking_features, with_edge_features
+from plancc.graph.edge_features import (
+    edge_features_of,
+    taking_features,
+    with_edge_features,
+    with_edges,
+)
+from plancc.graph.edges import ListedEdges, listing
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.types import Relation, check_relation, in_words
@@ -92,6 +99,7 @@ def as_source(
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
     features_from_edges: str | None = None,
+    edge_features: Any = None,
 ) -> tuple[Graph, VertexData]:
     """Graph and vertex data of what a user has; weights of vertices are in the graph.
 
@@ -102,19 +110,25 @@ def as_source(
         split, keys: As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
             `plancc.graph.formats.read_graph`.
         features_from_edges: As in `plancc.graph.edge_features.with_edge_features`.
+        edge_features: As in `plancc.graph.edge_features.with_edges`.
 
     Raises:
         InputError
     """
+    edges: list[ListedEdges] | None = None
+    listed: Any = nullcontext() if edge_features is None else listing()
+    takes = features_from_edges is not None or edge_features is not None
     if isinstance(obj, str | os.PathLike):
-        with taking_features(features_from_edges):
+        with taking_features(takes), listed as edges:
             graph = read_graph(obj, keys=graph_keys(keys))
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
         obj = find_held(obj) or _held_relations(obj) or obj  # unpacked once, for graph and data
-        with taking_features(features_from_edges):
+        with taking_features(takes), listed as edges:
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
+    if edge_features is not None:
+        graph = with_edges(graph, edge_features, edges, obj, keys=keys)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         found = own_data(obj, graph, **choice)
@@ -134,8 +148,8 @@ def as_source(
             "as {'features': ..., 'labels': ..., 'train_mask': ...}"
         )
     if features_from_edges is not None:
-        edges = edge_features_of(obj, keys)
-        found = with_edge_features(found, graph, features_from_edges, edges)
+        features = edge_features_of(obj, keys)
+        found = with_edge_features(found, graph, features_from_edges, features)
     return with_own_weights(graph, found)
 
 

@@ -1,58 +1,134 @@
-"""Features of vertices from features or weights of their edges."""
+"""Features of edges, and features of vertices from those or from weights of their edges."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph.edges import EdgeFeatures, ListedEdges, with_features
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
 from plancc.graph.graph import Graph
-from plancc.graph.vertexdata import VertexData, check_vertex_data
+from plancc.graph.npz import map_array
+from plancc.graph.types import Types, in_words
+from plancc.graph.vertexdata import VertexData, as_array, check_vertex_data
+from plancc.text import shown
 
 REDUCTIONS = ("mean", "sum")
 LEFT_OUT = "is left out; a graph has one value per edge"
 """What is said of features of edges that are not taken."""
 
 
-class EdgeFeatures(NamedTuple):
-    """The edges of a source with their features; edge k is ``A[row[k], column[k]]``.
-
-    Attributes:
-        row, column: int[edges].
-        features: number[edges, width].
-    """
-
-    row: npt.NDArray[np.integer]
-    column: npt.NDArray[np.integer]
-    features: npt.NDArray[Any]
+OF_SOURCE = "source"
+"""Value of the option `edge_features` for those that the source has."""
 
 
 def edge_features_of(
     obj: Any, keys: Mapping[str, str] | None = None, format: str | None = None
-) -> EdgeFeatures | None:
-    """The features of edges in a path or an object; None where the graph has all that there is."""
+) -> Any:
+    """The `EdgeFeatures` in a path or an object; None where the graph has all that there is.
+
+    Of a graph of types the features by relation, in the order of its edges.
+    """
     if isinstance(obj, Held):
         return None if obj.edges is None else obj.edges()
     if not isinstance(obj, str | os.PathLike):
         return None
     read = FORMATS[find_format(obj, format)].read_edges
-    found: EdgeFeatures | None = None if read is None else read(obj, keys=graph_keys(keys) or {})
+    return None if read is None else read(obj, keys=graph_keys(keys) or {})
+
+
+def with_edges(
+    graph: Graph,
+    given: Any,
+    listed: Sequence[ListedEdges] | None = None,
+    source: Any = None,
+    *,
+    keys: Mapping[str, str] | None = None,
+    format: str | None = None,
+    **reading: bool,
+) -> Graph:
+    """The graph with features of its edges.
+
+    Parameters:
+        given: `OF_SOURCE`, or the path of a .npy file, or number[edges, width], in the order in
+            which the source has its edges; of a graph of types a mapping of these by relation.
+        listed: What `plancc.graph.edges.listing` had of the source; none: the nonzeros of the graph
+            are its edges.
+        source, keys, format: What the graph was read from, as of `edge_features_of`.
+        **reading: symmetrize, transpose: as of `plancc.graph.edges.with_features`.
+
+    Raises:
+        InputError: For features that are missing, or do not fit the edges.
+    """
+    where = f"{graph.source.name}: `edge_features`"
+    if listed:
+        edges = listed[-1]
+    else:
+        rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+        relation: Any = graph.relation
+        if relation is None and graph.types is not None:
+            relation = graph.types.relation_of(rows, graph.indices)
+        edges = ListedEdges(rows, graph.indices, relation)
+    if isinstance(given, str) and given == OF_SOURCE:
+        given = edge_features_of(source, keys, format)
+        given = given.features if isinstance(given, EdgeFeatures) else given
+        if given is None or not len(given):
+            raise InputError(f"{where} {OF_SOURCE}: the source has no features of edges")
+    elif isinstance(given, str | os.PathLike):
+        where = f"{where} {os.fspath(given)}"
+        if not os.fspath(given).endswith(".npy"):
+            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}': those of the source")
+        given = map_array(given)
+    if graph.types is not None:
+        given = _of_relations(given, graph.types, edges, where)
+    elif isinstance(given, Mapping):
+        raise InputError(f"{where}: features by relation, and the graph has no types")
+    found = EdgeFeatures(edges, as_array(given, where))
+    return with_features(graph, found, where, **reading)
+
+
+def _of_relations(
+    given: Any, types: Types, edges: ListedEdges, where: str
+) -> npt.NDArray[np.float64]:
+    """Features of the edges of all relations; zeros where a relation has none."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{where}: the graph has types: give features by relation")
+    named = ((types.relation(name), each) for name, each in given.items())
+    by_relation = {each: as_array(of, f"{where}: {in_words(each)}") for each, of in named}
+    arrays = {each: of[:, None] if of.ndim == 1 else of for each, of in by_relation.items()}
+    widths = {each: of.shape[1] for each, of in arrays.items() if of.ndim == 2}
+    if len(widths) < len(arrays) or len({*widths.values()}) != 1:
+        said = ", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)
+        raise InputError(
+            f"{where}: all relations with features need the same number of columns, and there are "
+            f"{shown(said) or 'none'}: fill them up with zeros"
+        )
+    assert edges.relation is not None
+    found = np.zeros((len(edges.row), *{*widths.values()}))
+    for relation, features in arrays.items():
+        of_relation = np.flatnonzero(edges.relation == types.relations.index(relation))
+        if len(features) != len(of_relation):
+            raise InputError(
+                f"{where}: {in_words(relation)}: {len(features):,} rows of features, and it has "
+                f"{len(of_relation):,} edges: give one for every edge, in the order of the source"
+            )
+        found[of_relation] = features
     return found
 
 
 @contextmanager
-def taking_features(reduction: str | None) -> Iterator[None]:
-    """Within it a graph is read without a word on features of edges, which a reduction takes."""
+def taking_features(taken: bool) -> Iterator[None]:
+    """Within it a graph is read without a word on features of edges, if they are taken."""
     with warnings.catch_warnings():
-        if reduction is not None:
+        if taken:
             warnings.filterwarnings("ignore", f".*{LEFT_OUT}")
         yield
 
@@ -89,7 +165,7 @@ def with_edge_features(
     if data.features is not None:
         raise InputError(f"{given}: the vertices have features; leave out one of them")
     if edges is not None:
-        row, column, values = edges
+        (row, column, _), values = edges
         if transpose:
             row, column = column, row
         if symmetrize:

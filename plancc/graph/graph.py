@@ -79,6 +79,8 @@ class Graph:
         relation (uint16[num_nonzeros], or None): Number of the relation of every nonzero, where
             relations are parallel (`Types`). A column then may occur several times in a row, once
             for a relation; they ascend together.
+        edge_features (float32[num_nonzeros, width], or None): Features of the edges; of a nonzero
+            that is none (a self loop that was added) zeros.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -90,6 +92,7 @@ class Graph:
     source: Source = field(default_factory=Source)
     types: Types | None = None
     relation: npt.NDArray[np.uint16] | None = None
+    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def num_vertices(self) -> int:

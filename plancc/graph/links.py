@@ -271,11 +271,12 @@ def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[
     known = np.sort(_keys(np.concatenate(away, axis=1), graph))
     kept = ~_among(_keys(np.stack([graph.indices, target]), graph), known)
     degree = np.bincount(target[kept], minlength=graph.num_vertices)
-    values = None if graph.values is None else graph.values[kept]
+    values, features = graph.values, graph.edge_features
     carrying = replace(
         graph,
         indptr=np.concatenate([[0], np.cumsum(degree)]),
         indices=graph.indices[kept],
-        values=values,
+        values=None if values is None else values[kept],
+        edge_features=None if features is None else features[kept],
     )
     return carrying, replace(links, pairs=pairs)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
+from plancc.graph.edges import with_features_of
 from plancc.graph.graph import NORMALIZATIONS, Graph
 from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
@@ -64,7 +66,7 @@ def normalize(
     )
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
-    return replace(graph, indptr=indptr, indices=indices, values=values)
+    return with_features_of(replace(graph, indptr=indptr, indices=indices, values=values), graph)
 
 
 def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTypeLike) -> Graph:
@@ -100,7 +102,8 @@ def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTyp
     indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
     number = None if graph.relation is None else graph.relation[kept]
     indices, values = graph.indices[kept], made[kept]
-    return replace(graph, indptr=indptr, indices=indices, values=values, relation=number)
+    kept_rows: Any = {"indptr": indptr, "indices": indices, "values": values, "relation": number}
+    return with_features_of(replace(graph, **kept_rows), graph)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,12 @@
     name = "writes"
     destination = "paper"
     file = "writes.mtx"
+    edge_features = "since.npy"
 
 A file has a row for every vertex of the destination and a column for every one of the source. An
 edge list, a Parquet file too, has numbers from 0 of both, destination first. A type that has vertex
-data is a table of its count and their files, by the names of `plancc.graph.vertexdata`.
+data is a table of its count and their files, by the names of `plancc.graph.vertexdata`. Features of
+edges, which are optional, have a row for every edge of the file.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.files import atomic_folder
 from plancc.graph.edgelist import check_relation_file
+from plancc.graph.edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.npz import map_array
@@ -38,7 +41,7 @@ from plancc.graph.union import RECTANGULAR, Entries, block_of, united
 from plancc.graph.vertexdata import SOURCE_KEYS, names_of_data
 from plancc.text import shown
 
-HEAD = "types.toml"
+HEAD, EDGE_FEATURES = "types.toml", "edge_features"
 _ENDS = ("source", "name", "destination")
 
 
@@ -46,14 +49,17 @@ def graph_files(folder: str) -> list[str]:
     """The head, and the files that it names inside the folder; empty where there is no head."""
     if not os.path.isfile(os.path.join(folder, HEAD)):
         return []
-    _, files, _ = _read_head(folder)
+    files = _read_head(folder)[1]
     return [HEAD, *dict.fromkeys(files.values())]
 
 
 def _read_head(
     folder: str,
-) -> tuple[dict[str, int], dict[Relation, str], dict[str, dict[str, str]]]:
-    """Vertices of every type, the file of every relation, files of vertex data by type and name."""
+) -> tuple[dict[str, int], dict[Relation, str], dict[str, dict[str, str]], dict[Relation, str]]:
+    """Vertices of every type, the file of every relation, files of vertex data by type and name.
+
+    The last are files of features of edges.
+    """
     path = os.path.join(folder, HEAD)
     try:
         with input_errors(path), open(path, "rb") as stream:
@@ -73,11 +79,12 @@ def _read_head(
         counts[kind] = of_type.pop("count")
         for key, name in of_type.items():
             _check_file(folder, name, f"{path}: {key} of type '{shown(kind)}'")
-    files: dict[Relation, str] = {}
+    files, features = dict[Relation, str](), dict[Relation, str]()
     for k, each in enumerate(listed, 1):
-        if not isinstance(each, dict) or set(each) != {*_ENDS, "file"}:
+        if not isinstance(each, dict) or set(each) - {EDGE_FEATURES} != {*_ENDS, "file"}:
             raise InputError(
-                f"{path}: relation {k} needs {', '.join(_ENDS)} and file, and nothing else"
+                f"{path}: relation {k} needs {', '.join(_ENDS)} and file, may have "
+                f"{EDGE_FEATURES}, and nothing else"
             )
         relation: Any = tuple(each[name] for name in _ENDS)
         check_relation(relation, path)
@@ -85,11 +92,14 @@ def _read_head(
         if relation in files:
             raise InputError(f"{path}: {in_words(relation)} is there twice")
         files[relation] = name
+        if EDGE_FEATURES in each:
+            what = f"{path}: {EDGE_FEATURES} of {in_words(relation)}"
+            features[relation] = _check_file(folder, each[EDGE_FEATURES], what)
     try:
         Types(counts, tuple(files))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return counts, files, data
+    return counts, files, data, features
 
 
 def _check_file(folder: str, name: Any, what: str) -> str:
@@ -103,7 +113,7 @@ def _check_file(folder: str, name: Any, what: str) -> str:
 def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """The vertex data of every type that has some, by name, as they stand in .npy files."""
     folder = os.fspath(path)
-    _, _, data = _read_head(folder)
+    data = _read_head(folder)[2]
     for kind, of_type in data.items():
         for key in sorted(of_type.keys() - names_of_data(keys)):
             raise InputError(
@@ -132,15 +142,36 @@ def read_relations(
     folder = os.fspath(path)
     if symmetrize or transpose:
         raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
-    counts, files, _ = _read_head(folder)
+    counts, files, *_ = _read_head(folder)
     entries: dict[Relation, Entries] = {}
     for relation, name in files.items():
         entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)
     return united(counts, entries, Source.of_file(path, "relations", "the relations' values"))
 
 
+def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]:
+    """The features of edges of the relations that have some, in the order of `read_relations`."""
+    counts, files, _, features = _read_head(os.fspath(path))
+    found = {}
+    for relation, name in features.items():
+        of, file = (os.path.join(path, each) for each in (files[relation], name))
+        with listing() as edges:
+            graph, *_ = _matrix(of, relation, counts, pattern=False)
+        given = EdgeFeatures(edges[-1]._replace(relation=None), map_array(file))
+        found[relation] = with_features(graph, given, file).edge_features
+    return found
+
+
 def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: bool) -> Entries:
     """The entries of a relation's file."""
+    graph, row, column = _matrix(path, relation, counts, pattern)
+    return row, column, graph.values
+
+
+def _matrix(
+    path: str, relation: Relation, counts: dict[str, int], pattern: bool
+) -> tuple[Graph, IntArray, IntArray]:
+    """The matrix of a relation's file, and the ends of its nonzeros as vertices of their types."""
     source, _, destination = relation
     sizes = [counts[destination], counts[source]]
     name = find_format(path)
@@ -174,7 +205,7 @@ def _entries(path: str, relation: Relation, counts: dict[str, int], pattern: boo
             raise InputError(
                 f"{path}: {in_words(relation)}: vertex '{each.max()}' is out of range 0..{size - 1}"
             )
-    return row, column, graph.values
+    return graph, row, column
 
 
 def write_relations(graph: Graph, path: StrPath) -> None:
@@ -209,5 +240,6 @@ FORMAT = Format(
     gzip=False,
     files=graph_files,
     read_data=read_data,
+    read_edges=read_edges,
     what="a folder of relations between types of vertices, and a types.toml",
 )

@@ -18,6 +18,7 @@ from plancc.graph.canonical import (
     detect_direction,
     with_weight_range,
 )
+from plancc.graph.edges import list_edges
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.types import Relation, Types, distinct_columns, in_words
 from plancc.text import shown
@@ -79,11 +80,13 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         if alone:
             what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
             warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
+    number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
     if types.are_parallel:
-        number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
+        list_edges(*ends, number)
         graph = _parallel(types, ends, number, values, source)
         return replace(graph, directed=detect_direction(without_relations(graph)).directed)
     graph = build_graph(types.num_vertices, *ends, values, source=source)
+    list_edges(*ends, number)
     return replace(detect_direction(graph), types=types)
 
 
@@ -121,7 +124,8 @@ def without_relations(graph: Graph) -> Graph:
     if values is not None and len(values):
         values = np.add.reduceat(values, np.flatnonzero(first))
     indices = graph.indices[first]
-    return replace(graph, indptr=indptr, indices=indices, values=values, relation=None)
+    rest: Any = dict.fromkeys(("relation", "edge_features"))
+    return replace(graph, indptr=indptr, indices=indices, values=values, **rest)
 
 
 def rectangular(

@@ -45,7 +45,9 @@ def graph_files(folder: str) -> list[str]:
         return ["raw/data.npz"]
     names: tuple[str, ...] = ("raw/edge", "raw/num-node-list", "raw/edge-feat")
     if _table(folder, TRIPLES):
-        names = (TRIPLES, COUNTS, *map(_edges, _triples(folder)))
+        triples = _triples(folder)
+        of_edges = (f"{_edges(each)}-feat" for each in triples)
+        names = (TRIPLES, COUNTS, *map(_edges, triples), *of_edges)
     elif not _table(folder, "raw/edge"):
         return []
     return [found for each in names if (found := _table(folder, each))]
@@ -133,6 +135,8 @@ def _relations(folder: str) -> Record:
         check_ends(where, text, ends, f"relation '{shown(' '.join(triple))}'")
         _check_number(folder, _edges(triple), pair)
         record[tuple(triple)] = {"edge_index": pair}
+        if features := _table(folder, f"{_edges(triple)}-feat"):
+            record[tuple(triple)]["edge-feat"] = read_numbers(os.path.join(folder, features))
     return record
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
-from plancc.graph.edge_features import LEFT_OUT, EdgeFeatures
+from plancc.graph.edge_features import LEFT_OUT
+from plancc.graph.edges import EdgeFeatures, ListedEdges
 from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.rowids import GRAPH_IDS
@@ -189,7 +190,8 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
         if name != "edge_weight" and values.ndim == 2:
             warnings.warn(
                 f"{where}: '{name}' has {values.shape[1]} columns and {LEFT_OUT} "
-                "('edge_weight'), and `features_from_edges` takes them all",
+                "('edge_weight'); `edge_features` source keeps them all, and `features_from_edges` "
+                "sums them",
                 PlanccWarning,
                 stacklevel=2,
             )
@@ -203,10 +205,17 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
     return "", None
 
 
-def edges_of_record(
-    record: Record, where: str, graph_key: str = "edge_index"
-) -> EdgeFeatures | None:
-    """The edges of a record with features, or with weights; None without these or in ``adj_t``."""
+def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:
+    """The edges of a record with features, or with weights; None without these or in ``adj_t``.
+
+    Of a graph of types the features by relation.
+    """
+    if is_typed(record):
+        every = (name for name in record if isinstance(name, tuple))
+        known = {
+            each: edges_of_record(record[each], f"{where}: {in_words(each)}") for each in every
+        }
+        return {each: found.features for each, found in known.items() if found is not None}
     found = (record.get(name) for name in ("edge_attr", "edge-feat", "edge_feat", "edge_weight"))
     features = next((each for each in found if each is not None), None)
     if features is None or record.get(graph_key) is None:
@@ -219,7 +228,7 @@ def edges_of_record(
             f"{where}: features of edges are of shape {features.shape} and type {features.dtype}; "
             f"give a row of numbers for each of the {len(row)} edges"
         )
-    return EdgeFeatures(row, column, features)
+    return EdgeFeatures(ListedEdges(row, column), features)
 
 
 def _of_sparse(
@@ -272,7 +281,7 @@ def format_of_records(
     def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> Record:
         return read_record(path)
 
-    def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> EdgeFeatures | None:
+    def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> Any:
         key = keys.get("graph", "edge_index")
         return edges_of_record(read_record(path), os.fspath(path), key)
 

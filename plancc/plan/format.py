@@ -121,6 +121,9 @@ NODES: dict[str, FileNode] = {
     "matrix/row_ptr": FileNode(("<i8",), ("rows+1",), cut="local rows", shared=True),
     "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
     "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),
+    "matrix/edge_features": FileNode(
+        ("<f4",), ("nnz", "edge features"), optional=True, cut="nonzeros"
+    ),
     **{name: node for step in EXCHANGES for name, node in _exchange_nodes(step).items()},
     "links/pair_ptr": FileNode(("<i8",), ("p+1",), exchange=LINKS),
     "links/source": FileNode(("<i4",), ("links",), exchange=LINKS, cut=PAIRS),
@@ -140,6 +143,7 @@ NODES: dict[str, FileNode] = {
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
 TYPE_PTR = "rows/type_ptr"
 """Rows of every type before each part, in plans with vertex data by type."""
+EDGE_FEATURES = "matrix/edge_features"
 RELATION = "matrix/relation"
 """Number of the relation of every nonzero, in plans with parallel relations."""
 _OF_TYPES = {

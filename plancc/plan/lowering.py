@@ -69,15 +69,18 @@ def lower(
         Without provenance, vertex data and metrics baseline.
     """
     assert matrix.values is not None
-    if matrix.relation is not None:
+    if matrix.relation is not None or matrix.edge_features is not None:
         places = np.arange(matrix.num_nonzeros, dtype=np.float64)
         if owners.nonzeros is not None:
             number = np.cumsum(first_of_columns(matrix.indptr, matrix.indices)) - 1
             owners = Owners(owners.rows, owners.nonzeros[number])
         how: dict[str, Any] = {"normalization": normalization, "self_loops": self_loops}
-        made = lower(replace(matrix, values=places, relation=None), owners, num_parts, **how)
+        carried = {name: getattr(matrix, name) for name in ("relation", "edge_features")}
+        plain: Any = {"values": places} | dict.fromkeys(carried)
+        made = lower(replace(matrix, **plain), owners, num_parts, **how)
         at = made.value.astype(np.int64)
-        return replace(made, value=matrix.values[at], relation=matrix.relation[at])
+        rest: Any = {name: each[at] for name, each in carried.items() if each is not None}
+        return replace(made, value=matrix.values[at], **rest)
     indptr, indices, owner = matrix.indptr, matrix.indices, owners.rows
     # of every row twice the part, and 1 more on the boundary
     if owners.nonzeros is None:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.plan.exchange import Int32Array
+from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 
 
@@ -31,15 +32,15 @@ def graph_of(plan: Plan) -> Graph:
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """The graph whose plan it is, where relations are parallel; else `graph_of`."""
-    relation = plan.relation
-    if relation is None:
+    """The graph whose plan it is: with parallel relations and features of edges."""
+    relation, features = plan.relation, plan.edge_features
+    if relation is None and features is None:
         return graph_of(plan)
     rows, columns = ends_of(plan)
-    order = np.lexsort((relation, columns, rows))
+    order = np.lexsort((columns, rows) if relation is None else (relation, columns, rows))
     indptr = np.searchsorted(rows[order], np.arange(plan.num_vertices + 1)).astype(np.int64)
     matrix = Graph(indptr, columns[order], plan.value[order], types=plan.header.types)
-    return replace(matrix, relation=relation[order])
+    return replace(matrix, relation=taken(relation, order), edge_features=taken(features, order))
 
 
 def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
@@ -62,7 +63,12 @@ def owners_of(plan: Plan) -> Owners:
 def _distinct(plan: Plan) -> dict[str, Any]:
     """The fields of a plan with distinct columns in a row."""
     parts = plan.all_parts.with_distinct_columns()
-    return {"row_ptr": parts.row_ptr, "column": parts.column, "relation": None}
+    return {
+        "row_ptr": parts.row_ptr,
+        "column": parts.column,
+        "relation": None,
+        "edge_features": None,
+    }
 
 
 def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
-from plancc.plan.parts import Part, PartRange
+from plancc.plan.parts import Part, PartRange, taken
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS
 
@@ -93,7 +93,8 @@ def merge(block: PartRange, held: RankParts) -> Part:
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
         value=block.value[nonzeros],
-        relation=None if block.relation is None else block.relation[nonzeros],
+        relation=taken(block.relation, nonzeros),
+        edge_features=taken(block.edge_features, nonzeros),
         expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
         vertex_data=block.vertex_data.reordered(order),
         fold=fold,

@@ -86,6 +86,9 @@ def part_invariants(parts: PartRange, num_interior: Int64Array) -> Iterator[tupl
     )
     yield from _matrix(parts, num_interior, own)
     yield "matrix/value is finite", "" if all_finite(parts.value) else "NaN or infinity"
+    if parts.edge_features is not None:
+        wrong = not all_finite(parts.edge_features)
+        yield "matrix/edge_features are finite", "NaN or infinity" * wrong
     for step in STEPS:
         if hops := parts.exchanges.hops(step):
             yield from _hops(parts, step, hops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,11 @@ from plancc.plan.links import PartLinks
 from plancc.plan.part_routes import PartRoute, RankRows, part_route
 from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, Exchanges
+
+
+def taken(array: Any, places: Any) -> Any:
+    """Some rows of an array that may be missing."""
+    return None if array is None else array[places]
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ class Part:
         row_ptr, column, value (int64[local rows + 1], int32[nonzeros], float[nonzeros]): Local CSR;
             rows numbered [own rows | folded rows], columns [own rows | received rows], distinct,
             own ones first in a row.
-        relation (uint16[nonzeros] or None): As of `plancc.plan.plan.Plan`.
+        relation, edge_features (uint16[nonzeros], float32[nonzeros, width], or None): As of
+            `plancc.plan.plan.Plan`.
         expand: Own rows go to the peers; halo row k is the local column ``rows + k``.
         vertex_data: This part's rows, in local order.
         fold: Folded row k, the local row ``rows + k``, goes to its owner, and partial rows of the
@@ -108,6 +115,7 @@ class Part:
     relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
     link_exchange: Exchange | None = None
+    edge_features: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of_rows(
@@ -161,8 +169,8 @@ class PartRange:
             the plan.
         local_ptr (int64[last - first + 1]): Where the local rows of every part start in `row_ptr`.
         exchanges: Messages of these parts; part `first` has number 0 there.
-        global_id, row_ptr, column, value, vertex_data, relation: As in `plancc.plan.plan.Plan`, for
-            these parts.
+        global_id, row_ptr, column, value, vertex_data, relation, edge_features: As in
+            `plancc.plan.plan.Plan`, for these parts.
         topology: Of all parts; None: there are no hops.
         links: Of these parts.
     """
@@ -180,6 +188,7 @@ class PartRange:
     topology: Topology | None = None
     relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
+    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def first_row(self) -> int:
@@ -214,6 +223,7 @@ class PartRange:
             column=self.column,
             value=self.value,
             relation=self.relation,
+            edge_features=self.edge_features,
             expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
             vertex_data=self.vertex_data,
             fold=fold,
@@ -237,7 +247,8 @@ class PartRange:
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
             value=self.value[begin:end],
-            relation=None if self.relation is None else self.relation[begin:end],
+            relation=taken(self.relation, slice(begin, end)),
+            edge_features=taken(self.edge_features, slice(begin, end)),
             exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
             links=None if self.links is None else self.links.of_parts(first, last),
@@ -248,7 +259,8 @@ class PartRange:
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)
-        return replace(self, row_ptr=row_ptr, column=self.column[first], relation=None)
+        rest: Any = dict.fromkeys(("relation", "edge_features"))
+        return replace(self, row_ptr=row_ptr, column=self.column[first], **rest)
 
     def part_of_nonzero(self) -> Int64Array:
         """The part that holds each nonzero, int64[nonzeros]."""

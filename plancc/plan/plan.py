@@ -30,6 +30,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
+    EDGE_FEATURES,
     LINK_ARRAYS,
     RELATION,
     TYPE_PTR,
@@ -74,6 +75,7 @@ class Plan:
         value: float32 or float64[num_nonzeros].
         relation (uint16[num_nonzeros], or None): As of `Graph`; nonzeros of one row and column
             stand together, their relations ascending.
+        edge_features (float32[num_nonzeros, width], or None): As of `Graph`.
         exchanges: The messages of every step; without hops unless the header has a topology.
         original_id (int64[num_vertices], or None): The source's ids of the vertices 0..n-1 where
             they differ, indexed by vertex.
@@ -96,6 +98,7 @@ class Plan:
     baseline: Metrics | None = None
     relation: npt.NDArray[np.uint16] | None = None
     links: PartLinks | None = None
+    edge_features: npt.NDArray[np.float32] | None = None
 
     @property
     def send(self) -> Side:
@@ -151,6 +154,7 @@ class Plan:
             column=self.column,
             value=self.value,
             relation=self.relation,
+            edge_features=self.edge_features,
             exchanges=self.exchanges,
             topology=self.header.topology,
             links=self.links,
@@ -191,6 +195,8 @@ class Plan:
             found["rows/original_id"] = self.original_id[self.global_id]
         if self.relation is not None:
             found[RELATION] = self.relation
+        if self.edge_features is not None:
+            found[EDGE_FEATURES] = self.edge_features
         types = self.header.types
         if types is not None and self.vertex_data.of_type:
             found[TYPE_PTR] = types.rows_before(self.global_id, self.part_ptr)
@@ -213,6 +219,7 @@ class Plan:
             column=arrays["matrix/column"],
             value=arrays["matrix/value"],
             relation=arrays.get(RELATION),
+            edge_features=arrays.get(EDGE_FEATURES),
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,

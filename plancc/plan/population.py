@@ -61,11 +61,12 @@ def read_population(
     if types is not None and target is not None:
         suffix = f"_of_{types.names.index(target)}"
         carried = [name.removesuffix(f" of {target}") for name in carried]
+    of_type = f" of {target}" if suffix else ""
     for name in sampler.needs:
         if name != "pattern" and name not in carried:
             raise InputError(
-                f"{file.path} carries no {name}{' of ' * bool(suffix)}{target or ''}: sampler '{sampler.name}' needs it (compile with "
-                + ("`clusters`)" if name == "clusters" else "`data`)")
+                f"{file.path} carries no {name}{of_type}: sampler '{sampler.name}' needs it "
+                f"(compile with `{'clusters' if name == 'clusters' else 'data'}`)"
             )
     if not sampler.needs:
         return Population(n)

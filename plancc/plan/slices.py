@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import RELATION
+from plancc.plan.format import EDGE_FEATURES, RELATION
 from plancc.plan.grid_slices import keeps_part, share_of_rank
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
@@ -126,7 +127,8 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
-        relation=file.read(RELATION, first, last) if file.has(RELATION) else None,
+        relation=_optional(file, RELATION, first, last),
+        edge_features=_optional(file, EDGE_FEATURES, first, last),
         exchanges=exchanges,
         topology=header.topology,
         links=file.read_links(first, last),
@@ -134,6 +136,11 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
     num_interior = file.read("rows/num_interior")[first:last]
     check(part_invariants(parts, num_interior), file.path)
     return parts, num_interior
+
+
+def _optional(file: PlanFile, name: str, first: int, last: int) -> Any:
+    """A dataset of some parts; None where the plan has none."""
+    return file.read(name, first, last) if file.has(name) else None
 
 
 def check_tables(file: PlanFile) -> None:

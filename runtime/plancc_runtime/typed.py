@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -195,6 +196,15 @@ class TypedGraph:
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
+
+    def edge_features(self, relation: str | Relation) -> Tensor | None:
+        """Features of this rank's nonzeros of a relation, in the order of `edges`.
+
+        Tensor[nonzeros, width], zeros of a relation without features; None where the plan carries
+        none.
+        """
+        number = self.types.relations.index(self.types.relation(relation))
+        return self.union.edge_features_of(np.flatnonzero(self._typed.relation == number))
 
     def product(
         self,

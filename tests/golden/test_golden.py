@@ -24,6 +24,7 @@ FILES = {  # the content hash that the file holds
     "plan-1.7": "48fbdeb95dfae7169190f2bf689e54eddf5bca689858092375120a96f9efeb72",
     "targets-1.8": "b5d93ddf19eb432e2b759de054e78b154104da4512868a38f2afae51915d8116",
     "row-1.7": "5836ac1cb374fdab849fff49b90ff13384606dd78a65165272182cb88176d02d",
+    "edges-1.10": "ce85bc62e37d36a30445ca7d2c82236137d9d791048dad41888074a89855776d",
     "data-1.9": "dbbf40c14bdbce98e0a2980ce140cd6f4d673ae98583f3ce6e31abdd5795266f",
     "links-1.10": "a92600b53572abc17e2efd61a044a867a9bc5c7759e606a5926f26d31c415c02",
     "parallel-1.9": "4c90ccec95e07a9f68b308a9126d07ebfb66406d4705a37e740f0a1233b91258",
@@ -309,6 +310,19 @@ def test_format_1_10_has_links(tmp_path):
 
 def linked(plan):
     return plan.exchanges["links"].receive
+
+
+def test_format_1_10_has_features_of_edges(tmp_path):
+    plan, before = loaded("edges-1.10"), tables("data-1.9")
+    plan.save(tmp_path / "plan.h5")
+    assert (tmp_path / "plan.h5").read_bytes() == file("edges-1.10").read_bytes()
+    features = tables("edges-1.10").pop("matrix/edge_features")
+    assert (np.stack(ends_of(plan), axis=1) / 4).tolist() == features
+    assert tables("edges-1.10") == before | {"matrix/edge_features": features}
+    for rank in (0, 1):
+        _, part = read_rank_slice(file("edges-1.10"), rank, 2)
+        rows = np.repeat(part.global_id, np.diff(part.row_ptr)) / 4
+        assert part.edge_features[:, 0].tolist() == rows.tolist()
 
 
 def test_format_1_9_has_vertex_data_by_type():

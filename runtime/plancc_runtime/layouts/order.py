@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.plan.exchange import Int64Array
-from plancc.plan.parts import Part
+from plancc.plan.parts import Part, taken
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
@@ -141,14 +141,15 @@ def reordered(part: Part, order: Int64Array) -> Part:
     local = np.concatenate([order, folded])
     degree = np.diff(part.row_ptr)[local]
     row_ptr = np.concatenate([[0], np.cumsum(degree)])
-    taken = np.arange(row_ptr[-1]) + np.repeat(part.row_ptr[local] - row_ptr[:-1], degree)
+    nonzeros = np.arange(row_ptr[-1]) + np.repeat(part.row_ptr[local] - row_ptr[:-1], degree)
     return replace(
         part,
         global_id=part.global_id[order],
         row_ptr=row_ptr,
-        column=new[part.column[taken]],
-        value=part.value[taken],
-        relation=None if part.relation is None else part.relation[taken],
+        column=new[part.column[nonzeros]],
+        value=part.value[nonzeros],
+        relation=taken(part.relation, nonzeros),
+        edge_features=taken(part.edge_features, nonzeros),
         expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,

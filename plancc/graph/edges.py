@@ -1,0 +1,175 @@
+"""Features of edges: from the list of a source to a row of numbers for every nonzero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.graph import Graph
+
+IntArray = npt.NDArray[np.integer]
+
+
+class ListedEdges(NamedTuple):
+    """The edges of a source in its order; edge k is ``A[row[k], column[k]]``.
+
+    Attributes:
+        row, column: int[edges].
+        relation (int[edges] or None): Number of the relation, of a graph of types.
+    """
+
+    row: IntArray
+    column: IntArray
+    relation: IntArray | None = None
+
+
+class EdgeFeatures(NamedTuple):
+    """ListedEdges with a row of numbers each: number[edges, width]."""
+
+    edges: ListedEdges
+    features: npt.NDArray[Any]
+
+
+_listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is read", default=None)
+
+
+@contextmanager
+def listing() -> Iterator[list[ListedEdges]]:
+    """Within it every graph that is made leaves its edges, as its source has them, at the end."""
+    before = _listed.set([])
+    try:
+        found = _listed.get()
+        assert found is not None
+        yield found
+    finally:
+        _listed.reset(before)
+
+
+def is_listing() -> bool:
+    """Whether somebody asks for the edges of what is read."""
+    return _listed.get() is not None
+
+
+def list_edges(row: IntArray, column: IntArray, relation: IntArray | None = None) -> None:
+    """Leave the edges of a graph with whoever asks for them (`listing`)."""
+    found = _listed.get()
+    if found is not None:
+        found.append(ListedEdges(row, column, relation))
+
+
+def as_features(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
+    """Numbers as float32[edges, width]; InputError for others, and for those that are not finite.
+
+    An array of one axis is a column.
+    """
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
+        raise InputError(
+            f"{where}: shape {values.shape} and type '{values.dtype}': give a row of numbers for "
+            "every edge"
+        )
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    if len(wrong):
+        raise InputError(
+            f"{where}: edge {wrong[0]} (counted from 0) has a number that is not finite"
+        )
+    return found
+
+
+def with_features(
+    graph: Graph,
+    found: EdgeFeatures,
+    where: str,
+    *,
+    symmetrize: bool = False,
+    transpose: bool = False,
+) -> Graph:
+    """The graph with the features of its edges.
+
+    Parameters:
+        found: Of the source's edges. Where it says the half of a symmetric matrix, they are of both
+            entries.
+        where: Begins messages.
+        symmetrize, transpose: As the graph was read; an edge that is listed one way has its
+            features both ways.
+
+    Raises:
+        InputError: For another number of features than of edges, and edges that are there twice.
+    """
+    (row, column, relation), features = found
+    features, given = as_features(features, where), len(features)
+    mirror = row[:given] != column[:given]
+    both = np.concatenate([row[:given], column[:given][mirror]])
+    if given < len(row) and np.array_equal(both, row):
+        features = np.concatenate([features, features[mirror]])
+    if len(features) != len(row):
+        raise InputError(
+            f"{where}: {given:,} rows of features, and the graph has {len(row):,} edges "
+            f"({graph.num_nonzeros:,} nonzeros after duplicates are summed): give one for every "
+            "edge, in the order of the source"
+        )
+    if transpose:
+        row, column = column, row
+    n = np.int64(graph.num_vertices)
+    if symmetrize:
+        alone = ~np.isin(column * n + row, row * n + column)
+        row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
+        features = np.concatenate([features, features[alone]])
+    number = _nonzeros_of(graph, ListedEdges(row, column, relation))
+    known = number[number >= 0]
+    twice = len(known) - len(np.unique(known))
+    if twice:
+        raise InputError(
+            f"{where}: {twice:,} of {len(row):,} edges are there twice, so that features do not "
+            f"belong to one of the {graph.num_nonzeros:,} nonzeros: give every edge once"
+        )
+    return replace(graph, edge_features=_placed(graph, number, features))
+
+
+def with_features_of(made: Graph, graph: Graph) -> Graph:
+    """The graph that was made of another one, with its features of edges; others have zeros."""
+    if graph.edge_features is None:
+        return made
+    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    number = _nonzeros_of(made, ListedEdges(row, graph.indices, graph.relation))
+    return replace(made, edge_features=_placed(made, number, graph.edge_features))
+
+
+def _placed(
+    graph: Graph, number: npt.NDArray[np.int64], features: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """The features of every nonzero; those of edges of number -1 are left out."""
+    placed = np.zeros((graph.num_nonzeros, features.shape[1]), np.float32)
+    placed[number[number >= 0]] = features[number >= 0]
+    return placed
+
+
+def _nonzeros_of(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
+    """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
+    n = np.int64(graph.num_vertices)
+    key = np.repeat(np.arange(n), graph.row_nonzeros()) * n + graph.indices
+    wanted = edges.row * n + edges.column
+    if graph.relation is None or edges.relation is None:
+        return _found(key, wanted)
+    assert graph.types is not None
+    distinct, kinds = np.unique(key), len(graph.types.relations)
+    place = _found(distinct, wanted)
+    of_pair = np.where(place < 0, -1, place * kinds + edges.relation)
+    return _found(_found(distinct, key) * kinds + graph.relation, of_pair)
+
+
+def _found(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Place of every wanted number among ascending keys, -1 where it is not: int64[wanted]."""
+    place = np.searchsorted(keys, wanted)
+    there = place < len(keys)
+    there[there] = keys[place[there]] == wanted[there]
+    return np.where(there, place, -1)
