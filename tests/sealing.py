@@ -68,6 +68,7 @@ def leaves_of(arrays) -> dict[str, np.ndarray]:
         "matrix/row_ptr": local,
         "matrix/column": at(arrays["matrix/row_ptr"], local),
         "matrix/value": at(arrays["matrix/row_ptr"], local),
+        "matrix/edge_features": at(arrays["matrix/row_ptr"], local),
         "rows/global_id": part_ptr,
         "rows/original_id": part_ptr,
     }

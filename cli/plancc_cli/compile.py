@@ -250,7 +250,7 @@ def command(
             **settings,
         )
         with shown.stage("write"):
-            digest = plan.save(output, compress=compress)
+            digest, features = plan.save(output, compress=compress), plan.edge_features
     seconds = wall_seconds() - start
     form = options.form()
     if form:
@@ -269,6 +269,7 @@ def command(
                 "random": plan.baseline.figures() if plan.baseline else None,
                 **({} if product is None else {"product": asdict(product)}),
                 "vertex_data": plan.vertex_data.sizes(),
+                **({} if features is None else {"edge_features": features.shape[1]}),
                 "provenance": decoded(plan.provenance),
             },
         )

@@ -74,7 +74,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     say(f"{full}{inside}{moved_words(metrics, random, provenance)}")
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
-    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}")
+    edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
+    say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")

@@ -121,7 +121,8 @@ def test_files_list_their_edges_in_any_order(edges, relations, tmp_path):
     scipy.io.mmwrite(tmp_path / "graph.mtx", matrix, field="pattern")
     np.save(tmp_path / "e.npy", features)
     how = ("-p", 3, "--model", "block", "--edge-features", tmp_path / "e.npy")
-    ok("compile", tmp_path / "graph.mtx", *how, "-o", tmp_path / "plan.h5")
+    said = ok("compile", tmp_path / "graph.mtx", *how, "-o", tmp_path / "plan.h5")
+    assert f"vertex data: none; edge features {WIDTH}" in said
     check_plan(plancc.load(tmp_path / "plan.h5"), pair, features)
     ok("compile", tmp_path / "graph.mtx", *how, "--transpose", "-o", tmp_path / "back.h5")
     check_plan(plancc.load(tmp_path / "back.h5"), pair[::-1], features)

@@ -141,6 +141,7 @@ def rich_plan(layout="row", *, seed=0, n=40, num_parts=4, dtype=np.float32):
         plan = edges_lowered(graph, owner, held, num_parts)
     return replace(
         plan,
+        edge_features=rng.random((plan.header.num_nonzeros, 2), np.float32),
         vertex_data=data_of(n, seed).take(plan.global_id),
         original_id=rng.permutation(n).astype(np.int64) * 10**12,
         provenance={"seed": 3, "epsilon": 0.25, "command": "plancc compile é→", "warnings": ""},

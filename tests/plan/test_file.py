@@ -25,6 +25,7 @@ DTYPES = {
     "matrix/row_ptr": "<i8",
     "matrix/column": "<i4",
     "matrix/value": "<f4",
+    "matrix/edge_features": "<f4",
     "expand/send_ptr": "<i8",
     "expand/send_peer": "<i4",
     "expand/send_row_ptr": "<i8",
