@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -81,18 +81,13 @@ def drawn_batches(
         chosen, _ = chosen.fitted(population)
         if not by_owners:
             chosen.check(population)
-    draws = draws_of(part, chosen, population, seed, transport, by_owners, resources.clock)
+    block = Block.of_part(part, header.self_loops)
+    draws = draws_of(block, chosen, population, seed, transport, by_owners, resources.clock)
     steps = epochs * chosen.batches_per_epoch(population)
     del population  # owners keep nothing of it
     for number in range(steps):
         local = finished(draws.share(number))
-        graphs = [
-            LocalGraph(
-                replace(Block.of_part(each, header.self_loops, factor), halo=draws.halo[halo]),
-                resources,
-            )
-            for each, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
-        ]
+        graphs = [LocalGraph(each, resources) for each in local.blocks]
         yield Batch(
             number,
             graphs if len(graphs) > 1 else graphs * layers,

@@ -26,6 +26,7 @@ from plancc.sampling.counter import below, bits, key_of
 from plancc_runtime.clock import Clock
 from plancc_runtime.execution import mini_batches
 from plancc_runtime.layouts.batch_mask import BatchMask
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import BY_OWNERS
 from plancc_runtime.layouts.owner_draws import NeighbourDraws, WalkDraws
 from plancc_runtime.learner import Learner
@@ -79,7 +80,7 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
     sampler, _ = wanted.fitted(population)
 
     def shares(transport):
-        part = plan.part(transport.rank)
+        part = Block.of_part(plan.part(transport.rank), True)
         mask = BatchMask(part, transport)
         bare = replace(population, indptr=None, indices=None)
         draws = BY_OWNERS[type(sampler)](part, sampler, bare, seed, transport, Clock())
@@ -215,7 +216,7 @@ def test_two_batches_are_under_way_within_an_epoch(plan_file, monkeypatch, passe
     share, gradients = NeighbourDraws.share, Learner.gradients
 
     def seen(self, number):
-        rank = self._part.index
+        rank = self._used._transport.rank
         events[rank].append(("draw", number))
         rounds = share(self, number)
         while True:
@@ -311,7 +312,7 @@ def test_words_of_walks(plan_file):
 
     def work(transport):
         part = plan.part(transport.rank)
-        draws = WalkDraws(part, sampler, population, 5, transport, Clock())
+        draws = WalkDraws(Block.of_part(part, False), sampler, population, 5, transport, Clock())
         before = transport.traffic.words_sent
         batch, send = finished(draws.share(0)), part.expand.send
         assert set(part.global_id[batch.rows]) <= visited

@@ -51,7 +51,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.halo import ALL, Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.live import with_inputs_in_place, without_idle_rows
+from plancc_runtime.layouts.live import without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
@@ -216,20 +216,18 @@ class MiniBatches(FullBatch):
         super().__init__(header, part, data, options, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
         self.evaluates = self.alike = False
-        self._self_loops = header.self_loops
         if drawn.sampler.num_blocks == 1 and "dead-rows" in self._passes:
             self._passes.remove("dead-rows")
             self.off["dead-rows"] = f"sampler '{drawn.sampler.name}' keeps its rows in all layers"
-        part = replace(part, vertex_data=type(part.vertex_data)())
         if self._types is not None:
             typed = TypedBlock.of(self._block, self._types, self._transport)
-            part = replace(part, relation=typed.relation.astype(np.uint16))
+            self._block = replace(self._block, relation=typed.relation.astype(np.uint16))
         if not model_of(options.model, self._types is not None).reads_values:  # picked by steps
-            part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
-        self._part = part
+            ones = np.broadcast_to(np.float64(1), len(part.column))
+            self._block = replace(self._block, value=ones)
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         self._clock = resources.clock
-        self._draws = draws_of(part, *drawing, drawn.by_owners, self._clock)
+        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock)
         self._cache: FeatureCache | None = None
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
@@ -317,7 +315,7 @@ class MiniBatches(FullBatch):
 
     def _filled(self, kept: BoolArray, features: Tensor) -> FeatureCache:
         """The features of halo rows that are kept, and who has them. Collective."""
-        expand = self._part.expand
+        expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
         rows = finished(self._fetched(expand.keep(of_others, kept), features))
         some = np.array([not kept.all()], np.int8)
@@ -434,17 +432,11 @@ class MiniBatches(FullBatch):
 
     def _drawn_share(self, number: int) -> Rounds[BatchShare]:
         local = yield from self._draws.share(number)
-        blocks = [
-            replace(Block.of_part(part, self._self_loops, factor), halo=self._draws.halo[halo])
-            for part, factor, halo in zip(local.parts, local.factors, local.halos, strict=True)
-        ]
         if "dead-rows" not in self._passes:
-            return BatchShare(local, blocks, local.rows, None)
-        blocks, first, last = without_idle_rows(blocks, np.flatnonzero(local.targets))
-        inputs = local.rows[first]
-        if self._in_place:
-            blocks[0] = with_inputs_in_place(blocks[0], inputs, self._part.global_id)
-        return BatchShare(local, blocks, inputs, last)
+            return BatchShare(local, local.blocks, local.rows, None)
+        whole = (local.rows, self._block.inputs) if self._in_place else None
+        blocks, first, last = without_idle_rows(local.blocks, np.flatnonzero(local.targets), whole)
+        return BatchShare(local, blocks, local.rows[first], last)
 
     def figures(self, network: Network) -> None:
         return None

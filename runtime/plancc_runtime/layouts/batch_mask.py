@@ -14,7 +14,7 @@ Must not know layers, losses or files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -23,11 +23,11 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.plan.exchange import BoolArray, Int32Array, Int64Array, offsets
-from plancc.plan.parts import Part
 from plancc.sampling import Batch, BatchLayer
 from plancc.sampling.batch import Floats
 from plancc.sampling.kernels import ascending, distinct, found_in, order_by_vertex
 from plancc_runtime.clock import Clock
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
@@ -50,31 +50,35 @@ class KeptBlock:
     received: Int64Array
     sent: Int64Array
 
-    def of(self, part: Part, own: Int64Array, number: Int32Array, slot: Int32Array) -> Part:
+    def of(self, whole: Block, own: Int64Array, number: Int32Array, slot: Int32Array) -> Block:
         """The slice masked to the block.
 
         Parameters:
-            part: The slice.
+            whole: The slice.
             own (int64[rows of the block]): Its rows that take part.
-            number (int32[num_rows or more]): Number of every one of `own` in the block.
+            number (int32[num_inputs or more]): Number of every one of `own` in the block.
             slot (int32[num_halo]): Is filled with the number of every halo row of the block.
         """
+        assert whole.halo is not None
         nonzeros = self.nonzeros
         slot[self.received] = np.arange(len(self.received), dtype=np.int32)
         kept = nonzeros, self.rows
-        row_ptr, column = _masked(kept, part.column, part.num_rows, len(own), number, slot)
-        value = part.value[nonzeros]
-        return Part(
-            index=part.index,
-            num_parts=part.num_parts,
-            first_row=0,
-            global_id=part.global_id[own],
-            num_interior=0,
+        row_ptr, column = _masked(kept, whole.column, whole.num_inputs, len(own), number, slot)
+        if len(whole.value) and not whole.value.strides[0]:  # one number, which no layer reads
+            value = whole.value[: len(nonzeros)]
+        else:
+            value = whole.value[nonzeros]
+            value = value if self.factors is None else value * self.factors
+        return replace(
+            whole,
+            inputs=whole.inputs[own],
             row_ptr=row_ptr,
             column=column,
-            value=value if self.factors is None else value * self.factors,
-            relation=None if part.relation is None else part.relation[nonzeros],
-            expand=part.expand.keep(self.sent, self.received).renumbered(number, slot),
+            value=value,
+            factor=self.factors,
+            relation=None if whole.relation is None else whole.relation[nonzeros],
+            expand=whole.expand.keep(self.sent, self.received).renumbered(number, slot),
+            halo=whole.halo[self.received],
         )
 
 
@@ -85,10 +89,7 @@ class LocalBatch:
     Attributes:
         rows (int64[m]): Local rows, of the whole slice, that take part in any block; ascending.
         targets (bool[m]): Those whose output counts for the loss.
-        parts: One per block, without vertex data. Their rows are those of `rows`, also where a
-            block has no nonzero for them; `first_row` and `num_interior` are 0 and say nothing.
-        factors (list of float64[nonzeros] or None): One per block: what the values of its nonzeros
-            were multiplied by; None: 1.
+        blocks: Their rows are those of `rows`, also where a block has no nonzero for them.
         halos (list of int64[halo rows]): One per block: the places of its halo rows among those of
             the slice.
         sents (list of int64[sent rows]): One per block: the places of its sent rows among those of
@@ -97,26 +98,24 @@ class LocalBatch:
 
     rows: Int64Array
     targets: BoolArray
-    parts: list[Part]
-    factors: list[Floats | None]
+    blocks: list[Block]
     halos: list[Int64Array]
     sents: list[Int64Array]
 
     @classmethod
     def of(
         cls,
-        part: Part,
+        whole: Block,
         rows: Int64Array,
         targets: BoolArray,
         kept: list[KeptBlock],
         scratch: tuple[Int32Array, Int32Array],
     ) -> LocalBatch:
-        """The share of the slice `part` that blocks keep; `scratch`: as of `KeptBlock.of`."""
+        """The share of the slice `whole` that blocks keep; `scratch`: as of `KeptBlock.of`."""
         return cls(
             rows,
             targets,
-            [each.of(part, rows, *scratch) for each in kept],
-            [each.factors for each in kept],
+            [each.of(whole, rows, *scratch) for each in kept],
             [each.received for each in kept],
             [each.sent for each in kept],
         )
@@ -131,21 +130,21 @@ class BatchMask:
     nonzeros if it is `listed`, else at all in the rows of its vertices.
 
     Parameters:
-        part: ``part.num_parts`` must equal ``transport.size``.
+        part: The slice of a row plan. Its peers must be the ranks.
         transport: Used here only, to learn of halo rows and boundary pins.
     """
 
-    def __init__(self, part: Part, transport: Transport) -> None:
-        self._part = part
+    def __init__(self, part: Block, transport: Transport) -> None:
         halo, pin_ptr, pins = _boundary(part, transport)
+        self._part = part = replace(part, route=None, halo=halo)
         self._num_nonzeros = len(part.column)
         # Own rows, halo rows, then rows of peers that are only pins: the columns of the slice
         # are places among the first two.
         foreign, place = np.unique(np.concatenate([halo, pins]), return_inverse=True)
         only_pins = np.setdiff1d(foreign, halo, assume_unique=True)
-        self._vertices = np.concatenate([part.global_id, halo, only_pins])
+        self._vertices = np.concatenate([part.inputs, halo, only_pins])
         at = np.empty(len(foreign), dtype=np.int32)  # from 0 after the own rows
-        at[np.searchsorted(foreign, self._vertices[part.num_rows :])] = np.arange(len(foreign))
+        at[np.searchsorted(foreign, self._vertices[part.num_inputs :])] = np.arange(len(foreign))
         # One CSR over all of them: the slice, then for every other row its pins, which are the
         # nonzeros that it has in columns of own rows.
         row = at[place[len(halo) :]]
@@ -178,7 +177,7 @@ class BatchMask:
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # and with them the blocks, where these are `listed`
         members = self._places(vertices)
-        own = members[: np.searchsorted(members, self._part.num_rows)]
+        own = members[: np.searchsorted(members, self._part.num_inputs)]
         with self._in_use:
             self._number[members] = np.arange(len(members), dtype=np.int32)
             try:
@@ -187,7 +186,7 @@ class BatchMask:
                 targets = np.full(len(own), wanted is None)
                 if wanted is not None:
                     at = self._places(wanted)
-                    targets[self._number[at[at < self._part.num_rows]]] = True
+                    targets[self._number[at[at < self._part.num_inputs]]] = True
                 return LocalBatch.of(self._part, own, targets, kept, (self._number, self._slot))
             finally:
                 self._number[members] = -1
@@ -195,8 +194,8 @@ class BatchMask:
     @property
     def halo(self) -> Int32Array:
         """Vertices of the halo rows of the slice: int32[num_halo]."""
-        first = self._part.num_rows
-        return self._vertices[first : first + self._part.num_halo]
+        assert self._part.halo is not None
+        return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
         """Places of the rows that this rank knows, ascending."""
@@ -220,7 +219,7 @@ class BatchMask:
                 kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
-        received = distinct(columns_of(nonzeros, part.column, part.num_rows)[1])
+        received = distinct(columns_of(nonzeros, part.column, part.num_inputs)[1])
         sent = distinct(self._sent[pins]).astype(np.int64)
         if factors is not None:
             factors = factors[:local]
@@ -240,7 +239,7 @@ class BatchMask:
             at,
             (layer.ptr, layer.columns, layer.places),
             (self._ptr, self._columns, self._by_vertex, self._vertices),
-            self._part.num_rows,
+            self._part.num_inputs,
             self._number,
         )
         factors = layer.factors
@@ -342,7 +341,7 @@ def _masked(kept: Any, column: Any, num_rows: int, num_own: int, number: Any, sl
     return row_ptr, found
 
 
-def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
+def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
     """What ranks must tell each other of the rows that travel. Collective.
 
     Returns:
@@ -350,10 +349,10 @@ def _boundary(part: Part, transport: Transport) -> tuple[Int32Array, Int64Array,
         pin_ptr (int64[sent rows + 1], pins : int32[pins]): The receiver of sent row k uses it for
             its vertices ``pins[pin_ptr[k]:pin_ptr[k + 1]]``.
     """
-    halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
-    foreign = np.flatnonzero(part.column >= part.num_rows)
+    halo = send_numbers(part.expand, part.inputs[part.expand.send.row], transport)
+    foreign = np.flatnonzero(part.column >= part.num_inputs)
     foreign = foreign[np.argsort(part.column[foreign], kind="stable")]
-    row = np.repeat(np.arange(part.num_rows), np.diff(part.row_ptr))[foreign]
-    used = np.bincount(part.column[foreign] - part.num_rows, minlength=part.num_halo)
-    pins = send_lists(part.expand.reversed(), offsets(used), part.global_id[row], transport)
+    row = np.repeat(np.arange(part.num_inputs), np.diff(part.row_ptr))[foreign]
+    used = np.bincount(part.column[foreign] - part.num_inputs, minlength=part.num_halo)
+    pins = send_lists(part.expand.reversed(), offsets(used), part.inputs[row], transport)
     return halo, *pins

@@ -178,7 +178,8 @@ class Block:
         """
         if name == "plan":
             return self
-        block = edges = self.without_added_diagonal()
+        source = self if name == "sum" else replace(self, factor=None)
+        block = edges = source.without_added_diagonal()
         if name == "closed-mean":
             block = edges.closed()
         degree = np.diff(block.row_ptr)

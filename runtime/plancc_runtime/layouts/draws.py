@@ -17,6 +17,7 @@ from plancc.sampling.relations import RelationSampler
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.owner_draws import NeighbourDraws, RelationDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds
@@ -58,7 +59,7 @@ class WholeDraws:
 
     def __init__(
         self,
-        part: Part,
+        part: Block,
         sampler: Sampler,
         population: Population,
         seed: int,
@@ -79,7 +80,7 @@ class WholeDraws:
 
 
 def draws_of(
-    part: Part,
+    part: Block,
     sampler: Sampler,
     population: Population,
     seed: int,
@@ -90,7 +91,7 @@ def draws_of(
     """This rank's shares of the batches of a sampler. Collective.
 
     Parameters:
-        part: ``part.num_parts`` must equal ``transport.size``.
+        part: The slice of a row plan, whose peers must be the ranks.
         population: Owners need no pattern.
         by_owners: Whether the sampler is one of `BY_OWNERS`, and owners shall draw.
         clock: Gets the time of "draw".

@@ -56,7 +56,7 @@ def live_blocks(
 
 
 def without_idle_rows(
-    blocks: Sequence[Block], wanted: Int64Array
+    blocks: Sequence[Block], wanted: Int64Array, whole: tuple[Int64Array, Int32Array] | None
 ) -> tuple[list[Block], Int64Array, Int64Array]:
     """The blocks of a mini-batch without rows that no layer reads; not collective.
 
@@ -66,25 +66,33 @@ def without_idle_rows(
     Parameters:
         blocks: One per layer, of the same rows.
         wanted (int64[m]): Rows whose output of the last layer is wanted.
+        whole: The rows of the slice that those of the blocks are (int64[num_inputs]) and the
+            vertices of all rows of the slice, which all are inputs of the first block then, so that
+            none need to be copied.
 
     Returns:
         blocks: list of Block
-        inputs, outputs : int64[...]: Rows that are inputs of the first layer, and outputs of the
-            last; ascending.
+        inputs, outputs : int64[...]: Rows that the first layer reads, and outputs of the last;
+            ascending.
     """
-    n = blocks[0].num_inputs
-    live = np.zeros(n, np.bool_)
+    live = np.zeros(blocks[0].num_inputs, np.bool_)
     live[wanted] = True
     rows: list[Int64Array] = []
     left: list[Block] = []
-    for block in reversed(blocks):
+    for k, block in reversed(list(enumerate(blocks))):
         outputs = _add_rows(live, block.row_ptr)
         inputs, number = _add_columns(live, block.column, block.expand.send.row, block.num_columns)
+        vertices = None
+        if k == 0 and whole is not None:
+            of_slice, vertices = whole
+            halo_rows = len(vertices) + np.arange(block.num_halo)
+            number = np.append(of_slice, halo_rows).astype(np.int32)
+        same = vertices is None and len(outputs) == len(inputs)
         left.append(
             replace(
                 block,
-                inputs=block.inputs[inputs],
-                outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
+                inputs=block.inputs[inputs] if vertices is None else vertices,
+                outputs=None if same else number[outputs].astype(np.int64),
                 row_ptr=np.append(block.row_ptr[outputs], block.row_ptr[-1]),
                 column=number[block.column],
                 expand=block.expand.renumbered(number),
@@ -92,23 +100,6 @@ def without_idle_rows(
         )
         rows += [outputs, inputs]
     return left[::-1], rows[-1], rows[0]
-
-
-def with_inputs_in_place(block: Block, inputs: Int64Array, vertices: Int32Array) -> Block:
-    """The block with all rows of the slice as inputs, so that none need to be copied.
-
-    Parameters:
-        inputs (int64[num_inputs]): Rows of the slice that its inputs are, ascending.
-        vertices (int32[num_rows]): Vertex of every row of the slice.
-    """
-    number = np.append(inputs, len(vertices) + np.arange(block.num_halo)).astype(np.int32)
-    return replace(
-        block,
-        inputs=vertices,
-        outputs=inputs[block.output_places()],
-        column=number[block.column],
-        expand=block.expand.renumbered(number),
-    )
 
 
 @njit(cache=True, nogil=True)

@@ -24,13 +24,13 @@ A share is that which `batch_mask` cuts out of the same batch, byte for byte.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from plancc.kernel import njit
 from plancc.plan.exchange import Int32Array, Int64Array, offsets
-from plancc.plan.parts import Part
 from plancc.sampling import SHOWN, Population, Sampler
 from plancc.sampling.counter import key_of
 from plancc.sampling.kernels import ascending, distinct
@@ -39,6 +39,7 @@ from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
 from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, columns_of
+from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
 
@@ -57,18 +58,19 @@ class OwnerDraws(ABC, Generic[S]):
 
     def __init__(
         self,
-        part: Part,
+        part: Block,
         sampler: S,
         population: Population,
         seed: int,
         transport: Transport,
         clock: Clock,
     ) -> None:
-        self._part, self._sampler, self._seed, self._clock = part, sampler, seed, clock
+        self._sampler, self._seed, self._clock = sampler, seed, clock
         self.alone = transport.size == 1
-        sent = part.global_id[part.expand.send.row]
+        sent = part.inputs[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
-        vertices = np.concatenate([part.global_id, self.halo])
+        self._part = replace(part, route=None, halo=self.halo)
+        vertices = np.concatenate([part.inputs, self.halo])
         draws_training = sampler.of_training and population.train_mask is not None
         matrix = part.row_ptr, part.column, vertices
         relation = part.relation if self.by_relation else None
@@ -89,9 +91,9 @@ class OwnerDraws(ABC, Generic[S]):
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     """Batches of neighbours; holds 4 bytes for every own row, and sends bits in every hop."""
 
-    def __init__(self, part: Part, *args: Any) -> None:
+    def __init__(self, part: Block, *args: Any) -> None:
         super().__init__(part, *args)
-        self._number = np.empty(part.num_rows, np.int32)  # of own rows in a block
+        self._number = np.empty(part.num_inputs, np.int32)  # of own rows in a block
 
     @staticmethod
     def expected(
@@ -113,7 +115,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             with self._clock("draw"):
                 rows = distinct(rows_of_hop[-1])
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
-            own, halo = columns_of(block.nonzeros, part.column, part.num_rows)
+            own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
             received = distinct(halo)
             sent = yield from self._used.tell(received)
             drawn.append((block, received, sent))
@@ -142,15 +144,15 @@ class WalkDraws(OwnerDraws[WalkSampler]):
     Two words for every walk that crosses, and two rounds of bits travel in a batch.
     """
 
-    def __init__(self, part: Part, *args: Any) -> None:
+    def __init__(self, part: Block, *args: Any) -> None:
         super().__init__(part, *args)
         transport, send = args[-2], part.expand.send
         self._crossing = RowLists(part.expand.reversed(), transport)
         self._visited = RowBits(part.expand, transport)
-        self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_rows))
+        self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_inputs))
         self._sent = np.argsort(send.row, kind="stable").astype(np.int32)  # by own row
         # Number of own and halo rows in the batch, -1 for all between two batches.
-        self._number = np.full(part.num_rows + part.num_halo, -1, np.int32)
+        self._number = np.full(part.num_inputs + part.num_halo, -1, np.int32)
 
     @staticmethod
     def expected(
@@ -163,10 +165,10 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         part, numbers = self._part, self._number
         own = yield from self._rows_visited(key_of(self._seed, SHOWN, number))
         halo = yield from self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
-        members = np.concatenate([own, part.num_rows + halo])
+        members = np.concatenate([own, part.num_inputs + halo])
         numbers[members] = np.arange(len(members), dtype=np.int32)
         nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
-        received = distinct(columns_of(nonzeros, part.column, part.num_rows)[1])
+        received = distinct(columns_of(nonzeros, part.column, part.num_inputs)[1])
         sent = yield from self._used.tell(received)
         block = KeptBlock(nonzeros, rows, None, received, sent)
         batch = LocalBatch.of(
@@ -187,10 +189,10 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         for step in range(sampler.walk_length):
             with self._clock("draw"):
                 columns = sampler.columns_of_owner(self._owned, rows, roots[walks], step, key)
-            leaves = columns >= part.num_rows
+            leaves = columns >= part.num_inputs
             stays = (columns >= 0) & ~leaves
             sent, came = yield from self._crossing.tell(
-                columns[leaves] - part.num_rows, walks[leaves]
+                columns[leaves] - part.num_inputs, walks[leaves]
             )
             rows = np.concatenate([columns[stays], part.expand.send.row[sent]]).astype(np.int64)
             walks = np.concatenate([walks[stays], came])
