@@ -17,6 +17,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import Graph
 from plancc.plan.exchange import Int32Array
 from plancc.plan.layers import moved_columns
+from plancc.plan.plan import Plan
 from plancc.plan.population import num_training, population_of
 from plancc.plan.reader import PlanFile
 from plancc.plan.words import Counts
@@ -157,6 +158,7 @@ def predict_batches(
         place = np.empty(len(owner), np.int64)
         place[plan.global_id] = np.arange(len(owner))
         bits = Bits(matrix, owner, place, ranks)
+    counted = chosen.num_targets(population, _num_training(plan)) is None
     del plan
     idle = DEAD_ROWS not in predictor.passes or chosen.num_blocks == 1
     batches, bounds = [], []
@@ -169,7 +171,7 @@ def predict_batches(
             assert visited is not None
             told = (*bits.of_walks(chosen, key, visited), *(told or ()))
         layers = live.layers * (num_layers // chosen.num_blocks)
-        step = replace(tables, live=replace(live, layers=layers, told=told))
+        step = replace(tables, live=replace(live, layers=layers, told=told, counted=counted))
         batches.append(predictor.epoch(step, word_bytes))
         bounds.append(predictor.bound_of(step, word_bytes))
     notes = [UNTIMED, *[KEPT] * ("constant" in predictor.passes and ranks > 1)]
@@ -189,6 +191,17 @@ def predict_batches(
         bound=float(np.mean(bounds)),
         expected_words=_expected_words(chosen, population, predictor, owner, ranks),
     )
+
+
+def _num_training(plan: Plan) -> int:
+    """Vertices that training learns from: of the mask, and with a target where there are any."""
+    data = plan.vertex_data
+    found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
+    if data.labels is not None:
+        found = found & (data.labels >= 0)
+    elif data.targets is not None:
+        found = found & ~np.isnan(data.targets).any(axis=1)
+    return int(found.sum())
 
 
 def _expected_words(

@@ -66,6 +66,9 @@ class NeighbourSampler(SizedSampler):
                 f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 
+    def num_targets(self, population: Population, training: int) -> int | None:
+        return self.batch_size if training == self.available(population) else None
+
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
         key = key_of(seed, stream, number)
         seeds = first_of(self.available(population), self.batch_size, key)

@@ -101,6 +101,10 @@ class Sampler(ABC):
         """Exact probabilities for nets of up to `most_pins` pins; None where they are not known."""
         return None
 
+    def num_targets(self, population: Population, training: int) -> int | None:
+        """Targets of every batch, where `training` vertices have one; None: it depends on it."""
+        return None
+
     def batches_per_epoch(self, population: Population) -> int:
         """Batches that together ask for as many outputs as there are."""
         return 1

@@ -85,7 +85,11 @@ class LocalData:
         return training
 
     def of_batch(
-        self, rows: npt.NDArray[np.int64], targets: npt.NDArray[np.bool_], transport: Transport
+        self,
+        rows: npt.NDArray[np.int64],
+        targets: npt.NDArray[np.bool_],
+        transport: Transport,
+        size: int | None = None,
     ) -> LocalData:
         """The rows of a mini-batch, with one split: its labelled training targets. Collective.
 
@@ -94,21 +98,24 @@ class LocalData:
         Parameters:
             rows (int64[m]): Local rows of the members that this rank owns.
             targets (bool[m]): Those whose output counts for the loss.
+            size: Targets of all ranks; None: they are counted.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)
-        size = np.array([len(chosen)], np.int64)
-        transport.allreduce_sum(size)
-        totals: Mapping[str, float] = {"train": max(int(size[0]), 1)}
+        if size is None:
+            found = np.array([len(chosen)], np.int64)
+            transport.allreduce_sum(found)
+            size = int(found[0])
+        totals: Mapping[str, float] = {"train": max(size, 1)}
         if self.target.weights is not None:
             totals = _totals(self.target, labels, {"train": where}, transport)
         return replace(
             self,
             labels=labels,
             splits={"train": where},
-            split_sizes={"train": int(size[0])},
+            split_sizes={"train": size},
             totals=totals,
         )
 

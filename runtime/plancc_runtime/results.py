@@ -94,8 +94,9 @@ class Epoch:
             rows for W too) on the wire, summed over ranks, counted by the transport.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank hands to all-reduces, counted apart: weight gradients,
-            loss, scores, sums of batch norms, of every mini-batch its targets and the counts that
-            its line has, and of 1.5D grids the sums over copies.
+            loss, scores, sums of batch norms, of every mini-batch the counts that its line has and
+            its targets, unless all batches have the same number, and of 1.5D grids the sums over
+            copies.
         evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
             in an evaluation that needed a pass of its own; apart from all figures above.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.

@@ -155,7 +155,7 @@ class BatchScheduler(SampledScheduler):
         for pairs in live.told or ():
             if len(pairs.source):
                 yield "expand", PointToPoint(pairs, 1)
-        if self.num_ranks > 1:  # the number of targets
+        if self.num_ranks > 1 and live.counted:
             ranks = np.arange(self.num_ranks)[None]
             yield "all-reduce", AllReduceWords(ranks, words=np.ones(1, np.int64))
         yield "dense", Elementwise(PACK_WORDS * width * self.rows_of(1, "columns"))

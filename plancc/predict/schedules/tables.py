@@ -28,11 +28,13 @@ class Live:
         layers: Of every layer its output rows, their nonzeros and the messages for them.
         told: Of a mini-batch: words of bits by which owners hear of rows that it needs, round by
             round; empty where every rank draws all of it. None: no mini-batch.
+        counted: Of a mini-batch: whether ranks add up its targets.
     """
 
     inputs: Int64Array
     layers: tuple[Tables, ...]
     told: tuple[Pairs, ...] | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, eq=False)

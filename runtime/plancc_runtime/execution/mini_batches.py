@@ -226,6 +226,8 @@ class MiniBatches(FullBatch):
             ones = np.broadcast_to(np.float64(1), len(part.column))
             self._block = replace(self._block, value=ones)
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
+        training = data.split_sizes["train"]
+        self._num_targets = drawn.sampler.num_targets(drawn.population, training)
         self._clock = resources.clock
         self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock)
         self._cache: FeatureCache | None = None
@@ -484,7 +486,8 @@ class MiniBatches(FullBatch):
         if share.outputs is not None:
             outputs = torch.from_numpy(share.outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            batch = data.of_batch(share.local.rows, share.local.targets, self._transport)
+            local = share.local
+            batch = data.of_batch(local.rows, local.targets, self._transport, self._num_targets)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
         return view, batch, share.blocks
 
