@@ -57,6 +57,7 @@ NAMES = (
     "page",
     "start",
     "against-pyg",
+    "links",
     "house",
 )
 

@@ -104,7 +104,7 @@ class Bench:
             plancc.compile(read, "hp", RANKS, data=data, seed=1).save(plan)
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result.json"
-            _finished(
+            finished(
                 *(BIN / "plancc-run", plan, "--ranks", RANKS, "--threads", 1, "--model", model),
                 *("--hidden", 64, "--dropout", 0.5, "--input-dropout", 0, "--optimizer", "adam"),
                 *("--lr", 0.01, "--epochs", self.epochs, "--eval-every", 0, "--seed", seed),
@@ -123,11 +123,11 @@ class Bench:
         problem = self._folder / f"{graph}-pyg.npz"
         np.savez(problem, indptr=read.indptr, indices=read.indices, **arrays)
         options = ("--model", model, "--seed", seed, "--epochs", self.epochs)
-        told = _finished(self._python, SCRIPT, problem, *options)
+        told = finished(self._python, SCRIPT, problem, *options)
         return float(json.loads(told.splitlines()[-1])["accuracy"]["test"])
 
 
-def _finished(*command: object) -> str:
+def finished(*command: object) -> str:
     """What a command prints; BackendError if it fails."""
     done = subprocess.run(
         [str(word) for word in command],
@@ -161,7 +161,7 @@ def python_with_pyg() -> str:
 def checked(python: str) -> str:
     """`python` itself; BackendUnavailable if it does not run or has no torch_geometric."""
     try:
-        _finished(python, "-c", "import torch_geometric")
+        finished(python, "-c", "import torch_geometric")
     except (OSError, BackendError) as error:
         raise BackendUnavailable(
             f"{python} has no torch_geometric; install it there: pip install torch_geometric"

@@ -363,6 +363,13 @@ def _parse_dims(text: str) -> list[int]:
     return dims
 
 
+def _parse_shares(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise InputError(f"--link-split '{text}': give two shares, such as 0.1,0.1") from None
+
+
 def read_by(parse: Callable[[str], Any]) -> Any:
     """A callback that reads the text of an option, if there is one."""
     return lambda context, parameter, text: None if text is None else parse(text)
@@ -378,6 +385,7 @@ READERS: dict[str, dict[str, Any]] = {
     "memory": {"type": MEMORY},
     "weights": {"type": click.Path()},
     "columns": {"callback": read_by(split_names)},
+    "link_split": {"callback": read_by(_parse_shares)},
     "keys": {"multiple": True, "callback": _parse_keys},
 }
 """Settings of options whose texts are read in a way of their own."""

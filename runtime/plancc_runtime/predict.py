@@ -79,7 +79,7 @@ def predict(
     with transport.agreement():
         need_torch("a network")
     from plancc_runtime.saved import Description
-    from plancc_runtime.targets import TARGETS
+    from plancc_runtime.targets import TARGETS, LinkTarget
 
     opened = open_plan(plan, transport)
     with transport.agreement():
@@ -88,6 +88,11 @@ def predict(
             raise InputError(
                 f"{fspath(weights)}: these weights were trained on random labels, which predict "
                 f"nothing; {WITH_LABELS}, and train again"
+            )
+        of_links = description.target == LinkTarget.name
+        if of_links and (opened.header.links is None or ids is not None):
+            raise InputError(
+                f"{fspath(weights)}: these weights tell links: give a plan with links, and no `ids`"
             )
         passes = ("order", "overlap") if ids is None else ("order", "dead-rows", "overlap")
         own = {"init": weights, "predict": path, "embeddings": embeddings, "passes": passes}
@@ -259,24 +264,27 @@ def options_of(description: Description, name: str, settings: dict[str, Any]) ->
         InputError: If no options make such a network.
     """
     dims, network = description.dims, description.options
-    hidden = set(dims[1:-1])
+    hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:
         widths = " x ".join(map(str, dims))
         raise InputError(
             f"{name}: a network of {widths}; its hidden layers must have one width here "
             "(plancc_runtime.load_network takes any)"
         )
+    links = bool(network.decoder)
     return TrainOptions(
         model=network.model,
+        task="links" if links else "vertices",
+        decoder=network.decoder or TrainOptions.decoder,
         epochs=0,
         layers=len(dims) - 1,
-        hidden=min(hidden, default=TrainOptions.hidden),
+        hidden=dims[-1] if links else min(hidden, default=TrainOptions.hidden),
         activation=network.activation,
         norm=network.norm,
         residual=network.residual,
         normalize_features=description.normalize_features,
         standardize_features=network.standardize_features,
-        classes=dims[-1],
+        classes=None if links else dims[-1],
         target=network.types.get("target"),
         model_options=network.conv,
         **{name: network.conv[name] for name in MODEL_OPTIONS if name in network.conv},
@@ -301,8 +309,10 @@ def _check_widths(name: str, part: Part, dims: tuple[int, ...]) -> None:
 
 def _check_targets(name: str, part: Part, description: Description, transport: Transport) -> None:
     """Raise InputError if the plan's labels do not fit the network. Collective."""
-    from plancc_runtime.targets import Numbers, kind_of
+    from plancc_runtime.targets import LinkTarget, Numbers, kind_of
 
+    if description.target == LinkTarget.name:
+        return
     classes = description.dims[-1]
     data, found = part.vertex_data, np.zeros(1, np.int64)
     if data.targets is not None:
