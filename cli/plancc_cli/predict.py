@@ -7,7 +7,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
     metavar="ID,...|FILE",
     help="Answer for these vertices alone, by the source's ids: a list, or a file with one a line.",
 )
+@click.option(
+    "--links",
+    type=click.Path(),
+    help="Score these links alone, by weights trained on links: a file with source,target a line.",
+)
 @with_options(
     [
         run_option("embeddings", help="Write the outputs of this layer (1: the first) too."),
@@ -61,6 +66,7 @@ def command(
     weights: str,
     output: str | None,
     ids: str | None,
+    links: str | None,
     embeddings: int | None,
     ranks: int | None,
     threads: int | None,
@@ -86,11 +92,13 @@ def command(
             ranks = _ranks_of(plan)
 
     def work(transport: Transport) -> None:
-        from plancc_runtime.predict import predict
+        from plancc_runtime.predict import predict, score_links
 
         with transport.agreement():
-            if output is None and ids is None:
+            if output is None and ids is None and links is None:
                 raise InputError("-o: give the file to write, or --ids, whose answers are printed")
+            if links is not None and (ids is not None or embeddings is not None):
+                raise InputError("--links: excludes --ids and --embeddings; give one of them")
             for path in [] if target is None else target.files(transport.size):
                 options.check_output(path, plan, weights)
         with ExitStack() as stack:
@@ -98,15 +106,18 @@ def command(
             if not path:
                 folder = stack.enter_context(TemporaryDirectory())
                 path = transport.gather(os.path.join(folder, "answers.csv"))[0]
-            found = predict(
-                *(plan, weights, path, transport, embeddings, ids),
-                threads=threads,
-                device=device,
-            )
+            execution: Any = {"threads": threads, "device": device}
+            if links is not None:
+                found = score_links(plan, weights, links, path, transport, **execution)
+            else:
+                found = predict(plan, weights, path, transport, embeddings, ids, **execution)
             if transport.rank:
                 return
             if output is None:
                 click.echo(Path(path).read_text(), nl=False)
+        if links is not None:
+            say(f"{output or 'stdout'}: {found.num_vertices:,} links scored", err=output is None)
+            return
         line = predictions_line(output or "stdout", found.num_vertices, found.counts)
         if ids is not None:
             line += f"; {found.words:,} words sent, {found.words_of_all:,} for all vertices"

@@ -111,6 +111,24 @@ class LinkLearner(Learner):
             self._drawn[epoch] = self._directory.ends(*drawn, self._num_rows, self._resources)
         return self._drawn[epoch]
 
+    def score(self, x: Tensor, pairs: Int64Array) -> tuple[Int64Array, Tensor]:
+        """Scores of those pairs whose sources are rows of this rank. Collective.
+
+        Parameters:
+            x (Tensor[num_rows, width]): Outputs.
+            pairs: int64[m, 2], vertices.
+
+        Returns:
+            Their places among the pairs, and Tensor[places].
+        """
+        places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
+        order = np.argsort(self._vertices)
+        at = np.searchsorted(self._vertices, pairs[places, 0], sorter=order)
+        own, target = order[at], pairs[places, 1]
+        ends = self._directory.ends(own, target, self._num_rows, self._resources)
+        with torch.no_grad():
+            return places, self._decoder(*ends.rows(x))
+
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         return False
 

@@ -20,7 +20,7 @@ from plancc.files import open_file
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.text import shown
-from plancc_runtime.gathering import Ids
+from plancc_runtime.gathering import Ids, RowsOfRank, save_rows
 from plancc_runtime.launch import need_torch
 from plancc_runtime.options import MODEL_OPTIONS, TrainOptions
 from plancc_runtime.remarks import WITH_LABELS
@@ -128,6 +128,71 @@ def predict(
     known = _known(union, vertices[np.isin(vertices, wanted)])
     counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
+
+
+def score_links(
+    plan: str | PathLike[str],
+    weights: str | PathLike[str],
+    links: str | PathLike[str],
+    path: str | PathLike[str],
+    transport: Transport,
+    **execution: Any,
+) -> Predicted:
+    """Write the scores of pairs of vertices. Collective.
+
+    Parameters:
+        plan: With links, and features as wide as in training.
+        weights: A file whose network was trained on links.
+        links: A file with the source's ids of a source and a target, ``17,42``, a line.
+        path: As of `TrainOptions.predict`. The rows are those of `links`, by number from 0, with
+            ``source``, ``target``, ``score`` and ``probability``.
+        execution: As of `predict`.
+
+    Raises:
+        InputError, PlanError, OutputError, BackendUnavailable: As of `predict`.
+    """
+    with transport.agreement():
+        need_torch("a network")
+    from plancc_runtime.saved import Description
+
+    opened = open_plan(plan, transport)
+    with transport.agreement():
+        description, name = Description.read(weights), fspath(weights)
+        if not description.options.decoder or opened.header.links is None:
+            raise InputError(
+                f"{name}: scores of links need weights trained on links, and a plan with links"
+            )
+        options = options_of(description, name, {"init": weights, "predict": path, **execution})
+        _check_widths(fspath(plan), opened.rows, description.dims)
+        pairs = _read_pairs(fspath(links))
+    ids, number = np.unique(pairs, return_inverse=True)
+    everything = slice(0, opened.header.num_vertices)
+    vertices = _vertices_of(ids, opened, everything, transport)[number.reshape(pairs.shape)]
+    places, scores = run_of(opened, options, transport).score(vertices)
+    columns = {
+        "source": pairs[places, 0],
+        "target": pairs[places, 1],
+        "score": scores.float().cpu().numpy(),
+        "probability": scores.float().sigmoid().cpu().numpy(),
+    }
+    rows = RowsOfRank(places, len(pairs), transport.rank)
+    save_rows(path, rows, columns, None, transport)
+    return Predicted(opened.header, [], len(pairs))
+
+
+def _read_pairs(path: str) -> npt.NDArray[np.int64]:
+    """Pairs of ids in a file, int64[m, 2]; InputError if it has none, or a line is no pair."""
+    with open_file(path) as file:
+        lines = file.read().decode(errors="replace").splitlines()
+    for line, text in enumerate(lines, 1):
+        if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*[,\s]\s*[+-]?[0-9]{1,18}\s*", text):
+            raise InputError(
+                f"{path}, line {line}: '{shown(text, 40)}' is no link: give two ids, such as 17,42"
+            )
+    if not lines:
+        raise InputError(f"{path}: there is no link; give one at least")
+    words = (text.replace(",", " ").split() for text in lines)
+    return np.array([[int(a), int(b)] for a, b in words], np.int64)
 
 
 def _read_ids(text: str) -> npt.NDArray[np.int64]:

@@ -473,6 +473,12 @@ class Run:
             known,
         )
 
+    def score(self, pairs: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
+        """`LinkLearner.score` by the weights as they are. Collective."""
+        assert isinstance(self._learner, LinkLearner)
+        outputs = self._learner.outputs(self._execution.whole(), self._data)
+        return self._learner.score(outputs, pairs)
+
     def words_of_outputs(self) -> tuple[int, int]:
         """Words that all ranks send for outputs of training vertices, and of all. Collective."""
         views = self._execution.view(0), self._execution.whole()
