@@ -59,7 +59,7 @@ def _dataset_command(name: str) -> click.Command:
 
     def write(output: str, **values: Any) -> None:
         from plancc.errors import InputError
-        from plancc.files import check_target
+        from plancc.files import atomic_folder, check_target
         from plancc.graph.formats import write_graph
         from plancc.graph.types_toml import write_relations
         from plancc.graph.vertexdata import save_vertex_data
@@ -82,7 +82,8 @@ def _dataset_command(name: str) -> click.Command:
             check_target(data)
         is_new = not os.path.exists(output)
         if is_folder:
-            write_relations(graph, output)
+            with atomic_folder(output) as made:
+                write_relations(graph, made)
         else:
             write_graph(graph, output)
         if has_data:

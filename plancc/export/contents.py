@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.graph.vertexdata import MASKS
+from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.matrix import matrix_of
 from plancc.plan.plan import Plan
@@ -64,7 +64,16 @@ def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
             bool, as far as the plan has them; besides ``vertex``, the number of the vertex in the
             source, int64, and ``original_id``, the source's own id, where it differs.
     """
-    data = plan.vertex_data
+    found = arrays_of(plan.vertex_data, plan.global_id, names)
+    if plan.original_id is not None:
+        found["original_id"] = plan.original_id[plan.global_id]
+    return found
+
+
+def arrays_of(
+    data: VertexData, vertices: npt.NDArray[np.integer], names: Mapping[str, str]
+) -> Arrays:
+    """The data of rows whose vertices these are, int[m], as `vertex_arrays` has them."""
     types = {
         "labels": np.int64,
         "clusters": np.int64,
@@ -77,9 +86,7 @@ def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
         if array is not None:
             found[names[key]] = array.astype(kind, copy=False)
     found |= {key: array for key in MASKS if (array := getattr(data, key)) is not None}
-    found["vertex"] = plan.global_id.astype(np.int64)
-    if plan.original_id is not None:
-        found["original_id"] = plan.original_id[plan.global_id]
+    found["vertex"] = vertices.astype(np.int64)
     return found
 
 

@@ -40,6 +40,7 @@ class Export:
             whole rows: `export` refuses edge plans.
         library: Import name of a library without which nothing can be written; "" for none.
         install: The command that installs it.
+        has_types: Whether it holds graphs of types.
         doubles: Whether the matrix is written in double precision, also of a plan in single.
     """
 
@@ -47,6 +48,7 @@ class Export:
     write: Callable[[Plan, Path], None]
     library: str = ""
     install: str = ""
+    has_types: bool = False
     doubles: bool = False
 
 
@@ -62,8 +64,8 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         folder: A folder that is new, or empty.
 
     Raises:
-        InputError: For an unknown target, an edge plan, a plan with types, and what the target's
-            format cannot hold.
+        InputError: For an unknown target, an edge plan, and what the target's format cannot hold,
+            as most cannot types of vertices.
         BackendUnavailable: If the target needs a library that is not installed; the message says
             how to install it.
         OutputError: If the folder cannot be written.
@@ -75,8 +77,12 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
             f"export '{target}' is for plans that keep rows whole, and this plan spreads the "
             "nonzeros of rows over several parts; compile one with a model such as 'hp'"
         )
-    if plan.header.types is not None:
-        raise InputError(f"export '{target}' holds no types of vertices, and this plan has some")
+    if plan.header.types is not None and not entry.has_types:
+        holding = [name for name, each in EXPORTS.loaded().items() if each.has_types]
+        raise InputError(
+            f"export '{target}' holds no types of vertices, and this plan has some; take "
+            f"{', '.join(holding)}"
+        )
     if entry.library and find_spec(entry.library) is None:
         raise BackendUnavailable(
             f"export '{target}' needs {entry.library}; install it with: {entry.install}"

@@ -32,6 +32,7 @@ from plancc.graph.formats import (
 )
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import StrPath, is_gzip
+from plancc.graph.types_toml import write_relations
 from plancc.graph.vertexdata import VertexData, read_vertex_data
 from plancc.memory import available_memory
 
@@ -56,6 +57,8 @@ def to_folder(
     **reading: Any,
 ) -> Graph:
     """Write a source as a folder of ``.npy`` files, and return its graph, mapped.
+
+    A graph of types becomes a folder with ``types.toml`` (`plancc.graph.types_toml`).
 
     Parameters:
         folder: It must not exist yet, or be empty.
@@ -98,16 +101,21 @@ def to_folder(
             graph = read_graph(made, "csr", allow_large=True)
         else:
             graph = read_graph(path, keys=keys, **options, **reading)
-            write_csr(graph, made)
+            if graph.types is None:
+                write_csr(graph, made)
         if data is not None:
             found = read_vertex_data(
                 data, graph, split=split, keys=data_keys(keys), allow_large=allow_large
             )
         else:
             found = own_data(path, graph, split=split, keys=data_keys(keys), **options)
-        _write_data(found, made)
+        types = graph.types
+        if types is None:
+            _write_data(found, made)
+        else:
+            write_relations(graph, made, found)
         del graph, found  # they map files that get other names
-    return read_graph(folder, "csr", allow_large=True)
+    return read_graph(folder, "csr" if types is None else "relations", allow_large=True)
 
 
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:

@@ -104,7 +104,7 @@ class Types:
         k = self.names.index(name)
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
-    def relation(self, name: str | Relation) -> Relation:
+    def relation(self, name: str | tuple[str, ...]) -> Relation:
         """The relation of a name, or of (source, name, destination).
 
         Raises:

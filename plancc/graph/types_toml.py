@@ -24,12 +24,12 @@ import os
 import tomllib
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import atomic_folder
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.formats import FORMATS, Format, find_format
@@ -38,7 +38,7 @@ from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
 from plancc.graph.union import RECTANGULAR, Entries, block_of, united
-from plancc.graph.vertexdata import SOURCE_KEYS, names_of_data
+from plancc.graph.vertexdata import SOURCE_KEYS, VertexData, names_of_data
 from plancc.text import shown
 
 HEAD, EDGE_FEATURES = "types.toml", "edge_features"
@@ -208,25 +208,29 @@ def _matrix(
     return graph, row, column
 
 
-def write_relations(graph: Graph, path: StrPath) -> None:
-    """Write a graph of types as a new folder that `read_relations` reads; without vertex data.
+def write_relations(graph: Graph, made: Path, data: VertexData | None = None) -> None:
+    """Write a graph of types, and vertex data of its types, as files that `read_relations` reads.
 
-    Raises:
-        OutputError: As `plancc.files.atomic_folder`.
+    Parameters:
+        made: A folder that is there, and empty.
     """
-    from scipy.io import mmwrite
+    from scipy.sparse import save_npz
 
     assert graph.types is not None
-    lines = ["[types]", *(f"{_quoted(name)} = {n}" for name, n in graph.types.counts.items())]
-    with atomic_folder(path) as made:
-        for k, relation in enumerate(graph.types.relations):
-            lines += ["", "[[relations]]", f'file = "{k}.mtx"']
-            lines += [
-                f"{what} = {_quoted(name)}" for what, name in zip(_ENDS, relation, strict=True)
-            ]
-            matrix, field = block_of(graph, relation), "pattern" if graph.values is None else None
-            mmwrite(made / f"{k}.mtx", matrix, field=field, symmetry="general")
-        (made / HEAD).write_text("\n".join([*lines, ""]), encoding="utf-8")
+    lines = ["[types]"]
+    of_type = {} if data is None else data.of_type
+    for k, (name, count) in enumerate(graph.types.counts.items()):
+        held = of_type[name].arrays() if name in of_type else {}
+        for key, array in held.items():
+            np.save(made / f"{k}.{key}.npy", array)
+        files = "".join(f', {key} = "{k}.{key}.npy"' for key in held)
+        lines.append(f"{_quoted(name)} = {{count = {count}{files}}}")
+    for k, relation in enumerate(graph.types.relations):
+        lines += ["", "[[relations]]", f'file = "{k}.npz"']
+        lines += [f"{what} = {_quoted(name)}" for what, name in zip(_ENDS, relation, strict=True)]
+        matrix = block_of(graph, relation)
+        save_npz(made / f"{k}.npz", matrix.astype(bool) if graph.values is None else matrix)
+    (made / HEAD).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def _quoted(name: str) -> str:

@@ -1,7 +1,8 @@
 """Partitions of DistDGL: read as part vectors, and written from plans by dgl.
 
-The rows of a plan in plan order are DistDGL's shuffled node ids: both number part by part. A part
-has all edges into its own nodes, which are its rows, and its halo nodes are the rows it receives.
+The rows of a plan in plan order are DistDGL's shuffled node ids: both number part by part, in a
+part type by type. A part has all edges into its own nodes, which are its rows, and its halo nodes
+are the rows it receives.
 
 The file that describes a partition (``NAME.json``) says which ranges of DGL's *new* vertex numbers
 the parts own. The graph's own numbers, of which a part vector speaks, stand elsewhere: in a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.export.contents import DGL_NAMES, Arrays, halo_rows, vertex_arrays
+from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
 from plancc.graph.npz import read_array
 from plancc.graph.optional import library
 from plancc.graph.textfile import StrPath, read_bytes
-from plancc.graph.vertexdata import as_array
+from plancc.graph.vertexdata import VertexData, as_array
 from plancc.interop.torchfile import load_torch
 from plancc.plan.exchange import Int64Array
+from plancc.plan.matrix import relations_of
 from plancc.plan.plan import Plan
 from plancc.text import shown
 
-HETERO = "heterogeneous graphs are not supported: take one type of vertex and one of edge"
+HETERO = "parts of heterogeneous graphs are not read: take one type of vertex and one of edge"
 MAPPINGS = ("orig_nids.npy", "orig_nids.pt", "node_mapping.pt")
 """Files beside the description: the graph's number of every new number."""
 _IN_PARTS, _DATA = "orig_nids.dgl", "node_feat.dgl"
@@ -155,12 +158,95 @@ def _in_part(file: str) -> npt.NDArray[np.int64] | None:
     return _checked(as_array(next(iter(held.values())), file), file)
 
 
+@dataclass(frozen=True, eq=False)
+class DistNumbers:
+    """DistDGL's numbers of vertices and edges: part by part, in a part by type, then in plan order.
+
+    Attributes:
+        ntypes, etypes: Names of types of vertices and edges, in the order of their numbers.
+        row_type, edge_type (int64[n], int64[nnz]): Number of the type, in plan order.
+        row, edge (int64[n], int64[nnz]): Row and nonzero in plan order of every number.
+        place (int64[n]): The inverse of `row`.
+    """
+
+    plan: Plan
+    ntypes: tuple[str, ...]
+    etypes: tuple[str, ...]
+    row_type: Int64Array
+    edge_type: Int64Array
+    row: Int64Array
+    edge: Int64Array
+    place: Int64Array
+
+    @classmethod
+    def of(cls, plan: Plan) -> DistNumbers:
+        """The numbers of a plan's rows and nonzeros."""
+        types, n = plan.header.types, plan.num_vertices
+        ntypes: tuple[str, ...] = (NODE,)
+        etypes: tuple[str, ...] = (EDGE,)
+        row_type, edge_type = np.zeros(n, np.int64), np.zeros(len(plan.column), np.int64)
+        if types is not None:
+            ntypes, etypes = types.names, tuple(map(":".join, types.relations))
+            row_type, edge_type = types.type_of(plan.global_id), relations_of(plan).astype(np.int64)
+        part = _part_of_row(plan, np.arange(n))
+        row = np.lexsort((row_type, part))
+        edge = np.lexsort((edge_type, np.repeat(part, np.diff(plan.row_ptr))))
+        return cls(plan, ntypes, etypes, row_type, edge_type, row, edge, np.argsort(row))
+
+    def ranges(self, edges: bool = False) -> dict[str, list[list[int]]]:
+        """First number and end of every type in every part, by its name."""
+        part = _part_of_row(self.plan, np.arange(self.plan.num_vertices))
+        names, kind = self.ntypes, self.row_type
+        if edges:
+            names, kind = self.etypes, self.edge_type
+            part = np.repeat(part, np.diff(self.plan.row_ptr))
+        size = len(names) * self.plan.num_parts
+        sizes = np.bincount(part * len(names) + kind, minlength=size)
+        ends = np.cumsum(sizes)
+        pairs = np.stack([ends - sizes, ends], 1).reshape(-1, len(names), 2)
+        return {name: pairs[:, k].tolist() for k, name in enumerate(names)}
+
+    def part(self, index: int, halo: Int64Array) -> dict[str, Int64Array]:
+        """The graph of a part's own rows and the halo.
+
+        Returns:
+            Of "nodes": their numbers, own ones first; "edges": theirs; "source", "target": their
+            ends among the nodes.
+        """
+        part = self.plan.part(index)
+        own = slice(part.first_row, part.first_row + part.num_rows)
+        place = self.place[own] - part.first_row
+        nodes = np.concatenate([np.arange(own.start, own.stop), self.place[halo]])
+        edges = np.arange(self.plan.row_ptr[own.start], self.plan.row_ptr[own.stop])
+        order = self.edge[edges] - self.plan.row_ptr[own.start]
+        target = np.repeat(place, np.diff(part.row_ptr))[order]
+        number = np.concatenate([place, np.arange(part.num_rows, len(nodes))])
+        return {
+            "nodes": nodes,
+            "edges": edges,
+            "source": number[part.column[order]],
+            "target": target,
+        }
+
+    def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
+        """Data of the rows of every type in plan order, and its first row in every part."""
+        plan, types = self.plan, self.plan.header.types
+        if types is None:
+            return {NODE: (vertex_arrays(plan, DGL_NAMES), plan.part_ptr)}
+        found, first = {}, types.rows_before(plan.global_id, plan.part_ptr)
+        for k, name in enumerate(types.names):
+            vertices = plan.global_id[self.row_type == k] - types.first[k]
+            data = plan.vertex_data.of_type.get(name, VertexData())
+            found[name] = arrays_of(data, vertices, DGL_NAMES), first[k]
+        return found
+
+
 def write(plan: Plan, folder: Path) -> None:
     """Write ``plancc.json`` and a folder per part."""
     from dgl.data.utils import save_graphs, save_tensors
 
-    edge_ptr = plan.row_ptr[plan.part_ptr]
-    arrays = vertex_arrays(plan, DGL_NAMES)
+    numbers = DistNumbers.of(plan)
+    of_types, edge_map = numbers.vertex_data(), numbers.ranges(edges=True)
     metadata: dict[str, Any] = {
         "graph_name": NAME,
         "num_nodes": plan.num_vertices,
@@ -168,14 +254,12 @@ def write(plan: Plan, folder: Path) -> None:
         "part_method": NAME,
         "num_parts": plan.num_parts,
         "halo_hops": 1,
-        "node_map": {NODE: _ranges_of(plan.part_ptr)},
-        "edge_map": {EDGE: _ranges_of(edge_ptr)},
-        "ntypes": {NODE: 0},
-        "etypes": {EDGE: 0},
+        "node_map": numbers.ranges(),
+        "edge_map": edge_map,
+        "ntypes": {name: k for k, name in enumerate(numbers.ntypes)},
+        "etypes": {name: k for k, name in enumerate(numbers.etypes)},
     }
     for index, halo in enumerate(halo_rows(plan)):
-        rows = slice(*plan.part_ptr[index : index + 2])
-        nonzeros = slice(*edge_ptr[index : index + 2])
         part = folder / f"part{index}"
         part.mkdir()
         files = {
@@ -183,16 +267,17 @@ def write(plan: Plan, folder: Path) -> None:
             "edge_feats": f"part{index}/edge_feat.dgl",
             "part_graph": f"part{index}/graph.dgl",
         }
-        save_tensors(str(folder / files["node_feats"]), _tensors(NODE, arrays, rows))
-        weights = _tensors(EDGE, {"weight": plan.value}, nonzeros)
+        data, weights = dict[str, Any](), dict[str, Any]()
+        for name, (arrays, first) in of_types.items():
+            data |= _tensors(name, arrays, slice(*first[index : index + 2]))
+        for name, ranges in edge_map.items():
+            value = plan.value[numbers.edge[slice(*ranges[index])]]
+            weights |= _tensors(name, {"weight": value}, slice(None))
+        save_tensors(str(folder / files["node_feats"]), data)
         save_tensors(str(folder / files["edge_feats"]), weights)
-        save_graphs(str(folder / files["part_graph"]), [_graph_of_part(plan, index, halo)])
+        save_graphs(str(folder / files["part_graph"]), [_graph_of_part(numbers, index, halo)])
         metadata[f"part-{index}"] = files
     write_json(folder / f"{NAME}.json", metadata)
-
-
-def _ranges_of(ptr: Int64Array) -> list[list[int]]:
-    return np.column_stack([ptr[:-1], ptr[1:]]).tolist()
 
 
 def _tensors(kind: str, arrays: Arrays, rows: slice) -> dict[str, Any]:
@@ -204,22 +289,23 @@ def _tensors(kind: str, arrays: Arrays, rows: slice) -> dict[str, Any]:
     }
 
 
-def _graph_of_part(plan: Plan, index: int, halo: Int64Array) -> Any:
+def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
     """A DGLGraph of the part's own rows and the halo, with the numbers that DistDGL looks for."""
     import dgl
     import torch
 
-    part = plan.part(index)
-    target = np.repeat(np.arange(part.num_rows, dtype=np.int64), np.diff(part.row_ptr))
-    nodes = np.concatenate([part.first_row + np.arange(part.num_rows, dtype=np.int64), halo])
-    ends = (torch.from_numpy(part.column.astype(np.int64)), torch.from_numpy(target))
-    graph = dgl.graph(ends, num_nodes=len(nodes))
-    graph.ndata[dgl.NID] = torch.from_numpy(nodes)
-    graph.ndata["part_id"] = torch.from_numpy(_part_of_row(plan, nodes))
-    graph.ndata["inner_node"] = (torch.arange(len(nodes)) < part.num_rows).to(torch.uint8)
-    first = int(plan.row_ptr[plan.part_ptr[index]])
-    graph.edata[dgl.EID] = first + torch.arange(len(target))
-    graph.edata["inner_edge"] = torch.ones(len(target), dtype=torch.uint8)
+    plan = numbers.plan
+    found = {name: torch.from_numpy(each) for name, each in numbers.part(index, halo).items()}
+    nodes, edges = found["nodes"], found["edges"]
+    graph = dgl.graph((found["source"], found["target"]), num_nodes=len(nodes))
+    graph.ndata[dgl.NID] = nodes
+    graph.ndata["part_id"] = torch.from_numpy(_part_of_row(plan, nodes.numpy()))
+    graph.ndata["inner_node"] = (torch.arange(len(nodes)) < len(nodes) - len(halo)).to(torch.uint8)
+    graph.edata[dgl.EID] = edges
+    graph.edata["inner_edge"] = torch.ones(len(edges), dtype=torch.uint8)
+    if plan.header.types is not None:
+        graph.ndata[dgl.NTYPE] = torch.from_numpy(numbers.row_type[numbers.row[nodes]])
+        graph.edata[dgl.ETYPE] = torch.from_numpy(numbers.edge_type[numbers.edge[edges]])
     return graph
 
 
@@ -230,6 +316,7 @@ def _part_of_row(plan: Plan, rows: Int64Array) -> npt.NDArray[np.int64]:
 EXPORT = Export(
     "a DistDGL partition, for dgl.distributed and GraphBolt",
     write,
+    has_types=True,
     library="dgl",
     install='pip install torch==2.2.1 dgl==2.1.0 torchdata==0.7.1 "pandas<2.3" pydantic pyyaml '
     '"numpy<2", in an environment of its own (docs/reference/export.md)',

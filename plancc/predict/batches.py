@@ -137,6 +137,8 @@ def predict_batches(
         )
     with PlanFile(path) as file:
         file.check_row_plan("what mini-batches move")
+        if file.header.types is not None:
+            raise InputError("`batches`: steps of a plan with types are not predicted")
         recorded, training = (
             str(file.attributes("provenance").get("sampler", "")),
             num_training(file),

@@ -118,16 +118,22 @@ def batch_reports(
         raise InputError(f"`batches` {number}: at least 1 is needed")
     if number > MOST_BATCHES:
         raise InputError(f"`batches` {number}: at most {MOST_BATCHES} can be counted")
-    recorded, sizes = [], []
+    recorded, sizes, have_types = [], [], False
     for path in paths:  # before any plan is read whole
         with PlanFile(path) as file:
             file.check_row_plan("what mini-batches move")
             checked_ranks(file, num_ranks)
             recorded.append(str(file.attributes("provenance").get("sampler", "")))
+            have_types |= file.header.types is not None
             sizes.append((file.header.num_vertices, num_training(file)))
     if not sizes:
         return []
     chosen = chosen_sampler(next(filter(None, recorded), ""), *sizes[0], sampler, **options)
+    if have_types and chosen.of_training:
+        raise InputError(
+            f"sampler '{chosen.name}': batches of a plan with types are drawn by relation, in runs "
+            "alone; their steps say what they move"
+        )
     first: tuple[str, Population] | None = None
     owners, names = [], []
     for path in paths:

@@ -116,3 +116,51 @@ def test_widths_are_those_of_the_widest_type_and_of_the_labels(tmp_path):
     assert "dims 5,128,3" in ok("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan, warned=True)
     assert "dims 5,128,3" in ok("inspect", plan)
     assert "loss" in ok("rehearse", plan, "--model", "sage", "--machine", "cpu-cluster")
+
+
+def test_a_converted_folder_of_types_gives_the_same_plan(tmp_path):
+    data = hetero_data()
+    ends = data["paper", "cites", "paper"].edge_index
+    data["paper", 'is "like"', "paper"].edge_index = ends
+    data["paper", 'is "like"', "paper"].edge_weight = torch.rand(ends.shape[1]) + 1
+    data["paper"].train_mask = torch.arange(60) % 3 > 0
+    torch.save(data, tmp_path / "hetero.pt")
+    ok("convert", tmp_path / "hetero.pt", "-o", tmp_path / "folder", warned=True)
+    hashes = [
+        content_of(ok("compile", tmp_path / name, "-p", 3, "-o", tmp_path / "p.h5", warned=True))
+        for name in ("hetero.pt", "folder")
+    ]
+    assert hashes[0] == hashes[1]
+
+
+def content_of(said: str) -> str:
+    [line] = [line for line in said.splitlines() if line.startswith("content ")]
+    return line
+
+
+def test_batches_of_types_are_drawn_by_relation_from_the_command_line(tmp_path):
+    torch.save(hetero_data(), tmp_path / "hetero.pt")
+    plan, out = tmp_path / "plan.h5", tmp_path / "papers.csv"
+    assert plancc("compile", tmp_path / "hetero.pt", "-p", 2, "-o", plan).code == 0
+    how = ("--model", "rgcn", "--sampler", "neighbour", "--fanouts", "3,2", "--epochs", 2)
+    done = plancc_run(
+        *(plan, *how, "--relation-fanouts", "cites=1,1", "--ranks", 2),
+        *("--relation-fanouts", "author:writes:paper=2,2", "--predict", out),
+    )
+    assert done.code == 0, done.err
+    assert "fanouts 3,2" in done.out
+    assert len(table(out)) == 60
+    for words, error in (
+        (("cites",), "--relation-fanouts 'cites': give NAME=F1,F2,..."),
+        (("cites=1,1", "--relation-fanouts", "cites=2,2"), "cites is given twice"),
+        (("edits=1,1",), "relation 'edits' is unknown"),
+        (("cites=1",), "--relation-fanouts cites: `fanouts` 1 has 1 number"),
+    ):
+        done = plancc_run(plan, *how, "--relation-fanouts", *words)
+        assert done.code == 2
+        assert error in done.err, done.err
+    for command, words in (
+        ("inspect", ("--batches", 2, "--sampler", "neighbour", "--fanouts", "3,2")),
+        ("simulate", ("--model", "rgcn", "--batches", 2)),
+    ):
+        assert plancc(command, plan, *words).code == 2

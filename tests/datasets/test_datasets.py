@@ -43,6 +43,7 @@ def check(dataset):
 @pytest.mark.parametrize("name", ["academic", "ratings", "weather"])
 def test_graphs_of_types_are_written_as_a_folder(name, tmp_path):
     graph = load_dataset(name).graph
+    (tmp_path / "made").mkdir()
     write_relations(graph, tmp_path / "made")
     again = read_graph(tmp_path / "made")
     assert again.types == graph.types

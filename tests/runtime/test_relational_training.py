@@ -139,7 +139,6 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     for plan, options, words in (
         (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
         (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
-        (path, {"model": "rgcn", "batch_size": 8}, "`batch_size` 8: is for plans of one type"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "type 'editor' is unknown"),
         (path, {"model": "rgcn", "target": "venue"}, "`target` venue: .* has labels of paper"),
