@@ -63,6 +63,8 @@ from plancc.text import shown as shortened
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
+RELATIONS = "relations"
+"""The format of graphs of types."""
 
 
 @dataclass(frozen=True)
@@ -356,7 +358,10 @@ def _opened(folder: str | PathLike[str]) -> tuple[MappedGraph, Source]:
     path = os.fspath(folder)
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")
-    if not os.path.isdir(path) or find_format(path) != FORMAT:
+    name = find_format(path)
+    if name == RELATIONS:
+        raise InputError(f"{path}: a graph of types, which one process compiles: start one rank")
+    if not os.path.isdir(path) or name != FORMAT:
         raise InputError(
             f"{path}: several ranks read a folder of arrays; make one of it with: plancc convert "
             f"{path} -o FOLDER"

@@ -377,6 +377,10 @@ def test_a_file_is_no_folder(tmp_path):
         on_ranks(2, tmp_path / "g.mtx", tmp_path / "p.h5", 2)
     with pytest.raises(InputError, match="none: no such file"):
         on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)
+    (tmp_path / "typed").mkdir()
+    (tmp_path / "typed" / "types.toml").write_text("")
+    with pytest.raises(InputError, match="typed: a graph of types, which one process compiles"):
+        on_ranks(2, tmp_path / "typed", tmp_path / "p.h5", 2)
 
 
 def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):
