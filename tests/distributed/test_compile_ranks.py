@@ -378,7 +378,8 @@ def test_a_file_is_no_folder(tmp_path):
     with pytest.raises(InputError, match="none: no such file"):
         on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)
     (tmp_path / "typed").mkdir()
-    (tmp_path / "typed" / "types.toml").write_text("")
+    relation = '[[relations]]\nsource = "a"\nname = "to"\ndestination = "a"\nfile = "types.toml"\n'
+    (tmp_path / "typed" / "types.toml").write_text(f"[types]\na = 2\n{relation}")
     with pytest.raises(InputError, match="typed: a graph of types, which one process compiles"):
         on_ranks(2, tmp_path / "typed", tmp_path / "p.h5", 2)
 
