@@ -239,6 +239,10 @@ class PlanFile:
         """The datasets of vertex data that are there."""
         return [n for n in self._known if n.startswith("vertex_data/") and self.has(n)]
 
+    def width(self, name: str) -> int | None:
+        """Columns of a dataset; None where it is not there."""
+        return int(self.node(name).shape[1]) if self.has(name) else None
+
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """The entries of parts ``first..last-1`` of a dataset, after comparing their digests.
 

@@ -51,14 +51,12 @@ class DataWidths:
     @classmethod
     def _read(cls, file: PlanFile, end: str) -> DataWidths:
         """The widths of the datasets whose names have this end."""
-        features = labels = None
-        if file.has(f"vertex_data/features{end}"):
-            features = file.node(f"vertex_data/features{end}").shape[1]
-        if file.has(f"vertex_data/targets{end}"):
-            return cls(features or None, file.node(f"vertex_data/targets{end}").shape[1] or None)
-        if file.has(f"vertex_data/labels{end}"):
-            labels = file.read(f"vertex_data/labels{end}")
-        return cls._of_labels(features, labels)
+        features = file.width(f"vertex_data/features{end}")
+        targets = file.width(f"vertex_data/targets{end}")
+        if targets is not None:
+            return cls(features or None, targets or None)
+        labels = f"vertex_data/labels{end}"
+        return cls._of_labels(features, file.read(labels) if file.has(labels) else None)
 
     @classmethod
     def _of_types(cls, found: Sequence[DataWidths]) -> DataWidths:

@@ -76,10 +76,8 @@ def with_weights(
     """
     types = file.header.types
     assert types is not None
-    widths = dict[str, int]()
-    for k, name in enumerate(types.names):
-        if file.has(f"vertex_data/features_of_{k}"):
-            widths[name] = file.node(f"vertex_data/features_of_{k}").shape[1]
+    found = {name: file.width(f"vertex_data/features_of_{k}") for k, name in enumerate(types.names)}
+    widths = {name: width for name, width in found.items() if width is not None}
     options = TrainOptions(target=target, features=dims[0], layers=len(dims) - 1)
     target = target_in(file, types, options)
     of_network = asdict(_network_of(widths, types, target, options, file.path))
