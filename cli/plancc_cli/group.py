@@ -46,6 +46,7 @@ SECTIONS = {
         "convert": "Write a graph as a folder of arrays that are mapped into memory.",
         "export": "Write a graph or a plan for other tools.",
         "join": "Join a plan in pieces to one file.",
+        "partition": "Partition the hypergraph of an .hgr file.",
     },
     "This installation": {
         "doctor": "Check libraries, MPI, threads, memory and GPU.",

@@ -13,12 +13,15 @@ from plancc.graph.formats import FORMATS
 from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
 
 
-def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDArray[np.int32]:
+def read_part_vector(
+    path: StrPath, num_vertices: int | None = None, *, least: int = 0
+) -> npt.NDArray[np.int32]:
     """Read a part vector, plain or .gz, as METIS, hMETIS and KaHyPar write it.
 
     Parameters:
         path: Or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
         num_vertices: How many parts must be listed.
+        least: Smallest number that is allowed; -1 where this stands for any part.
 
     Returns:
         int32[num_vertices]
@@ -48,7 +51,8 @@ def read_part_vector(path: StrPath, num_vertices: int | None = None) -> npt.NDAr
         text = " ".join(map(str, part[numbers.ptr[k] : numbers.ptr[k + 1]]))
         fail(path, int(numbers.line[k]), "one part number per line is expected, not", text)
     line = numbers.line[count > 0]
-    fail_first(path, part < 0, line, "the part is negative:", part)
+    words = "the part is negative:" if least == 0 else f"the part is below {least}:"
+    fail_first(path, part < least, line, words, part)
     fail_first(path, part > np.iinfo(np.int32).max, line, "the part is too large:", part)
     if num_vertices is not None and len(part) != num_vertices:
         last = int(line[min(len(line) - 1, num_vertices)])

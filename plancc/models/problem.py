@@ -28,6 +28,7 @@ class Hypergraph:
         net_sources (int32[num_nets], or None): The vertex whose row travels to the parts of the
             net, one of its pins; None: not known, then only the volume can be refined, not the
             traffic of single parts.
+        fixed (int32[num_vertices], or None): The part where a vertex stays; -1: any.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -35,6 +36,7 @@ class Hypergraph:
     vertex_weights: npt.NDArray[np.int64]
     net_costs: npt.NDArray[np.int64] | None = None
     net_sources: npt.NDArray[np.int32] | None = None
+    fixed: npt.NDArray[np.int32] | None = None
 
     @property
     def num_vertices(self) -> int:

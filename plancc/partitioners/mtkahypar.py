@@ -64,6 +64,8 @@ def run(
         path = "problem.hgr"
         _write_hypergraph(path, problem)
         graph = library.hypergraph_from_file(path, context, mtkahypar.FileFormat.HMETIS)
+        if problem.fixed is not None:
+            graph.add_fixed_vertices(problem.fixed.tolist(), num_parts)
     else:
         context.set_partitioning_parameters(num_parts, epsilon, mtkahypar.Objective.CUT)
         path = "problem.graph"

@@ -107,7 +107,7 @@ def partitions(
     """
     preset, threads = options.preset, options.threads
     check_num_parts(problem.num_vertices, num_parts)
-    _check_weights(problem)
+    check_problem(problem)
 
     limits = _limits(problem.vertex_weights, num_parts, options, limits)
     about_run: list[str] = []
@@ -239,7 +239,7 @@ def _limits(
     return replace(limits, epsilon=given.epsilon, names=given.names)
 
 
-def _check_weights(problem: Hypergraph | WeightedGraph) -> None:
+def check_problem(problem: Hypergraph | WeightedGraph) -> None:
     """Raise InputError for weights or costs that no partitioner can take."""
     costs = problem.net_costs if isinstance(problem, Hypergraph) else problem.edge_weights
     for what, values, least in (("vertex weight", problem.vertex_weights, 0), ("cost", costs, 1)):

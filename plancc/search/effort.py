@@ -97,7 +97,7 @@ def search(
     )
     if expectation is not None:
         expectation.deadline = job.whole
-    owners = _EFFORTS[job.effort](job)
+    owners = STEPS[job.effort](job)
     if hopeless:  # no refinement of the expectation
         owners = []
     job.deadline = job.whole
@@ -291,7 +291,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     every, how = job.beginnings("balanced"), job.of_kind
     most = how.others
     if job.few:
-        scouts = round(Starts.scouted / max(job.matrix.num_nonzeros, 1))
+        scouts = round(Starts.scouted / max(job.size, 1))
         every, most = (
             every[: Starts.variety],
             int(np.clip(scouts, 2, min(how.scouts, _combined(job).scouts))),
@@ -325,8 +325,9 @@ def _best(job: RowJob) -> list[Owners]:
     return [member.owners for member in members[: job.numbers.starts]]
 
 
-_EFFORTS: dict[str, Callable[[RowJob], list[Owners]]] = {
+STEPS: dict[str, Callable[[RowJob], list[Owners]]] = {
     "fast": _fast,
     "balanced": _balanced,
     "best": _best,
 }
+"""What every effort does for the volume: owners, the best first."""

@@ -134,6 +134,11 @@ class RowJob(RefiningJob):
         return degrees_of(self.matrix, self.nets)
 
     @property
+    def size(self) -> int:
+        """Nonzeros, by which the number of starts is chosen."""
+        return self.matrix.num_nonzeros
+
+    @property
     def kind_now(self) -> str:
         """Kind of the graph, before the first start by its degrees alone."""
         return self.kind or kind_of(self.degrees)
@@ -232,7 +237,7 @@ class RowJob(RefiningJob):
         """Starts for the kind of graph, the best first; none where the model has its own."""
         if not self.by_kind:
             return []
-        of_matrix = self.hypergraph.vertex_weights, self.matrix.num_nonzeros, self.num_parts
+        of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
         rules = self.options.lean, self.expectation is None, is_mild(self.degrees)
         found = beginnings(self.kind_now, effort, *of_matrix, *rules)
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
@@ -428,7 +433,7 @@ class RowJob(RefiningJob):
     def improvable(self) -> bool:
         """Whether `improve` can do anything, and is worth its process."""
         least, most = IMPROVED
-        one = self.nets.weight.shape[1] == 1 and least <= self.matrix.num_nonzeros <= most
+        one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able and not self.options.lean
 

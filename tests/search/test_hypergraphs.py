@@ -1,0 +1,98 @@
+"""Partitions of hypergraphs that no matrix is behind."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from plancc.errors import InputError
+from plancc.models.problem import Hypergraph
+from plancc.options import SearchOptions
+from plancc.search.hypergraphs import partition_hypergraph
+
+EFFORTS = ("fast", "balanced", "best")
+
+
+def hypergraph(nets, n, weights=None, costs=None):
+    return Hypergraph(
+        np.cumsum([0, *map(len, nets)]),
+        np.array([pin for net in nets for pin in net], np.int32),
+        np.ones(n, np.int64) if weights is None else np.array(weights),
+        None if costs is None else np.array(costs),
+    )
+
+
+def random_hypergraph(seed, n, num_nets):
+    rng = np.random.default_rng(seed)
+    nets = [rng.choice(n, rng.integers(1, 5), replace=False).tolist() for _ in range(num_nets)]
+    return nets, rng.integers(1, 4, n), rng.integers(1, 6, num_nets)
+
+
+def cost(nets, costs, owner):
+    spread = [len({owner[pin] for pin in net}) for net in nets]
+    pairs = [*zip(costs, spread, strict=True)]
+    return sum(c * (s - 1) for c, s in pairs), sum(c for c, s in pairs if s > 1)
+
+
+def least(nets, costs, weights, parts, epsilon, fixed):
+    """The least connectivity of all balanced partitions that keep what is fixed."""
+    limit = np.floor((1 + epsilon) * -(-sum(weights) // parts) + 1e-9)
+    every = product(*[range(parts) if f < 0 else [f] for f in fixed])
+    return min(
+        cost(nets, costs, owner)[0]
+        for owner in every
+        if np.bincount(owner, weights, parts).max() <= limit
+    )
+
+
+@pytest.mark.parametrize(("parts", "seed"), [(2, 1), (2, 2), (3, 3)])
+def test_the_least_connectivity_is_found(parts, seed):
+    n = 9
+    nets, weights, costs = random_hypergraph(seed, n, 14)
+    problem = hypergraph(nets, n, weights, costs)
+    options = SearchOptions(effort="best", epsilon=0.3)
+    fixed = np.full(n, -1)
+    for _ in range(2):
+        found = partition_hypergraph(problem, parts, options, fixed=fixed)
+        assert (found.connectivity, found.nets_cut) == cost(nets, costs, found.owner)
+        assert found.connectivity == least(nets, costs, weights, parts, 0.3, fixed)
+        fixed[:3] = (found.owner[:3] + np.array([1, 0, 1])) % parts
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_fixed_vertices_stay_and_a_given_partition_gets_no_worse(effort, tmp_path):
+    n, parts = 400, 4
+    rng = np.random.default_rng(5)
+    nets = [(rng.choice(30, 4, replace=False) + k) % n for k in range(0, n, 2)]
+    problem = hypergraph(nets, n)
+    fixed = np.full(n, -1)
+    fixed[rng.choice(n, 40, replace=False)] = rng.integers(0, parts - 1, 40)  # none in the last
+    given = np.where(fixed >= 0, fixed, np.arange(n) * parts // n)
+    path = tmp_path / "a.part.4"
+    np.savetxt(path, np.where(rng.random(n) < 0.2, -1, given), fmt="%d")
+    options = SearchOptions(effort=effort, epsilon=0.1, seed=3)
+    limit = np.floor(1.1 * n / parts)
+    for part in (None, given, path):
+        found = partition_hypergraph(problem, parts, options, part=part, fixed=fixed)
+        assert (found.owner[fixed >= 0] == fixed[fixed >= 0]).all()
+        assert np.bincount(found.owner, minlength=parts).max() <= limit
+        assert found.imbalance == np.bincount(found.owner).max() * parts / n - 1
+        assert (found.connectivity, found.nets_cut) == cost(nets, [1] * len(nets), found.owner)
+        if part is not None:
+            before = found.tried[0]
+            assert before.step == "as given"
+            assert before.overload > 0 or found.connectivity <= before.volume
+
+
+def test_what_cannot_be_partitioned():
+    problem = hypergraph([[0, 1], [1, 2]], 4)
+    for given, words in [
+        ({"part": [0, 1, 2, 0]}, r"line 3: part '2'; 2 parts are numbered 0\.\.1"),
+        ({"part": [0, 1]}, "4 whole numbers"),
+        ({"fixed": [0.5, 0, 0, 0]}, "4 whole numbers"),
+        ({"fixed": [0, 0, 0, 0]}, "1 vertices are left"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            partition_hypergraph(problem, 2, **given)
+    with pytest.raises(InputError, match="5 parts"):
+        partition_hypergraph(problem, 5)
