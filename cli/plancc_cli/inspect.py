@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Sections,
     sections={
-        "Figures": ("per_part", "ranks", "topology"),
+        "Figures": ("per_part", "components", "ranks", "topology"),
         "Epoch": ("dims", "machine", "boundary_sampling"),
         "Fresh mini-batches": options.batch_names(),
         "Output": options.OUTPUT,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     "Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with --dims.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
+@click.option("--components", is_flag=True, help="Count the connected components of parts.")
 @click.option(
     "--ranks", type=int, help="Figures when run on fewer ranks than parts (parts are merged)."
 )
@@ -53,6 +54,7 @@ def command(
     plan: str,
     dims: list[int] | None,
     per_part: bool,
+    components: bool,
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
@@ -84,6 +86,7 @@ def command(
         machine=machine,
         topology=None if topology is None else Topology.parse(topology),
         boundary_sampling=rates,
+        with_components=components,
     )
     form = options.form()
     if form:

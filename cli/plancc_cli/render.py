@@ -297,6 +297,9 @@ def _answer(report: Report) -> Table:
     limits = report.provenance.get("balance")
     recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
     table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))
+    if found := report.components:
+        most = f"{min(found):,} to {max(found):,} in a part, {sum(found):,} in all"
+        table.add_row("connected components", most)
     full = "full batch: " * bool(batches)
     epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
     table.add_row(f"{full}predicted epoch", epoch)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from plancc.cost.owners import BASELINE_SEED, traffic
+from plancc.cost.owners import BASELINE_SEED, components, traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -76,6 +76,7 @@ class Report:
         types, relations: Of a plan with types whose parts are not merged.
         links: Of a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
+        components: Connected components of the rows of every part, if they are asked for.
     """
 
     path: str
@@ -97,6 +98,7 @@ class Report:
     types: list[TypeTraffic] = field(default_factory=list)
     relations: list[RelationTraffic] = field(default_factory=list)
     links: dict[str, int] = field(default_factory=dict)
+    components: list[int] = field(default_factory=list)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -127,6 +129,8 @@ class Report:
             result["relations"] = [each.as_dict() for each in self.relations]
         if self.links:
             result["links"] = self.links
+        if self.components:
+            result["components"] = self.components
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -157,6 +161,7 @@ def report(
     boundary_sampling: Sequence[float] = (),
     basis: Basis | None = None,
     random_epoch: bool = False,
+    with_components: bool = False,
 ) -> Report:
     """Figures of a plan file.
 
@@ -173,6 +178,7 @@ def report(
             compare.
         random_epoch: Predict the epoch of a random partition, from the matrix, where the plan does
             not record it.
+        with_components: Count the connected components of parts, from the matrix.
 
     Raises:
         InputError: If the file is missing, `num_ranks` is not in 1..num_parts, the topology has
@@ -235,6 +241,7 @@ def report(
             on_grid=on_grid,
             types=source.of_types(type_traffic),
             relations=source.of_types(relation_traffic),
+            components=source.components() if with_components else [],
         )
 
 
@@ -288,6 +295,11 @@ class _Source:
             return times
         random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
         return replace(times, random=random)
+
+    def components(self) -> list[int]:
+        """Connected components of the rows of every part."""
+        found: list[int] = components(self.matrix, self.owners.rows, self.num_ranks).tolist()
+        return found
 
     def of_types(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
         """The figures of types or relations; none of merged parts, and without types."""

@@ -172,7 +172,7 @@ class HypergraphJob(RowJob):
         return self.given
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Partitioners of hypergraphs, the best first; one with several seeds but for effort best."""
+        """Partitioners of hypergraphs, the best first; efforts below best have one of them."""
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights

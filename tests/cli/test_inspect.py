@@ -49,6 +49,15 @@ def assert_shown(cell: str, expected: float) -> None:
         assert cell == f"{expected:,.{decimals}f}"
 
 
+def test_components_of_parts(plan: Path) -> None:
+    found = json.loads(ok("inspect", plan, "--components", "--json"))["components"]
+    words = f"{min(found)} to {max(found)} in a part, {sum(found)} in all"
+    assert words in ok("inspect", plan, "--components")
+    merged = json.loads(ok("inspect", plan, "--components", "--json", "--ranks", 1))
+    assert len(merged["components"]) == 1
+    assert merged["components"][0] <= sum(found)
+
+
 def test_the_answer_comes_first(plan: Path) -> None:
     """Figures from the first line on, beside those of random; the rest with -v."""
     first, *rest = ok("inspect", plan).splitlines()
