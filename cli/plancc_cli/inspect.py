@@ -64,7 +64,7 @@ def command(
     from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
     from plancc.report.epochs import Basis
-    from plancc.report.plans import report
+    from plancc.report.plans import report, with_components
     from plancc_cli.render import print_report
     from plancc_cli.render_comparison import print_on_batches
     from plancc_cli.tables import print_data, rows_of
@@ -86,8 +86,9 @@ def command(
         machine=machine,
         topology=None if topology is None else Topology.parse(topology),
         boundary_sampling=rates,
-        with_components=components,
     )
+    if components:
+        result = with_components(result)
     form = options.form()
     if form:
         figures = result.as_dict(per_part)

@@ -161,7 +161,6 @@ def report(
     boundary_sampling: Sequence[float] = (),
     basis: Basis | None = None,
     random_epoch: bool = False,
-    with_components: bool = False,
 ) -> Report:
     """Figures of a plan file.
 
@@ -178,7 +177,6 @@ def report(
             compare.
         random_epoch: Predict the epoch of a random partition, from the matrix, where the plan does
             not record it.
-        with_components: Count the connected components of parts, from the matrix.
 
     Raises:
         InputError: If the file is missing, `num_ranks` is not in 1..num_parts, the topology has
@@ -241,8 +239,15 @@ def report(
             on_grid=on_grid,
             types=source.of_types(type_traffic),
             relations=source.of_types(relation_traffic),
-            components=source.components() if with_components else [],
         )
+
+
+def with_components(given: Report) -> Report:
+    """The report with the connected components of all parts, from the matrix."""
+    with PlanFile(given.path) as file:
+        source = _Source(file, min(given.num_ranks, file.header.num_parts))
+        found = components(source.matrix, source.owners.rows, source.num_ranks)
+    return replace(given, components=found.tolist())
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
@@ -295,11 +300,6 @@ class _Source:
             return times
         random = basis.predictor.of_random(self.matrix, tables.num_ranks).seconds
         return replace(times, random=random)
-
-    def components(self) -> list[int]:
-        """Connected components of the rows of every part."""
-        found: list[int] = components(self.matrix, self.owners.rows, self.num_ranks).tolist()
-        return found
 
     def of_types(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
         """The figures of types or relations; none of merged parts, and without types."""
