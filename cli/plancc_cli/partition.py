@@ -29,10 +29,17 @@ from plancc_cli.words import say
 @options.searching("time_limit")
 @options.searching("seed")
 @options.searching("threads")
+@click.option("--allow-large", is_flag=True, help="Believe a small file of many vertices.")
 @options.as_data
 @verbosity
 def command(
-    hypergraph: str, output: str, parts: int, part: str | None, fixed: str | None, **search: Any
+    hypergraph: str,
+    output: str,
+    parts: int,
+    part: str | None,
+    fixed: str | None,
+    allow_large: bool,
+    **search: Any,
 ) -> None:
     """Partition the hypergraph of an hMETIS file for the least connectivity.
 
@@ -53,7 +60,7 @@ def command(
     options.check_output(output, hypergraph, part, fixed)
     with progress(search["budget"]) as shown:
         with shown.stage("read"):
-            problem = read_hmetis(hypergraph)
+            problem = read_hmetis(hypergraph, allow_large=allow_large)
         with shown.stage("search"):
             report = partial(shown.incumbent, "partition", "volume")
             found = partition_hypergraph(

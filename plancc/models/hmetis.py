@@ -13,25 +13,35 @@ import os
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import atomic_write
+from plancc.files import atomic_write, open_file
+from plancc.graph.bounds import bounded
 from plancc.graph.graph import check_num_vertices
-from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
+from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 from plancc.models.problem import Hypergraph
 
 _FORMATS = (0, 1, 10, 11)
 
 
-def read_hmetis(path: StrPath) -> Hypergraph:
+def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
     """Read a hypergraph, plain or .gz; blank lines do not count.
 
     Without vertex weights every vertex weighs 1.
+
+    Parameters:
+        allow_large: Believe a small file that has many vertices (`plancc.graph.bounds`).
 
     Raises:
         InputError: For a wrong header, a wrong number of lines, a pin that is out of range or comes
             twice in a net, a cost below 1, a negative weight; the message names file, line and
             value.
     """
-    numbers = read_integers(path, read_bytes(path))
+    with open_file(path):
+        size = os.path.getsize(path)
+    with bounded(size, allow_large=allow_large):
+        return _hypergraph(path, read_integers(path, read_bytes(path)))
+
+
+def _hypergraph(path: StrPath, numbers: Integers) -> Hypergraph:
     full = np.diff(numbers.ptr) > 0
     line, values = numbers.line[full], numbers.values
     ptr = np.append(numbers.ptr[:-1][full], len(values))

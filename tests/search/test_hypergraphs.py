@@ -1,16 +1,19 @@
 """Partitions of hypergraphs that no matrix is behind."""
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import long
 
 from plancc.errors import InputError
 from plancc.models.problem import Hypergraph
 from plancc.options import SearchOptions
 from plancc.search.hypergraphs import partition_hypergraph
 
-EFFORTS = ("fast", "balanced", "best")
+IBM01 = Path(__file__).parents[3] / "shared" / "data" / "ibm01.hgr.gz"
+EFFORTS = ("fast", "balanced")
 
 
 def hypergraph(nets, n, weights=None, costs=None):
@@ -45,7 +48,7 @@ def least(nets, costs, weights, parts, epsilon, fixed):
     )
 
 
-@pytest.mark.parametrize(("parts", "seed"), [(2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize(("parts", "seed"), [(2, 1), (3, 3)])
 def test_the_least_connectivity_is_found(parts, seed):
     n = 9
     nets, weights, costs = random_hypergraph(seed, n, 14)
@@ -96,3 +99,13 @@ def test_what_cannot_be_partitioned():
             partition_hypergraph(problem, 2, **given)
     with pytest.raises(InputError, match="5 parts"):
         partition_hypergraph(problem, 5)
+
+
+@long
+@pytest.mark.skipif(not IBM01.exists(), reason="../shared has no ibm01")
+@pytest.mark.parametrize(("percent", "nets_cut"), [(1, 203), (5, 180)])
+def test_published_solutions_of_a_circuit_are_found(percent, nets_cut):
+    """ISPD98: parts of (50 - b)% to (50 + b)%."""
+    found = partition_hypergraph(IBM01, 2, SearchOptions(effort="best", epsilon=percent / 50))
+    assert found.nets_cut == found.connectivity <= nets_cut
+    assert found.imbalance <= percent / 50 + 1e-3
