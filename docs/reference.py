@@ -12,7 +12,7 @@ from mkdocs.structure.files import File
 
 from plancc.fields import entries, options_of
 from plancc.graph.formats import ReadOptions
-from plancc.options import PlanOptions, RefineOptions, SearchOptions
+from plancc.options import PatchOptions, PlanOptions, RefineOptions, SearchOptions
 from plancc_cli.group import LISTINGS, SECTIONS, command
 from plancc_cli.run_command import command as run_command
 from plancc_runtime.options import TrainOptions
@@ -20,6 +20,7 @@ from plancc_runtime.options import TrainOptions
 OPTIONS = {
     "plancc.pipeline.compile": (SearchOptions, PlanOptions),
     "plancc.refinement.refine": (RefineOptions,),
+    "plancc.patching.patch": (PatchOptions,),
     "plancc.graph.formats.read_graph": (ReadOptions,),
     "plancc_runtime.options.TrainOptions": (TrainOptions,),
     "plancc_runtime.script.train": (TrainOptions,),

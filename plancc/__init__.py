@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.graph import Graph
     from plancc.graph.vertexdata import VertexData
+    from plancc.patching import patch
     from plancc.pipeline import PlanccWarning, compile
     from plancc.plan.join import join
     from plancc.plan.plan import Plan
@@ -52,6 +53,7 @@ _HOME = {
     "plancc.graph.formats": ("read_graph", "write_graph"),
     "plancc.graph.graph": ("Graph",),
     "plancc.pipeline": ("PlanccWarning", "compile"),
+    "plancc.patching": ("patch",),
     "plancc.graph.vertexdata": ("VertexData",),
     "plancc.plan.plan": ("Plan",),
     "plancc.plan.reader": ("load",),
@@ -79,6 +81,7 @@ __all__ = [
     "compile",
     "join",
     "load",
+    "patch",
     "read_graph",
     "refine",
     "train",

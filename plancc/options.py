@@ -369,3 +369,30 @@ class RefineOptions:
                 "objective 'volume' cannot take `max_extra_volume`: drop it, or choose "
                 f"objective {', '.join(name for name in OBJECTIVES if name != 'volume')}"
             )
+
+
+@described
+@dataclass(frozen=True)
+class PatchOptions:
+    """How the plan of a changed graph is made from the plan before.
+
+    Raises:
+        InputError: A number out of range.
+    """
+
+    max_moves: float = of_search(
+        0.01,
+        "share of the rows that may get another owner",
+        more="New rows, which had none, do not count.",
+        metavar="SHARE",
+        at_least=0,
+        at_most=1,
+    )
+    seed: int = like(SearchOptions, "seed")
+    balance: str | None = like(PlanOptions, "balance", otherwise="the plan's, or nnz")
+    epsilon: float | None = like(
+        SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)

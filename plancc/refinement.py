@@ -105,17 +105,13 @@ def refine(
         widths = DataWidths.of(plan.vertex_data)
         predictor = Basis.of(recorded, widths, asked.dims, asked.machine).predictor
         dims = tuple(predictor.dims)
-        wanted = _balance(plan, asked.balance, dims)
-        epsilon = asked.epsilon
-        if epsilon is None:
-            epsilon = _recorded_epsilon(recorded)
-        elif asked.balance is None:  # in place of what is recorded
-            wanted = wanted.without_limits()
+        mask = in_vertex_order(plan, plan.vertex_data.train_mask)
+        wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
         search = _search_options(plan, objective, asked, predictor)
         predictor = search.predictor
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
-        whole, owner = _matrix(plan), plan.owner()
+        whole, owner = directed_matrix_of(plan), plan.owner()
         matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
@@ -160,11 +156,7 @@ def refine(
         warnings.warn(note, PlanccWarning, stacklevel=2)
     reached = limits.imbalance(limits.load(better)).tolist()
     stale = ("budget",) if topology is not None else ("budget", "topology")
-    kept = {
-        name: value
-        for name, value in recorded.items()
-        if name not in (*stale, *OF_EXPECTATION, *RECORDED) and not name.startswith("expected_")
-    }
+    kept = kept_of(recorded, *stale)
     forecast = Forecast.of(predictor, refined, matrix)
     made: dict[str, Any] = {"refined_from": plan.content_sha256(), "objective": objective}
     if asked.budget is not None:
@@ -238,7 +230,7 @@ def with_part(
     Raises:
         InputError: For a wrong part vector; the message names file, line and value.
     """
-    matrix = _matrix(plan)
+    matrix = directed_matrix_of(plan)
     model = FileModel(part)
     num_parts = plan.num_parts if num_parts is None else num_parts
     if plan.header.grid is not None and num_parts != plan.num_parts:
@@ -265,6 +257,22 @@ def with_part(
 
 def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
     """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
+    new = lowered_like(plan, matrix, owner, num_parts)
+    if plan.links is not None:
+        received = plan.exchanges[LINKS].receive
+        ends = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]
+        new = with_links(new, ends, plan.links.kind, plan.links.number, plan.header.links or 0)
+    return replace(
+        new,
+        vertex_data=plan.vertex_data.take(rows_of(plan)[new.global_id]),
+        original_id=plan.original_id,
+        provenance=plan.provenance,
+        baseline=plan.baseline if num_parts == plan.num_parts else None,
+    )
+
+
+def lowered_like(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
+    """The plan of a matrix that was normalised as that of `plan`, with its grid and hops."""
     header = plan.header
     new = lower(
         matrix,
@@ -277,40 +285,61 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
         new = with_grid(new, header.grid)
     if header.topology is not None and num_parts == plan.num_parts:
         new = with_routes(new, header.topology)
-    if plan.links is not None:
-        received = plan.exchanges[LINKS].receive
-        ends = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]
-        new = with_links(new, ends, plan.links.kind, plan.links.number, header.links or 0)
+    return new
+
+
+def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:
+    """What a provenance says that holds for other owners too, without the names in `stale`."""
+    stale = (*stale, *OF_EXPECTATION, *RECORDED)
+    return {
+        name: value
+        for name, value in recorded.items()
+        if name not in stale and not name.startswith("expected_")
+    }
+
+
+def rows_of(plan: Plan) -> npt.NDArray[np.int64]:
+    """Row in plan order of every vertex: int64[num_vertices]."""
     place = np.empty(plan.num_vertices, dtype=np.int64)
     place[plan.global_id] = np.arange(plan.num_vertices)
-    return replace(
-        new,
-        vertex_data=plan.vertex_data.take(place[new.global_id]),
-        original_id=plan.original_id,
-        provenance=plan.provenance,
-        baseline=plan.baseline if num_parts == plan.num_parts else None,
-    )
+    return place
 
 
-def _matrix(plan: Plan) -> Graph:
+def directed_matrix_of(plan: Plan) -> Graph:
+    """The matrix that the plan distributes, directed as its source was."""
     return replace(typed_graph_of(plan), directed=plan.header.directed)
 
 
-def _balance(plan: Plan, balance: str | None, dims: Sequence[int]) -> Balance:
-    """The balance that is asked for or recorded, with the plan's training vertices."""
+def in_vertex_order(plan: Plan, mask: Any) -> Any:
+    """A mask in vertex order, where there is one."""
+    return None if mask is None else mask[rows_of(plan)]
+
+
+def asked_balance(
+    plan: Plan,
+    balance: str | None,
+    epsilon: float | None,
+    dims: Sequence[int],
+    train_mask: npt.NDArray[np.bool_] | None,
+) -> tuple[Balance, float]:
+    """The balance and the imbalance that are asked for or recorded.
+
+    An imbalance without a balance stands in place of all that are recorded.
+
+    Parameters:
+        train_mask: In vertex order.
+    """
     wanted = Balance.parse(balance or str(plan.provenance.get("balance", "nnz")), dims)
     for name, of in (("weights", "of the graph file"), (BATCH, "of mini-batches")):
         if name in wanted.names:
             raise InputError(
-                f"balance '{wanted}': refine cannot balance by the '{name}' {of}, which a plan "
+                f"balance '{wanted}': cannot balance by the '{name}' {of}, which a plan "
                 "does not keep; choose another (`balance`)"
             )
-    mask = plan.vertex_data.train_mask
-    if mask is None:
-        return wanted
-    of_vertex = np.empty_like(mask)
-    of_vertex[plan.global_id] = mask
-    return replace(wanted, train_mask=of_vertex)
+    wanted = replace(wanted, train_mask=train_mask)
+    if epsilon is None:
+        return wanted, _recorded_epsilon(plan.provenance)
+    return wanted if balance else wanted.without_limits(), epsilon
 
 
 def _recorded_epsilon(provenance: dict[str, Any]) -> float:

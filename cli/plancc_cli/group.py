@@ -25,6 +25,7 @@ SECTIONS = {
     "Make a plan": {
         "compile": "Compile a graph into a communication plan.",
         "refine": "Refine the owners of a plan's rows.",
+        "patch": "Make the plan of a changed graph; few rows change their owner.",
         "study": "Compile graphs with several models, and compare the plans.",
         "estimate": "Estimate the memory of a compile from the size of the graph.",
     },

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -375,6 +376,14 @@ def read_by(parse: Callable[[str], Any]) -> Any:
     return lambda context, parameter, text: None if text is None else parse(text)
 
 
+def parse_share(name: str, text: str) -> float:
+    """The share that a text says: 3% or 0.03."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
+    if not found:
+        raise InputError(f"`{name}` '{text}': give a share such as 3% or 0.03")
+    return float(found[1]) / (100 if found[2] else 1)
+
+
 READERS: dict[str, dict[str, Any]] = {
     "effort": {"type": NameIn("effort", EFFORTS)},
     "budget": {"callback": read_by(parse_budget)},
@@ -387,6 +396,10 @@ READERS: dict[str, dict[str, Any]] = {
     "columns": {"callback": read_by(split_names)},
     "link_split": {"callback": read_by(_parse_shares)},
     "keys": {"multiple": True, "callback": _parse_keys},
+    **{
+        name: {"type": str, "callback": read_by(partial(parse_share, name))}
+        for name in ("max_extra_volume", "max_moves")
+    },
 }
 """Settings of options whose texts are read in a way of their own."""
 FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in options_of(one)}

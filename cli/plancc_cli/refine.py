@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import Any
 
@@ -22,18 +21,8 @@ OF_GRAPHS = ("parts", "normalize", "no_self_loops", "data", *options.READING)
 """Parameters that are for a graph."""
 
 
-def _parse_share(text: str) -> float:
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
-    if not found:
-        raise InputError(f"--max-extra-volume '{text}': give a share such as 3% or 0.03")
-    return float(found[1]) / (100 if found[2] else 1)
-
-
-READERS = {
-    "objective": {"type": options.NameIn("objective", OBJECTIVES)},
-    "max_extra_volume": {"callback": options.read_by(_parse_share)},
-}
-"""Settings of options whose texts are read in a way of their own."""
+OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
+"""Settings of the option that is not as for `compile`."""
 
 
 @click.command(
@@ -49,7 +38,7 @@ READERS = {
 @click.argument("source", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @with_options(
-    options.field_option(each, **READERS.get(each.name, {})) for each in options_of(RefineOptions)
+    options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
 @click.option(
     "--part", type=click.Path(), help="Part vector to start from; SOURCE may then be a graph."

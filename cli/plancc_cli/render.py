@@ -1,4 +1,4 @@
-"""What `compile`, `refine` and `inspect` say of a plan; computes nothing but ratios."""
+"""What `compile`, `refine`, `patch` and `inspect` say of a plan; computes nothing but ratios."""
 
 from __future__ import annotations
 
@@ -236,6 +236,17 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     else:
         value = objective_words(provenance["objective"], before["value"])
         say(f"nothing better was found: the owners are the same, {provenance['objective']} {value}")
+    say(f"content {digest}")
+
+
+def print_patch(given: Plan, patched: Plan, output: str, digest: str, seconds: float) -> None:
+    """Figures before and after `patch`."""
+    found, header = patched.provenance, patched.header
+    say(f"{output}: {sizes_of(header)}, patched, {seconds:.1f} s")
+    rows = f"{found['rows_moved']:,} of {given.num_vertices:,} rows have another owner"
+    others = [("new", found["rows_added"]), ("gone", found["rows_removed"])]
+    say(", ".join([rows, *(f"{count:,} are {what}" for what, count in others if count)]))
+    print_table(_refinement(given, patched))
     say(f"content {digest}")
 
 

@@ -43,7 +43,7 @@ from plancc.text import shown
 if TYPE_CHECKING:
     from plancc.graph.external import Entries
 
-_COMMENT = (b"#", b"%")
+COMMENT = (b"#", b"%")
 _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 CHUNK = 1 << 24
 """Bytes of a text that are read at once where it is not read whole."""
@@ -111,9 +111,7 @@ def read_edgelist(
         InputError: For a line of more or fewer columns than the first, an id that is negative or no
             whole number, a weight that is no finite number; the message names file, line and value.
     """
-    data, table = _sniff(path, read_bytes(path), tuple(columns))
-    if table is None:
-        raise InputError(f"{os.fspath(path)}: the file holds no edge")
+    data, table = _read(path, columns)
     u, v, weights = _columns_of(path, data, table)
     if pattern:
         weights = None
@@ -128,6 +126,24 @@ def read_edgelist(
         source=Source.of_file(path, "edgelist", table.weights, table.ends),
     )
     return replace(detect_direction(graph), original_ids=found.original_ids)
+
+
+def read_edges(path: StrPath) -> tuple[bytes, Entries]:
+    """Text of an edge list without names of columns, and the ids and weights of its lines.
+
+    Raises:
+        InputError: As `read_edgelist`.
+    """
+    data, table = _read(path)
+    return data, _columns_of(path, data, table)
+
+
+def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
+    """What `_sniff` finds in a file, which must hold an edge."""
+    data, table = _sniff(path, read_bytes(path), tuple(columns))
+    if table is None:
+        raise InputError(f"{os.fspath(path)}: the file holds no edge")
+    return data, table
 
 
 class EdgeListEntries:
@@ -242,7 +258,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         end = data.find(b"\n", start)
         end = len(data) if end < 0 else end
         text = data[start:end]
-        if not text.strip() or text.startswith(_COMMENT):
+        if not text.strip() or text.startswith(COMMENT):
             start = end + 1
             continue
         tabs = name.endswith(".tsv") and text.count(b"\t") > 2
@@ -289,7 +305,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _are_ids_next(data: bytes, separator: bytes) -> bool:
     """Whether the next line of data begins with two numbers, as those below a line of names do."""
     lines = data.splitlines()
-    text = next((line for line in lines if line.strip() and not line.startswith(_COMMENT)), b"")
+    text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
     words = _words(text, separator)[:2]
     return len(words) == 2 and all(map(_is_like_a_number, words))
 
@@ -374,7 +390,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if wrong.any():
         k = int(np.argmax(wrong.any(axis=0)))
-        line, _ = next(islice(data_lines(path, io.BytesIO(data), comments=_COMMENT), k, None))
+        line, _ = next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), k, None))
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
         fail(path, line, f"{what}: {message}", int(ids[k]))
@@ -440,14 +456,14 @@ def _advice(word: bytes) -> str:
 
 def _without_comments(data: bytes) -> bytes:
     """The same lines, comments empty."""
-    if b"\n#" in data or b"\n%" in data or data.startswith(_COMMENT):
+    if b"\n#" in data or b"\n%" in data or data.startswith(COMMENT):
         return re.sub(rb"(?m)^[#%].*$", b"", data)
     return data
 
 
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
     """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
-    for line, text in data_lines(path, io.BytesIO(data), comments=_COMMENT):
+    for line, text in data_lines(path, io.BytesIO(data), comments=COMMENT):
         words = [word.strip() for word in text.split(separator or None)]
         if len(words) != columns or not all(words):
             message = f"{columns} columns are expected, as in the first line, not"

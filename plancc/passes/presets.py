@@ -121,6 +121,12 @@ class LocalSearch:
     max_pins: int = 200  # larger nets lead a search to no other vertex
 
 
+MIGRATION = LocalSearch(max_pins=50)
+"""Searches from the whole boundary at once (`seeds` does not count), after a graph has changed."""
+LEAST_MIGRATION = 0.001
+"""Share of the volume that such a search must save for another one to follow."""
+
+
 @dataclass(frozen=True)
 class Ejection:
     """Chains of moves into full parts, each of which ejects another vertex."""

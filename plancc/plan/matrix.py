@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from plancc.errors import InputError
 from plancc.graph.graph import Graph
+from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.plan.exchange import Int32Array
 from plancc.plan.parts import taken
@@ -41,6 +43,47 @@ def typed_graph_of(plan: Plan) -> Graph:
     indptr = np.searchsorted(rows[order], np.arange(plan.num_vertices + 1)).astype(np.int64)
     matrix = Graph(indptr, columns[order], plan.value[order], types=plan.header.types)
     return replace(matrix, relation=taken(relation, order), edge_features=taken(features, order))
+
+
+def source_graph_of(plan: Plan) -> Graph:
+    """The graph that was normalised, with the source's ids; of an isolated vertex without its loop.
+
+    Raises:
+        InputError: The matrix does not tell it: its edges have weights or types, or normalising
+            has dropped edges into empty rows.
+    """
+    header, matrix = plan.header, graph_of(plan)
+    assert matrix.values is not None
+    scaled, loops = header.normalization != "none", header.self_loops
+    row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
+    values = matrix.values.astype(np.float64)
+    diagonal = row == matrix.indices
+    if loops and scaled:  # of k nonzeros, a row without a loop has 1 / k there, else 2 / (k + 1)
+        nonzeros = matrix.row_nonzeros()[row[diagonal]]
+        values[diagonal] = (values[diagonal] * (nonzeros + 1) > 1.75) & (nonzeros > 1)
+    elif loops:
+        values[diagonal] -= 1
+    kept = ~diagonal | (values != 0)
+    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
+    plain = scaled or bool((values[kept] == 1).all())
+    graph = replace(
+        matrix,
+        indptr=indptr,
+        indices=matrix.indices[kept],
+        values=None if plain else values[kept],
+        directed=header.directed,
+        original_ids=plan.original_id,
+    )
+    if header.types is None:
+        again = normalize(graph, header.normalization, self_loops=loops, dtype=plan.value.dtype)
+        same = len(again.indices) == len(matrix.indices)
+        assert again.values is not None
+        if same and np.array_equal(again.values, matrix.values):
+            return graph
+    raise InputError(
+        "the plan's normalised matrix does not tell the edges (of weights, of types, or into empty "
+        "rows): give the whole graph (`graph`)"
+    )
 
 
 def relations_of(plan: Plan) -> npt.NDArray[np.integer]:

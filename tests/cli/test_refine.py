@@ -13,7 +13,7 @@ import pytest
 import sealing
 from cli_helpers import fails, ok, plancc
 
-from plancc_cli.refine import _parse_share
+from plancc_cli.options import parse_share
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -140,7 +140,7 @@ def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> N
 def test_extra_volume_is_a_share(poor: Path, tmp_path: Path) -> None:
     words = ["refine", poor, "--objective", "messages", "--epsilon", 0.3, "--json"]
     words += ["-o", tmp_path / "better.h5", "--max-extra-volume"]
-    assert _parse_share("2.5%") == _parse_share("0.025") == 0.025
+    assert parse_share("max_moves", "2.5%") == parse_share("max_moves", "0.025") == 0.025
     shown = json.loads(ok(*words, "0"))
     assert shown["metrics"]["after"]["volume"] <= shown["metrics"]["before"]["volume"]
 

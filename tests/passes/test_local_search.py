@@ -20,11 +20,13 @@ from plancc.passes.presets import V_CYCLES, LocalSearch
 from plancc.passes.refine import RefineVolume
 
 
-def searched(nets, state, limits, *, width=4, patience=20, max_pins=100, max_work=10**9):
+def searched(
+    nets, state, limits, *, width=4, patience=20, max_pins=100, max_work=10**9, most=10**9
+):
     limit = np.asarray(limits.limit, dtype=float)
     order, scale = boundary(nets, state), 1 / limits.relative
     search, keys, finished = new_search(len(state.owner)), np.empty(1, dtype=np.int64), False
-    effort = width, patience, max_pins, max_work
+    effort = width, patience, max_pins, max_work, most
     while not finished:
         keys, finished = local_search(order, keys, *effort, limit, scale, search, nets, state)
     return search.rows[0], search.number[TRIED]

@@ -108,6 +108,7 @@ def local_search(
     patience: int,
     max_pins: int,
     max_work: int,
+    most: int,
     limit: Any,
     scale: Any,
     search: Any,
@@ -127,6 +128,7 @@ def local_search(
         max_work: Nets and pins looked at, about, after which no further move is made. The next call
             with the same `order` and `search` goes on there, so that the result does not depend on
             it.
+        most: Moves, undone ones included, after which a search ends.
         limit (float64[num_parts, num_constraints]): No move fills a part above it.
         scale (float64[num_parts]): See `plancc.passes.kernels.volume.Bounds`.
         search: Search.
@@ -142,6 +144,8 @@ def local_search(
     work = 0
     while True:
         while number[KEYS] > 0 and number[LENGTH] - number[BEST_LENGTH] <= patience:
+            if number[LENGTH] >= most:
+                break
             if work > max_work:
                 return keys, False
             key, number[KEYS] = pop(keys, number[KEYS])

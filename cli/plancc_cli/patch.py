@@ -1,0 +1,119 @@
+"""`plancc patch`: a plan file and changes of its graph to a plan file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plancc.clock import wall_seconds
+from plancc.fields import options_of
+from plancc.options import PatchOptions
+from plancc_cli import options
+from plancc_cli.generated import Sections, sections_of, with_options
+from plancc_cli.progress import command_line, progress, verbosity
+from plancc_cli.words import say
+
+COUNTS = ("rows_moved", "rows_added", "rows_removed")
+"""Figures of a patch in its provenance."""
+
+
+@click.command(
+    cls=Sections,
+    sections={
+        "Plan": ("output", "compress", "migration"),
+        "Changes": ("graph", "add", "remove", "data"),
+        **sections_of(options_of(PatchOptions)),
+        "Graph file": options.READING,
+        "Output": options.OUTPUT,
+    },
+)
+@click.argument("plan", type=click.Path())
+@click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
+@click.option("--graph", type=click.Path(), help="The whole changed graph.")
+@click.option("--add", type=click.Path(), metavar="EDGES", help="Edges that the graph gains.")
+@click.option("--remove", type=click.Path(), metavar="EDGES", help="Edges that it loses, first.")
+@click.option(
+    "--data",
+    type=click.Path(),
+    multiple=True,
+    help="Features, labels and masks of all vertices, where some are new.",
+)
+@click.option(
+    "--migration",
+    type=click.Path(),
+    metavar="FILE.csv",
+    help="Write the rows that change their owner: row,from,to (-1: no part).",
+)
+@click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
+@with_options(options.field_option(each) for each in options_of(PatchOptions))
+@options.reading
+@options.as_data
+@verbosity
+def command(
+    plan: str,
+    output: str,
+    graph: str | None,
+    add: str | None,
+    remove: str | None,
+    data: tuple[str, ...],
+    migration: str | None,
+    compress: bool,
+    **settings: Any,
+) -> None:
+    """Make the plan of a changed graph from PLAN; few rows change their owner.
+
+    Lists of edges have lines "u v" or "u v weight", with the ids of the source. --graph is read as
+    the source of PLAN was, unless reading options are given."""
+    import plancc
+    from plancc.patching import moves_of, write_moves
+    from plancc.report.provenance import decoded
+    from plancc_cli.render import print_patch
+    from plancc_cli.tables import print_data
+
+    inputs = (plan, graph, add, remove, *data)
+    options.check_plan_output(output, *inputs)
+    if migration is not None:
+        options.check_output(migration, output, *inputs)
+    reading = {name: settings.pop(name) for name in options.READING}
+    start = wall_seconds()
+    with progress(None) as shown:
+        with shown.stage("read"):
+            given = plancc.load(plan)
+            changed: Any = graph
+            if graph is not None and any(reading.values()):
+                changed = plancc.read_graph(graph, **reading)
+        patched = plancc.patch(
+            given,
+            changed,
+            add=add,
+            remove=remove,
+            data=data or None,
+            command=command_line(),
+            observer=shown.stage,
+            **settings,
+        )
+        rows = moves_of(given, patched)
+        with shown.stage("write"):
+            if migration is not None:
+                write_moves(rows, migration)
+            digest = patched.save(output, compress=compress)
+    seconds = wall_seconds() - start
+    form = options.form()
+    if not form:
+        print_patch(given, patched, output, digest, seconds)
+        if migration is not None:
+            say(f"{migration}: {len(rows):,} rows with another owner")
+        return
+    print_data(
+        form,
+        {
+            "output": output,
+            "content_sha256": digest,
+            "patched_from": patched.provenance["patched_from"],
+            "seconds": seconds,
+            **{name: patched.provenance[name] for name in COUNTS},
+            "metrics": {"before": given.metrics().figures(), "after": patched.metrics().figures()},
+            "provenance": decoded(patched.provenance),
+        },
+    )

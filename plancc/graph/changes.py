@@ -1,0 +1,198 @@
+"""Edges that a graph gains and loses, as lists."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.canonical import as_values
+from plancc.graph.edgelist import COMMENT, read_edges
+from plancc.graph.formats import find_format, read_graph
+from plancc.graph.graph import MAX_VERTICES, Graph
+from plancc.graph.textfile import data_lines, fail
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeChanges:
+    """Edges of a list, by the ids of the source.
+
+    Attributes:
+        where: File or name of the list, for messages.
+        u, v: int64[edges]; edge k is ``A[u[k], v[k]]``.
+        weights: float32 or float64[edges], or None.
+        text: Of the file; empty where an edge has no line.
+    """
+
+    where: str
+    u: npt.NDArray[np.int64]
+    v: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.floating] | None = None
+    text: bytes = b""
+
+    @classmethod
+    def of(cls, given: Any, name: str) -> EdgeChanges:
+        """The edges that a user gives.
+
+        Parameters:
+            given (path, int[edges, 2] or number[edges, 3]): Rows ``u v`` or ``u v weight``. Edge
+                lists have the ids of the source; other formats, as MatrixMarket, count as they do.
+            name: Of the list, for messages.
+
+        Raises:
+            InputError: For a wrong file or array.
+        """
+        if isinstance(given, str | os.PathLike):
+            where = os.fspath(given)
+            if find_format(given) == "edgelist":
+                text, (u, v, weights) = read_edges(given)
+                return cls(where, u, v, weights, text)
+            graph = read_graph(given)
+            ids = _ids_of(graph)
+            rows = np.repeat(ids, graph.row_nonzeros())
+            return cls(where, rows, ids[graph.indices], graph.values)
+        table = np.asarray(given)
+        if table.ndim != 2 or table.shape[1] not in (2, 3) or table.dtype.kind not in "iuf":
+            raise InputError(f"`{name}` must be a path, or numbers of shape (edges, 2 or 3)")
+        u, v = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
+        wrong = (u != table[:, 0]) | (v != table[:, 1]) | (u < 0) | (v < 0)
+        if wrong.any():
+            raise InputError(f"`{name}`: row {np.argmax(wrong)}: ids are whole numbers from 0")
+        weights = as_values(table[:, 2], f"`{name}`") if table.shape[1] == 3 else None
+        return cls(f"`{name}`", u, v, weights)
+
+    @property
+    def turned(self) -> EdgeChanges:
+        """The same edges from v to u."""
+        return replace(self, u=self.v, v=self.u)
+
+    def fail(self, k: int, message: str) -> NoReturn:
+        """Raise the InputError about edge k."""
+        edge = f"{self.u[k]} {self.v[k]}"
+        if not self.text:
+            raise InputError(f"{self.where}: edge '{edge}' {message}")
+        lines = data_lines(self.where, io.BytesIO(self.text), comments=COMMENT)
+        line, _ = next(islice(lines, k, None))
+        fail(self.where, line, f"the edge {message}:", edge)
+
+
+def _ids_of(graph: Graph) -> npt.NDArray[np.int64]:
+    ids = graph.original_ids
+    return np.arange(graph.num_vertices) if ids is None else ids
+
+
+def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
+    """The graph without the edges of one list, and then with those of another.
+
+    In an undirected graph an edge ``u v`` is ``v u`` too. An edge that a list has twice is one.
+
+    Parameters:
+        graph: Of one type.
+        added: With weights if, and only if, the graph has some. New ids are new vertices: where the
+            ids are the vertex numbers 0..n-1 they go on at n, else they are sorted in.
+
+    Raises:
+        InputError: For a removed edge that is not there; for an added one that is there, or that
+            has a weight too many or too few.
+    """
+    ids, n = _ids_of(graph), graph.num_vertices
+    if added is not None:
+        ids = _with_new(graph, ids, added)
+    old = np.searchsorted(ids, _ids_of(graph))
+    size = len(ids)
+    row = old[np.repeat(np.arange(n), graph.row_nonzeros())]
+    key, values = row * size + old[graph.indices], graph.values
+    if removed is not None:
+        place, _ = _places(key, removed, ids, graph.directed, there=True)
+        kept = np.ones(len(key), np.bool_)
+        kept[place] = False
+        key, values = key[kept], None if values is None else values[kept]
+    if added is not None:
+        _check_weights(graph, added)
+        place, (new, edge) = _places(key, added, ids, graph.directed, there=False)
+        key = np.insert(key, place, new)
+        if values is not None:
+            assert added.weights is not None
+            values = np.insert(values, place, added.weights[edge].astype(values.dtype))
+    indptr = np.searchsorted(key, np.arange(size + 1) * size).astype(np.int64)
+    return replace(
+        graph,
+        indptr=indptr,
+        indices=(key % size).astype(np.int32),
+        values=values,
+        original_ids=None if graph.original_ids is None else ids,
+    )
+
+
+def _with_new(
+    graph: Graph, ids: npt.NDArray[np.int64], added: EdgeChanges
+) -> npt.NDArray[np.int64]:
+    """The ids with those that only the list has."""
+    ends = np.concatenate([added.u, added.v])
+    known = np.union1d(ids, ends)
+    if graph.original_ids is None and len(known) <= known[-1]:
+        gap = int(np.flatnonzero(known != np.arange(len(known)))[0])
+        k = int(np.flatnonzero(ends == known[gap])[0]) % len(added.u)
+        added.fail(k, f"names a new vertex, and new vertices go on at {gap}")
+    if len(known) > MAX_VERTICES:
+        raise InputError(f"{added.where}: more than {MAX_VERTICES} vertices")
+    return known
+
+
+def _check_weights(graph: Graph, added: EdgeChanges) -> None:
+    """Refuse weights where the graph has none, and edges without where it has some."""
+    if graph.values is None and added.weights is not None and (added.weights != 1).any():
+        added.fail(int(np.argmax(added.weights != 1)), "has a weight, and the graph has none")
+    if graph.values is not None:
+        if added.weights is None:
+            added.fail(0, "needs a weight, as those of the graph have")
+        if (added.weights == 0).any():
+            added.fail(int(np.argmax(added.weights == 0)), "has weight 0, which is no edge")
+
+
+def _places(
+    key: npt.NDArray[np.int64],
+    edges: EdgeChanges,
+    ids: npt.NDArray[np.int64],
+    directed: bool,
+    there: bool,
+) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Where the nonzeros of edges stand among sorted keys, or would stand.
+
+    Parameters:
+        key (int64[nnz]): Row times the number of vertices, plus column; ascending.
+        there: Whether they must be there; else they must not.
+
+    Returns:
+        place, (new, edge): All int64[m]; the keys of the edges, ascending and distinct, and the
+        number of an edge of each.
+    """
+    ends = []
+    for of_edge in (edges.u, edges.v):
+        at = np.minimum(np.searchsorted(ids, of_edge), len(ids) - 1)
+        unknown = ids[at] != of_edge
+        if unknown.any():
+            edges.fail(int(np.argmax(unknown)), "is not in the graph")
+        ends.append(at)
+    row, column, number = ends[0], ends[1], np.arange(len(edges.u))
+    if not directed:
+        row, column = np.concatenate([row, column]), np.concatenate([column, row])
+        number = np.concatenate([number, number])
+    new, first, same = np.unique(row * len(ids) + column, return_index=True, return_inverse=True)
+    edge = number[first]
+    if there is False and edges.weights is not None:
+        other = edges.weights[number] != edges.weights[edge[same]]
+        if other.any():
+            edges.fail(int(number[np.argmax(other)]), "is there twice with two weights")
+    place = np.searchsorted(key, new)
+    found = key[np.minimum(place, len(key) - 1)] == new if len(key) else np.zeros(len(new), bool)
+    if (found != there).any():
+        message = "is not in the graph" if there else "is in the graph already; remove it first"
+        edges.fail(int(edge[found != there].min()), message)
+    return place, (new, edge)

@@ -1,0 +1,62 @@
+"""Parts for vertices that have none: where they cost the fewest rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from plancc.kernel import njit
+from plancc.passes.kernels.state import move
+from plancc.passes.kernels.volume import fits, rate
+
+
+@njit(cache=True, nogil=True)
+def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
+    """Whether part q is the lighter one, by the first constraint."""
+    return state.sums[q, 0] * scale[q] < state.sums[other, 0] * scale[other]
+
+
+@njit(cache=True, nogil=True)
+def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
+    """Move vertices out of the last part, which stands for no part at all.
+
+    Those that share nets with other parts go first, round by round: each to the part with room
+    where it saves most, of equal ones to the lightest. The others go where the least weight is.
+
+    Parameters:
+        order (int64[m]): The vertices of the last part.
+        limit (float64[num_parts, num_constraints]): Of the parts but the last.
+        scale (float64[num_parts]): See `plancc.passes.kernels.volume.Bounds`.
+    """
+    nowhere = len(limit)
+    score = np.zeros(nowhere + 1, dtype=np.int64)
+    seen = np.empty(nowhere + 1, dtype=np.int64)
+    left, placed = len(order), 1
+    pending = order.copy()
+    while left > 0:
+        waiting = 0
+        for k in range(left):
+            v = pending[k]
+            num, _ = rate(v, nets, state, score, seen)
+            best, most, near = -1, np.int64(0), False
+            for i in range(num):
+                q = seen[i]
+                rows = score[q]
+                score[q] = 0
+                if q == nowhere:
+                    continue
+                near = True
+                more = best < 0 or rows > most or (rows == most and _lighter(q, best, state, scale))
+                if more and fits(v, q, nets, state, limit):
+                    best, most = q, rows
+            if not near and placed > 0:
+                pending[waiting] = v
+                waiting += 1
+                continue
+            if best < 0:
+                best = 0
+                for q in range(1, nowhere):
+                    best = q if _lighter(q, best, state, scale) else best
+            move(v, best, nets, state)
+        placed, left = left - waiting, waiting

@@ -1,0 +1,204 @@
+"""`plancc.patch`: the plan of a changed graph; the matrix from sets of edges, moves from owners."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cases import seeds
+
+import plancc
+from plancc.errors import InputError
+from plancc.patching import moves_of
+from plancc.plan.matrix import matrix_of, source_graph_of
+
+N, P = 120, 4
+
+
+def edges_of(seed: int, directed: bool) -> set[tuple[int, int]]:
+    """Edges between vertices of near numbers, and a few others, without loops."""
+    rng = np.random.default_rng(seed)
+    pairs = {(int(u), int(min(N - 1, u + d))) for u, d in rng.integers(0, (N, 6), (4 * N, 2))}
+    pairs |= {(int(u), int(v)) for u, v in rng.integers(0, N, (30, 2))}
+    pairs = {(u, v) for u, v in pairs if u != v}
+    return pairs if directed else pairs | {(v, u) for u, v in pairs}
+
+
+def graph_of_edges(edges: set[tuple[int, int]], ids: np.ndarray) -> plancc.Graph:
+    """A graph whose vertex k has id ``ids[k]``, built without plancc's readers."""
+    row, column = (np.searchsorted(ids, end) for end in np.array(sorted(edges)).T)
+    matrix = sp.csr_array((np.ones(len(row), np.int8), (row, column)), shape=(len(ids),) * 2)
+    directed = (matrix != matrix.T).nnz > 0
+    own = None if (ids == np.arange(len(ids))).all() else ids
+    return plancc.Graph(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        directed=directed,
+        original_ids=own,
+    )
+
+
+def quiet_compile(graph: plancc.Graph, **options: object) -> plancc.Plan:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return plancc.compile(graph, "hp", P, effort="fast", **options)
+
+
+def write(path, edges) -> str:
+    path.write_text("# changes\n" + "".join(f"{u} {v}\n" for u, v in sorted(edges)))
+    return str(path)
+
+
+@pytest.mark.parametrize("seed", seeds(8, quick=4))
+def test_lists_of_edges(seed, tmp_path):
+    """Matrix and vertex numbers are those of the changed edges; moves lead to the new owners."""
+    rng, directed, own_ids = np.random.default_rng(seed), seed % 2 == 1, seed % 4 > 1
+    ids = 3 * np.arange(N) + 5 if own_ids else np.arange(N)
+    edges = {(int(ids[u]), int(ids[v])) for u, v in edges_of(seed, directed)}
+    how = {"normalize": ("sym", "row", "none")[(seed + 1) % 3], "self_loops": seed % 4 != 3}
+    plan = quiet_compile(graph_of_edges(edges, ids), **how)
+    listed = sorted(edges)
+    gone = {listed[k] for k in rng.choice(len(listed), 9, replace=False)}
+    new_ids = [4, 400, 401] if own_ids else [N, N + 1, N + 2]
+    more = {(new_ids[0], int(ids[7])), (new_ids[1], new_ids[2]), (int(ids[0]), int(ids[-1]))}
+    more -= edges
+    gone_both = gone if directed else gone | {(v, u) for u, v in gone}
+    more_both = more if directed else more | {(v, u) for u, v in more}
+    lists = {name: write(tmp_path / f"{name}.txt", each) for name, each in
+             (("add", more), ("remove", gone))}  # fmt: skip
+    if seed == 1:  # arrays do as well
+        lists["add"] = np.array(sorted(more))
+    better = plancc.patch(plan, max_moves=0.05, **lists)
+    every = np.sort(np.concatenate([ids, new_ids]))
+    wanted = plancc.compile(
+        graph_of_edges((edges - gone_both) | more_both, every), "block", P, **how
+    )
+    difference = matrix_of(better) - matrix_of(wanted)
+    assert abs(difference).max() == 0
+    found = np.arange(len(every)) if better.original_id is None else better.original_id
+    np.testing.assert_array_equal(found, every)
+
+    moves = moves_of(plan, better)
+    owner = dict(zip(ids.tolist(), plan.owner().tolist(), strict=True))
+    for vertex, before, after in moves.tolist():
+        assert owner.get(vertex, -1) == before != after
+        owner[vertex] = after
+    assert [owner[each] for each in every.tolist()] == better.owner().tolist()
+    old = moves[moves[:, 1] >= 0]
+    assert len(old) == better.provenance["rows_moved"] <= 0.05 * N
+    assert better.provenance["rows_added"] == 3
+    assert better.provenance["patched_from"] == plan.content_sha256()
+    plancc.verify(better, graph_of_edges((edges - gone_both) | more_both, every))
+
+
+def test_a_whole_graph_with_data_and_vertices_that_are_gone():
+    edges, rng = edges_of(5, False), np.random.default_rng(2)
+    data = {"features": rng.random((N, 3), np.float32), "labels": rng.integers(0, 3, N),
+            "train_mask": rng.random(N) < 0.5}  # fmt: skip
+    plan = quiet_compile(graph_of_edges(edges, np.arange(N)), data=data, balance="rows,train")
+    gone = {7, 8, 90}
+    left = np.array([v for v in range(N) if v not in gone])
+    changed = {(u, v) for u, v in edges if u not in gone and v not in gone}
+    better = plancc.patch(plan, graph_of_edges(changed, left))
+    assert better.provenance["rows_removed"] == 3
+    own = better.original_id[better.global_id]
+    np.testing.assert_array_equal(better.vertex_data.features, data["features"][own])
+    np.testing.assert_array_equal(better.vertex_data.train_mask, data["train_mask"][own])
+    assert {tuple(row) for row in moves_of(plan, better).tolist() if row[2] < 0} == {
+        (v, int(plan.owner()[v]), -1) for v in gone
+    }
+    # and back: those vertices are new, and need data
+    whole = graph_of_edges(edges, np.arange(N))
+    with pytest.raises(InputError, match=r"3 vertices are new.*features 3|3 vertices are new"):
+        plancc.patch(better, whole)
+    again = plancc.patch(better, whole, data=data)
+    np.testing.assert_array_equal(again.vertex_data.labels, data["labels"][again.global_id])
+    assert again.provenance["patched_from"] == better.content_sha256()
+
+
+def test_moves_are_the_most_useful_and_never_more_than_asked():
+    """More moves never leave more rows to be moved, and none leave all owners."""
+    plan = plancc.compile(graph_of_edges(edges_of(3, False), np.arange(N)), "rp", P)
+    edge = [[0, 1]] if (0, 1) not in edges_of(3, False) else [[0, 119]]
+    volumes = []
+    for share in (0.0, 0.02, 0.1, 1.0):
+        better = plancc.patch(plan, add=edge, max_moves=share, epsilon=0.3)
+        moved = np.count_nonzero(better.owner() != plan.owner())
+        assert moved <= share * N
+        volumes.append(better.metrics().volume)
+    assert volumes == sorted(volumes, reverse=True)
+    assert volumes[1] < volumes[0]
+    assert volumes[-1] < 0.8 * volumes[0]
+    same = plancc.patch(plan, add=edge, max_moves=0.1, epsilon=0.3)
+    assert (
+        same.content_sha256()
+        == plancc.patch(plan, add=edge, max_moves=0.1, epsilon=0.3).content_sha256()
+    )
+
+
+def slow_volume(edges: set[tuple[int, int]], owner: np.ndarray) -> int:
+    """Rows moved, from sets: a part needs v if it has a row with v, and does not own it."""
+    return len({(int(owner[u]), v) for u, v in edges if owner[u] != owner[v]})
+
+
+def test_a_new_row_goes_where_it_costs_least():
+    """No other part would cost fewer rows, counted from sets; parts have room."""
+    for seed in range(6):
+        edges, rng = edges_of(seed, seed % 2 == 0), np.random.default_rng(seed)
+        plan = plancc.compile(graph_of_edges(edges, np.arange(N)), "block", P)
+        more = {(N, int(v)) for v in rng.choice(N, 7, replace=False)}
+        if seed % 2:
+            more |= {(v, u) for u, v in more}
+        better = plancc.patch(plan, add=np.array(sorted(more)), max_moves=0, epsilon=0.5)
+        tried = [slow_volume(edges | more, np.append(plan.owner(), part)) for part in range(P)]
+        assert better.metrics().volume == min(tried)
+        assert slow_volume(edges | more, better.owner()) == min(tried) < max(tried)
+
+
+def test_weights_need_a_matrix_that_keeps_them():
+    matrix = sp.csr_array(np.array([[0, 2.5, 0], [2.5, 0, 4], [0, 4, 0]]))
+    plain = plancc.compile(matrix, "block", 2, normalize="none")
+    np.testing.assert_array_equal(source_graph_of(plain).values, [2.5, 2.5, 4, 4])
+    better = plancc.patch(plain, remove=[[0, 1]], add=[[2, 0, 0.5]])
+    wanted = np.array([[1, 0, 0.5], [0, 1, 4], [0.5, 4, 1]])
+    np.testing.assert_array_equal(matrix_of(better).toarray(), wanted)
+    for add, says in (
+        ([[0, 2]], "needs a weight"),
+        ([[0, 2, 0]], "weight 0"),
+        ([[0, 2, 1], [2, 0, 3]], "twice"),
+    ):
+        with pytest.raises(InputError, match=says):
+            plancc.patch(plain, add=add)
+    scaled = plancc.compile(matrix, "block", 2)
+    with pytest.raises(InputError, match="give the whole graph"):
+        plancc.patch(scaled, remove=[[0, 1]])
+
+
+def test_what_is_refused(tmp_path):
+    edges = edges_of(4, False)
+    plan = quiet_compile(graph_of_edges(edges, np.arange(N)))
+    u, v = min(edges)
+    there, free = f"{u} {v}", next((0, w) for w in range(9, N) if (0, w) not in edges)
+    (tmp_path / "bad.txt").write_text(f"# two\n{free[0]} {free[1]}\n{there}\n")
+    bad = str(tmp_path / "bad.txt")
+    cases = [
+        ({"add": bad}, f"bad.txt, line 3: the edge is in the graph already.*'{there}'"),
+        ({"remove": bad}, f"bad.txt, line 2: the edge is not in the graph: '0 {free[1]}'"),
+        ({"add": [[0, N + 4]]}, f"new vertices go on at {N}"),
+        ({"remove": [[0, N]]}, "is not in the graph"),
+        ({"add": [[0, free[1], 2]]}, "has a weight, and the graph has none"),
+        ({"add": [[0.5, 1]]}, "whole numbers"),
+        ({"add": [0, 1]}, "shape"),
+        ({}, "give the changed graph"),
+        ({"graph": graph_of_edges(edges, np.arange(N)), "add": [[0, 1]]}, "give the changed graph"),
+        ({"add": [[0, N]], "max_moves": 1.5}, "at most 1"),
+        ({"graph": graph_of_edges(edges, np.arange(N) + 1000)}, "no vertex of the graph"),
+    ]
+    for options, says in cases:
+        with pytest.raises(InputError, match=says):
+            plancc.patch(plan, **options)
+    edge_plan = plancc.compile(graph_of_edges(edges, np.arange(N)), "fine-grain", 2, effort="fast")
+    with pytest.raises(InputError, match="an edge plan"):
+        plancc.patch(edge_plan, remove=[[u, v]])
