@@ -30,6 +30,7 @@ NAMES = (
     "nodes",
     "slow-link",
     "words",
+    "patch",
     "refinement",
     "quality",
     "edges",
