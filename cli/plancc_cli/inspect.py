@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Sections,
     sections={
-        "Figures": ("per_part", "components", "ranks", "topology"),
+        "Figures": ("per_part", "components", "ranks", "topology", "certificate"),
         "Epoch": ("dims", "machine", "boundary_sampling"),
         "Fresh mini-batches": options.batch_names(),
         "Output": options.OUTPUT,
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
     "Machine, for the epoch's time (see plancc machines).  "
     f"[default: the plan's, or {DEFAULT_MACHINE}]",
 )
+@click.option(
+    "--certificate",
+    is_flag=True,
+    help="Rows that every plan moves whose parts are no fuller, at least.",
+)
 @options.fresh_batches
 @options.as_data
 @verbosity
@@ -58,13 +64,14 @@ def command(
     ranks: int | None,
     machine: Machine | None,
     batches: int | None,
+    certificate: bool,
     **given: Any,
 ) -> None:
     """Show what PLAN is, and what it costs beside an even random partition of the same matrix."""
     from plancc.plan.reader import PlanFile
     from plancc.plan.topology import Topology
+    from plancc.report import plans
     from plancc.report.epochs import Basis
-    from plancc.report.plans import report, with_components
     from plancc_cli.render import print_report
     from plancc_cli.render_comparison import print_on_batches
     from plancc_cli.tables import print_data, rows_of
@@ -79,7 +86,7 @@ def command(
 
         with progress() as shown, shown.stage("batches"):
             (on_batches,) = batch_reports([plan], batches, num_ranks=ranks, **drawn)
-    result = report(
+    result = plans.report(
         plan,
         dims=dims,
         num_ranks=ranks,
@@ -88,7 +95,9 @@ def command(
         boundary_sampling=rates,
     )
     if components:
-        result = with_components(result)
+        result = plans.with_components(result)
+    if certificate:
+        result = replace(result, certificate=plans.certificate(plan, ranks))
     form = options.form()
     if form:
         figures = result.as_dict(per_part)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from plancc.cost.certificate import Certificate
 from plancc.cost.owners import BASELINE_SEED, components, traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
@@ -77,6 +78,7 @@ class Report:
         links: Of a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
         components: Connected components of the rows of every part, if they are asked for.
+        certificate: See `certificate`; only where a caller adds it.
     """
 
     path: str
@@ -99,6 +101,7 @@ class Report:
     relations: list[RelationTraffic] = field(default_factory=list)
     links: dict[str, int] = field(default_factory=dict)
     components: list[int] = field(default_factory=list)
+    certificate: Certificate | None = None
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""
@@ -131,6 +134,8 @@ class Report:
             result["links"] = self.links
         if self.components:
             result["components"] = self.components
+        if self.certificate is not None:
+            result["certificate"] = asdict(self.certificate)
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -248,6 +253,23 @@ def with_components(given: Report) -> Report:
         source = _Source(file, min(given.num_ranks, file.header.num_parts))
         found = components(source.matrix, source.owners.rows, source.num_ranks)
     return replace(given, components=found.tolist())
+
+
+def certificate(path: str | PathLike[str], num_ranks: int | None = None) -> Certificate:
+    """What no row plan of the matrix undercuts whose parts are no fuller than the fullest here.
+
+    Parameters:
+        num_ranks: As of `report`.
+
+    Raises:
+        InputError: If it is an edge or a grid plan.
+        PlanError: If the file is damaged.
+    """
+    with PlanFile(path) as file:
+        file.check_row_plan("a certificate")
+        source = _Source(file, checked_ranks(file, num_ranks))
+        most = int(source.parts.rows.max()), int(source.parts.nonzeros.max())
+        return Certificate.of(source.matrix, *most)
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
