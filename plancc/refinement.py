@@ -22,7 +22,7 @@ from plancc.fields import options_of, taking
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
-from plancc.models.file import FileModel
+from plancc.models.file import part_vector
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.weights import BATCH, Balance
 from plancc.options import EPSILON, RefineOptions, SearchOptions
@@ -33,6 +33,8 @@ from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
+from plancc.passes.fixed import agreeing, refine_around
+from plancc.passes.migration import with_all_placed
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.links import places_of
 from plancc.plan.lowering import lower, with_links
@@ -62,6 +64,7 @@ def refine(
     objective: str = "volume",
     *,
     part: str | os.PathLike[str] | npt.ArrayLike | None = None,
+    fixed: str | os.PathLike[str] | npt.ArrayLike | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -75,6 +78,9 @@ def refine(
     Parameters:
         part (path or int[num_vertices], optional): Owners to start from instead of the plan's, see
             `with_part`.
+        fixed (path or int[num_vertices], optional): Parts of vertices that never move, -1 for the
+            others. Vertices that are elsewhere move there first, once the parts have the numbers
+            that agree with most of them. Not for objective "time", nor for unequal capacities.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with the given owners and with the refined ones, each a
@@ -96,7 +102,7 @@ def refine(
     """
     known = [each.name for each in options_of(RefineOptions)]
     for name in options:
-        check_choice("option of refine", name, [*known, "part", "observer", "report"])
+        check_choice("option of refine", name, [*known, "part", "fixed", "observer", "report"])
     asked = RefineOptions(objective, **options)
     assert not isinstance(asked.machine, str)  # it is found
     with observer("load"):
@@ -112,6 +118,12 @@ def refine(
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
         whole, owner = directed_matrix_of(plan), plan.owner()
+        held = np.full(plan.num_vertices, -1, np.int32)
+        if fixed is not None:
+            if objective == "time" or search.capacities is not None:
+                raise InputError("`fixed` is for objectives but time, and for parts of one size")
+            held = part_vector(fixed, plan.num_vertices, plan.num_parts, -1)
+            owner = agreeing(owner, held, plan.num_parts)
         matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
         problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
@@ -127,14 +139,17 @@ def refine(
         refinement = refiner(objective, asked.cycles, asked.max_extra_volume)
         deadline = Deadline.after(asked.budget)
         context = Context(limits, asked.seed, asked.threads, deadline, epoch)
-        found = refinement.refine(owner, problem, context)
+        if fixed is None:
+            found = refinement.refine(owner, problem, context).owner
+        else:
+            found = refine_around(held >= 0, refinement, owner, problem, context)
         step = f"refined for {objective}, seed {asked.seed}"
-        record.add(step, wall_seconds() - start, judge.of(found.owners))
+        record.add(step, wall_seconds() - start, judge.of(Owners(found)))
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(recorded, plan.num_parts)
-        same = np.array_equal(better, owner)
-        if topology is not None and not same:
+        same = np.array_equal(better, plan.owner())
+        if topology is not None and not same and fixed is None:
             better = mapped(Owners(better), matrix, topology, search.capacities).rows
         elif objective == "time" and topology is None and plan.header.grid is None:
             start = wall_seconds()
@@ -159,6 +174,8 @@ def refine(
     kept = kept_of(recorded, *stale)
     forecast = Forecast.of(predictor, refined, matrix)
     made: dict[str, Any] = {"refined_from": plan.content_sha256(), "objective": objective}
+    if fixed is not None:
+        made["fixed_rows"] = int(np.count_nonzero(held >= 0))
     if asked.budget is not None:
         made["budget"] = float(asked.budget)
     return replace(
@@ -218,7 +235,8 @@ def with_part(
     """The same matrix and vertex data under owners made elsewhere.
 
     Parameters:
-        part (path or int[num_vertices]): Of every vertex, counted from 0, as for model "file".
+        part (path or int[num_vertices]): Of every vertex, counted from 0, as for model "file"; -1:
+            where it costs the fewest rows, within the default imbalance of nonzeros.
         num_parts: None: as many parts as the plan has. A plan of a process grid can have no other
             number.
 
@@ -231,14 +249,15 @@ def with_part(
         InputError: For a wrong part vector; the message names file, line and value.
     """
     matrix = directed_matrix_of(plan)
-    model = FileModel(part)
     num_parts = plan.num_parts if num_parts is None else num_parts
     if plan.header.grid is not None and num_parts != plan.num_parts:
         raise InputError(
             f"`num_parts` {num_parts}: the grid '{plan.header.grid}' has {plan.num_parts} blocks "
             "of rows"
         )
-    owner = model.build(matrix, num_parts, balance="nnz", seed=0).rows
+    owner = part_vector(part, plan.num_vertices, num_parts, -1)
+    if (owner < 0).any():
+        owner = _with_all_placed(owner, without_relations(matrix), num_parts)
     kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
@@ -253,6 +272,17 @@ def with_part(
         _with_owners(plan, matrix, owner, num_parts),
         provenance=provenance | who | {"model_part": given},
     )
+
+
+def _with_all_placed(
+    owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
+) -> npt.NDArray[np.int32]:
+    """Owners with a part for every vertex, also where they have -1."""
+    from plancc.passes.kernels.nets import nets_of
+
+    problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=0)
+    context = Context(Balance().limits(matrix, num_parts, EPSILON))
+    return with_all_placed(owner, nets_of(problem), context)
 
 
 def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:

@@ -30,7 +30,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     sections={
         "Plan": ("output", "compress"),
         **sections_of(options_of(RefineOptions)),
-        "Start from a part vector": ("part", "parts"),
+        "Start from a part vector": ("part", "parts", "fixed"),
         "Graph file": ("data", "normalize", "no_self_loops", *options.READING),
         "Output": options.OUTPUT,
     },
@@ -41,7 +41,14 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
     options.field_option(each, **OBJECTIVE.get(each.name, {})) for each in options_of(RefineOptions)
 )
 @click.option(
-    "--part", type=click.Path(), help="Part vector to start from; SOURCE may then be a graph."
+    "--part",
+    type=click.Path(),
+    help="Part vector to start from; SOURCE may then be a graph. -1, of a plan: choose.",
+)
+@click.option(
+    "--fixed",
+    type=click.Path(),
+    help="Parts of rows that never move, a number a line; -1: this row may.",
 )
 @click.option(
     "-p",
@@ -67,6 +74,7 @@ def command(
     source: str,
     output: str,
     part: str | None,
+    fixed: str | None,
     parts: int | None,
     data: tuple[str, ...],
     normalize: str,
@@ -87,7 +95,7 @@ def command(
     from plancc_cli.render import print_refinement
     from plancc_cli.tables import print_data
 
-    options.check_plan_output(output, source, part, *data)
+    options.check_plan_output(output, source, part, fixed, *data)
     reading = {name: settings.pop(name) for name in options.READING}
     of_graph = options.is_no_plan(source)
     if of_graph and part is None:
@@ -121,6 +129,7 @@ def command(
                     given = with_part(given, part)
         better = plancc.refine(
             given,
+            fixed=fixed,
             command=command_line(),
             observer=shown.stage,
             report=partial(shown.incumbent, "refine", settings["objective"]),

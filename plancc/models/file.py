@@ -46,29 +46,43 @@ class FileModel(Model):
             InputError: No part vector, one of the wrong length, not whole numbers, or a part number
                 outside 0..num_parts-1 (the message names the first such vertex).
         """
-        n = matrix.num_vertices
-        check_num_parts(n, num_parts)
-        if isinstance(self.part, (str, os.PathLike)):
-            from plancc.graph.partvector import read_part_vector
+        return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 
-            if not os.fspath(self.part):
-                raise InputError("model 'file' needs a part vector (`part`)")
-            where = os.fspath(self.part)
-            given = np.asarray(read_part_vector(self.part, n))
-        else:
-            where = "part vector"
-            given = np.asarray(self.part)
-        if given.shape != (n,):
-            raise InputError(f"{where}: {given.size} part numbers for {n} vertices")
-        if given.dtype.kind not in "iu":
-            raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
-        wrong = (given < 0) | (given >= num_parts)
-        if wrong.any():
-            vertex = int(np.argmax(wrong))
-            raise InputError(
-                f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
-                f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
-                + ": subtract 1 from each"
-                * bool(given.min() == 1 and given.max() == num_parts)
-            )
-        return Assignment(given.astype(np.int32))
+
+def part_vector(
+    part: str | os.PathLike[str] | npt.ArrayLike, num_vertices: int, num_parts: int, least: int = 0
+) -> npt.NDArray[np.int32]:
+    """The part of every vertex, from a file or an array: int32[num_vertices].
+
+    Parameters:
+        least: Smallest number; -1 where a vertex may have no part.
+
+    Raises:
+        InputError: See `FileModel.build`.
+    """
+    n = num_vertices
+    check_num_parts(n, num_parts)
+    if isinstance(part, (str, os.PathLike)):
+        from plancc.graph.partvector import read_part_vector
+
+        if not os.fspath(part):
+            raise InputError("model 'file' needs a part vector (`part`)")
+        where = os.fspath(part)
+        given = np.asarray(read_part_vector(part, n, least))
+    else:
+        where = "part vector"
+        given = np.asarray(part)
+    if given.shape != (n,):
+        raise InputError(f"{where}: {given.size} part numbers for {n} vertices")
+    if given.dtype.kind not in "iu":
+        raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
+    wrong = (given < least) | (given >= num_parts)
+    if wrong.any():
+        vertex = int(np.argmax(wrong))
+        raise InputError(
+            f"{where}: vertex {vertex} is in part {int(given[vertex])}; "
+            f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
+            + ": subtract 1 from each"
+            * bool(least == 0 and given.min() == 1 and given.max() == num_parts)
+        )
+    return given.astype(np.int32)

@@ -403,7 +403,7 @@ def test_commands() -> None:
     for words, says in (
         (
             ["bogus"],
-            "unknown command 'bogus': choose from compile, refine, study, estimate, inspect",
+            "unknown command 'bogus': choose from compile, refine, patch, study, estimate, inspect",
         ),
         (["--bogus"], "(see plancc --help)"),
         (["compile"], "(see plancc compile --help)"),
