@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,16 @@ def test_moves_are_the_most_useful_and_never_more_than_asked():
         same.content_sha256()
         == plancc.patch(plan, add=edge, max_moves=0.1, epsilon=0.3).content_sha256()
     )
+
+
+def test_ids_in_no_order():
+    """A source may number its vertices as it likes; the changed graph has them in order."""
+    edges, name = edges_of(2, True), np.random.default_rng(1).permutation(N) + 10
+    given = replace(graph_of_edges(edges, np.arange(N)), original_ids=name)
+    edge = next((u, v) for u, v in sorted(edges))
+    better = plancc.patch(quiet_compile(given), remove=[[name[edge[0]], name[edge[1]]]])
+    wanted = {(int(name[u]), int(name[v])) for u, v in edges - {edge}}
+    plancc.verify(better, graph_of_edges(wanted, np.sort(name)))
 
 
 def slow_volume(edges: set[tuple[int, int]], owner: np.ndarray) -> int:

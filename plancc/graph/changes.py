@@ -95,19 +95,22 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
     Parameters:
         graph: Of one type.
         added: With weights if, and only if, the graph has some. New ids are new vertices: where the
-            ids are the vertex numbers 0..n-1 they go on at n, else they are sorted in.
+            ids are the vertex numbers 0..n-1 they go on at n, else all ids are sorted.
 
     Raises:
         InputError: For a removed edge that is not there; for an added one that is there, or that
             has a weight too many or too few.
     """
-    ids, n = _ids_of(graph), graph.num_vertices
+    ids, n = np.sort(_ids_of(graph)), graph.num_vertices
     if added is not None:
         ids = _with_new(graph, ids, added)
     old = np.searchsorted(ids, _ids_of(graph))
     size = len(ids)
     row = old[np.repeat(np.arange(n), graph.row_nonzeros())]
     key, values = row * size + old[graph.indices], graph.values
+    if (np.diff(old) < 0).any():  # the source does not have its ids in order
+        order = np.argsort(key, kind="stable")
+        key, values = key[order], None if values is None else values[order]
     if removed is not None:
         place, _ = _places(key, removed, ids, graph.directed, there=True)
         kept = np.ones(len(key), np.bool_)
@@ -135,11 +138,15 @@ def _with_new(
 ) -> npt.NDArray[np.int64]:
     """The ids with those that only the list has."""
     ends = np.concatenate([added.u, added.v])
-    known = np.union1d(ids, ends)
-    if graph.original_ids is None and len(known) <= known[-1]:
-        gap = int(np.flatnonzero(known != np.arange(len(known)))[0])
-        k = int(np.flatnonzero(ends == known[gap])[0]) % len(added.u)
+    some = np.unique(ends)
+    at = np.searchsorted(ids, some)
+    new = some[ids[np.minimum(at, len(ids) - 1)] != some]
+    gaps = new != len(ids) + np.arange(len(new))
+    if graph.original_ids is None and gaps.any():
+        k = int(np.flatnonzero(ends == new[gaps][0])[0]) % len(added.u)
+        gap = len(ids) + int(np.argmax(gaps))
         added.fail(k, f"names a new vertex, and new vertices go on at {gap}")
+    known = np.insert(ids, np.searchsorted(ids, new), new)
     if len(known) > MAX_VERTICES:
         raise InputError(f"{added.where}: more than {MAX_VERTICES} vertices")
     return known
