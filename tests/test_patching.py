@@ -139,6 +139,19 @@ def test_moves_are_the_most_useful_and_never_more_than_asked():
     )
 
 
+@pytest.mark.parametrize("normalize", ["sym", "row", "none"])
+def test_loops_are_told(normalize):
+    """Own loops of the source, also in rows of nothing else that others need."""
+    dense = np.zeros((5, 5))
+    dense[[0, 1, 2, 2, 3, 4], [1, 1, 2, 0, 1, 3]] = 1
+    plan = plancc.compile(sp.csr_array(dense), "block", 2, normalize=normalize)
+    found = source_graph_of(plan)
+    told = sp.csr_array((np.ones(found.num_nonzeros), found.indices, found.indptr), shape=(5, 5))
+    if normalize == "row":  # there the row of vertex 1 is 1, with a loop and without
+        dense[1, 1] = 0
+    np.testing.assert_array_equal(told.toarray(), dense)
+
+
 def test_ids_in_no_order():
     """A source may number its vertices as it likes; the changed graph has them in order."""
     edges, name = edges_of(2, True), np.random.default_rng(1).permutation(N) + 10

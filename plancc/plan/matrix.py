@@ -46,40 +46,50 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """The graph that was normalised, with the source's ids; of an isolated vertex without its loop.
+    """The graph that was normalised, with the source's ids; without loops that leave no trace.
 
     Raises:
         InputError: The matrix does not tell it: its edges have weights or types, or normalising
             has dropped edges into empty rows.
     """
     header, matrix = plan.header, graph_of(plan)
-    assert matrix.values is not None
+    values = matrix.values
+    assert values is not None
     scaled, loops = header.normalization != "none", header.self_loops
     row = np.repeat(np.arange(matrix.num_vertices), matrix.row_nonzeros())
-    values = matrix.values.astype(np.float64)
     diagonal = row == matrix.indices
+
+    def graph(own: npt.NDArray[np.floating]) -> Graph:
+        """The graph with these values on the diagonal."""
+        given = values.astype(np.float64)
+        given[diagonal] = own
+        kept = ~diagonal | (given != 0)
+        plain = scaled or bool((given[kept] == 1).all())
+        return replace(
+            matrix,
+            indptr=np.concatenate([[0], np.cumsum(kept)])[matrix.indptr],
+            indices=matrix.indices[kept],
+            values=None if plain else given[kept],
+            directed=header.directed,
+            original_ids=plan.original_id,
+        )
+
+    own = values[diagonal].astype(np.float64)
     if loops and scaled:  # of k nonzeros, a row without a loop has 1 / k there, else 2 / (k + 1)
         nonzeros = matrix.row_nonzeros()[row[diagonal]]
-        values[diagonal] = (values[diagonal] * (nonzeros + 1) > 1.75) & (nonzeros > 1)
+        own = ((own * (nonzeros + 1) > 1.75) & (nonzeros > 1)).astype(np.float64)
     elif loops:
-        values[diagonal] -= 1
-    kept = ~diagonal | (values != 0)
-    indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr]
-    plain = scaled or bool((values[kept] == 1).all())
-    graph = replace(
-        matrix,
-        indptr=indptr,
-        indices=matrix.indices[kept],
-        values=None if plain else values[kept],
-        directed=header.directed,
-        original_ids=plan.original_id,
-    )
-    if header.types is None:
-        again = normalize(graph, header.normalization, self_loops=loops, dtype=plan.value.dtype)
-        same = len(again.indices) == len(matrix.indices)
+        own -= 1
+    for _ in range(2 if header.types is None else 0):
+        found = graph(own)
+        again = normalize(found, header.normalization, self_loops=loops, dtype=values.dtype)
         assert again.values is not None
-        if same and np.array_equal(again.values, matrix.values):
-            return graph
+        if len(again.values) != len(values):
+            break
+        if np.array_equal(again.values, values):
+            return found
+        low = matrix.indices[again.values > 1.2 * values]  # loops in rows of nothing else
+        own[np.isin(matrix.indices[diagonal], low)] = 1
     raise InputError(
         "the plan's normalised matrix does not tell the edges (of weights, of types, or into empty "
         "rows): give the whole graph (`graph`)"
