@@ -85,6 +85,14 @@ class SearchOptions(PartitionOptions):
         above=0,
         below=math.inf,
     )
+    until_pays: float | None = of_search(
+        None,
+        "end once steps cost more seconds than they save in this many predicted epochs",
+        more="Judged by the last two steps (`plancc.search.payback`); results depend on the clock.",
+        metavar="EPOCHS",
+        above=0,
+        below=math.inf,
+    )
     dims: tuple[int, ...] | None = of_search(
         None,
         "widths d0,d1,...,dL of the layers, for predicted epochs",

@@ -140,7 +140,7 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name in ("budget", "weights", "clusters"):
+        for name in ("budget", "until_pays", "weights", "clusters"):
             given = options if hasattr(options, name) else self.plan
             if getattr(given, name) is not None:
                 raise InputError(f"`{name}` is for a compile by one process")

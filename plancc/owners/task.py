@@ -93,7 +93,12 @@ class Task:
     def _check_search(self) -> None:
         """Effort is for the search only; a budget also for a refinement after a partitioner."""
         options = self.options
-        given = [name for name in ("effort", "budget") if getattr(options, name) is not None]
+        names = ("effort", "budget", "until_pays")
+        given = [name for name in names if getattr(options, name) is not None]
+        if "until_pays" in given and self.model.of_batches:
+            raise InputError(
+                "`until_pays` counts epochs of whole batches: drop it for models of mini-batches"
+            )
         if self.objective is not None and not self.searches and "budget" in given:
             given.remove("budget")
         if not given or self.model.layout == "any":
@@ -126,7 +131,8 @@ class Task:
         model, options = self.model, self.options
         if not model.searched or options.names_partitioner:
             return False
-        wished = options.effort is not None or options.budget is not None
+        wishes = (options.effort, options.budget, options.until_pays)
+        wished = any(wish is not None for wish in wishes)
         own = model.own_objectives
         return wished or (options.objective or model.default_objective) not in own
 
@@ -175,12 +181,13 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Objective and budget for the provenance."""
+        """Objective, budget and epochs to pay in, for the provenance."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
-        budget = self.options.budget
+        budget, epochs = self.options.budget, self.options.until_pays
         return {
             **({} if objective is None else {"objective": objective}),
             **({} if budget is None else {"budget": float(budget)}),
+            **({} if epochs is None else {"until_pays": float(epochs)}),
         }
 
 

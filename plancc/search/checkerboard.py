@@ -180,7 +180,7 @@ class GridJob(Job):
             reached = self.measure(owners)
             better = False
             if reached.volume <= most:
-                self.record.add(f"fees on messages, round {k}", seconds, reached)
+                self.judged(f"fees on messages, round {k}", seconds, reached)
                 better = reached.merit < best.member.merit
             best, fruitless = (Placed(groups, reached), 0) if better else (best, fruitless + 1)
             strength *= how.stronger if better else how.weaker

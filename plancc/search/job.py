@@ -22,6 +22,7 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
+from plancc.search.payback import Payback
 from plancc.search.presets import OF_ROWS, ForObjective
 from plancc.search.record import Judge, Member, Record, SearchResult, Trial
 
@@ -40,6 +41,7 @@ class Job:
         whole, deadline: Of the search, and of its steps: earlier by what is kept for another
             objective.
         alone: Whether steps run one after the other.
+        payback: Where `until_pays` is asked for.
 
     Raises:
         InputError: An unknown name, a number out of range.
@@ -58,6 +60,7 @@ class Job:
     deadline: Deadline = field(init=False)
     warnings: list[str] = field(default_factory=list)
     alone: bool = True
+    payback: Payback | None = None
 
     numbers: ClassVar[ForObjective] = OF_ROWS
 
@@ -67,7 +70,13 @@ class Job:
         check_num_parts(self.matrix.num_vertices, self.num_parts)
         self.time = self.options.time(self.matrix, self.num_parts)
         self.record = Record(self.report)
-        self.whole = Deadline.after(self.options.budget, self.options.stop)
+        stop = self.options.stop
+        if self.options.until_pays is not None:
+            predictor = self.options.predictor
+            time = predictor.time(self.matrix, self.num_parts, self.options.grid)
+            self.payback = Payback(self.options.until_pays, time.seconds, stop)
+            stop = self.payback.over
+        self.whole = Deadline.after(self.options.budget, stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
         self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
 
@@ -85,8 +94,13 @@ class Job:
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
         """Judge owners and put them into the record."""
-        seconds = wall_seconds() - begin
-        return self.record.add(step, seconds, self.measure(owners))
+        return self.judged(step, wall_seconds() - begin, self.measure(owners))
+
+    def judged(self, step: str, seconds: float, member: Member) -> Member:
+        """Put a member into the record, and look whether the search still pays."""
+        if self.payback is not None:
+            self.payback.note(seconds, member.owners)
+        return self.record.add(step, seconds, member)
 
     def left_out(self, error: Exception) -> None:
         """Warn that a partitioner failed."""
