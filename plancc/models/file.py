@@ -68,7 +68,7 @@ def part_vector(
         if not os.fspath(part):
             raise InputError("model 'file' needs a part vector (`part`)")
         where = os.fspath(part)
-        given = np.asarray(read_part_vector(part, n, least))
+        given = np.asarray(read_part_vector(part, n, least=least))
     else:
         where = "part vector"
         given = np.asarray(part)
