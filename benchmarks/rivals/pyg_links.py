@@ -38,7 +38,7 @@ def main() -> None:
         arrays = {key: file[key] for key in file.files}
     parts = (arrays[f"feat_{key}"] for key in ("data", "indices", "indptr"))
     features = sp.csr_matrix(tuple(parts), shape=tuple(arrays["feat_shape"]))
-    x = torch.from_numpy(features.toarray().astype(np.float32))
+    x = functional.normalize(torch.from_numpy(features.toarray().astype(np.float32)), p=1, dim=1)
     indptr, indices = (torch.from_numpy(arrays[k].astype(np.int64)) for k in ("indptr", "indices"))
     # a sparse matrix multiplies without a message per edge and column
     graph = torch.sparse_csr_tensor(indptr, indices, torch.ones(len(indices)), [len(x)] * 2)
