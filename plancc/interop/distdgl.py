@@ -271,8 +271,10 @@ def write(plan: Plan, folder: Path) -> None:
         for name, (arrays, first) in of_types.items():
             data |= _tensors(name, arrays, slice(*first[index : index + 2]))
         for name, ranges in edge_map.items():
-            value = plan.value[numbers.edge[slice(*ranges[index])]]
-            weights |= _tensors(name, {"weight": value}, slice(None))
+            edge = numbers.edge[slice(*ranges[index])]
+            of_edges = {"weight": plan.value, DGL_NAMES["features"]: plan.edge_features}
+            arrays = {key: each[edge] for key, each in of_edges.items() if each is not None}
+            weights |= _tensors(name, arrays, slice(None))
         save_tensors(str(folder / files["node_feats"]), data)
         save_tensors(str(folder / files["edge_feats"]), weights)
         save_graphs(str(folder / files["part_graph"]), [_graph_of_part(numbers, index, halo)])
