@@ -24,7 +24,7 @@ from plancc.report.plans import report
 PARTS = 3
 
 
-@pytest.fixture(params=["hp", "fine-grain"])
+@pytest.fixture(scope="module", params=["hp", "fine-grain"])
 def plan(request) -> plancc.Plan:
     given = {
         ("user", "buys", "item"): sp.random(20, 30, 0.1, "csr", rng=1),
@@ -125,8 +125,8 @@ def test_wrong_data_of_types_are_refused(with_data, tmp_path, name, change, word
             read(path)
 
 
-@pytest.fixture(params=["hp", "fine-grain"])
-def parallel(request, tmp_path) -> tuple[plancc.Plan, dict]:
+@pytest.fixture(scope="module", params=["hp", "fine-grain"])
+def parallel(request) -> tuple[plancc.Plan, dict]:
     """Items like and dislike items; `cites` has users in place of the sources."""
     given = {
         ("item", name, "item"): sp.random(20, 20, 0.3, "csr", rng=seed)

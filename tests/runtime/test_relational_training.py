@@ -59,9 +59,10 @@ def data(labels: str = "classes", target: str = "paper") -> dict:
         {"residual": True, "standardize_features": True, "dropout": 0.3},
     ),
     parallel=(False, True),
+    ranks=(3, 8),
 )
 def test_ranks_train_alike_and_send_the_words_that_are_planned(
-    tmp_path, model, labels, target, passes, split, between, parallel
+    tmp_path, model, labels, target, passes, split, between, parallel, ranks
 ):
     path, graph = tmp_path / "plan.h5", relations()
     if parallel:  # several relations of the same two types, one of the same edges
@@ -81,43 +82,43 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
         **between,
     )
     alone = train(path, options, SingleTransport())
-    assert alone.epochs[-1].loss < alone.epochs[0].loss
-    for ranks in (3, 8):
-        results = run_ranks(ranks, lambda transport: train(path, options, transport), 180)
-        for mine, other in zip(results[0].epochs, alone.epochs, strict=True):
-            assert mine.loss == pytest.approx(other.loss, abs=1e-10)
-        assert results[0].figures.planned == results[0].epochs[-1].words_sent > 0
-        assert results[0].split_sizes == alone.split_sizes
+    assert "dropout" in between or alone.epochs[-1].loss < alone.epochs[0].loss
+    found = run_ranks(ranks, lambda transport: train(path, options, transport), 180)[0]
+    for mine, other in zip(found.epochs, alone.epochs, strict=True):
+        assert mine.loss == pytest.approx(other.loss, abs=1e-10)
+    assert found.figures.planned == found.epochs[-1].words_sent > 0
+    assert found.split_sizes == alone.split_sizes
 
 
-@pytest.mark.parametrize(
-    "passes", [(), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")]
-)
-@pytest.mark.parametrize("model", MODELS)
-def test_predicted_words_are_those_that_ranks_count(model, passes, tmp_path):
-    held = data()
+@pytest.fixture(scope="module")
+def few_labels(tmp_path_factory):
+    """A plan of 8 parts, with a label for every third paper alone."""
+    path, held = tmp_path_factory.mktemp("typed") / "plan.h5", data()
     held["paper"]["labels"][:40] = -1
-    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(tmp_path / "plan.h5")
-    for ranks, hidden in ((1, 4), (3, 4), (3, 10), (8, 10)):
-        options = TrainOptions(
-            **MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0
-        )
+    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(path)
+    return path
 
-        def work(transport, options=options):
-            return train(tmp_path / "plan.h5", options, transport).epochs[0]
 
-        found = run_ranks(ranks, work, 180)[0]
-        given = options.conv_options(("aggregator", "heads", "bases"))
-        network = convolution_of(options.model, given, has_types=True)
-        with PlanFile(tmp_path / "plan.h5") as file:
-            network = with_weights(network, file, (max(WIDTHS.values()), hidden, 3), None)
-        dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
-        predictor = Predictor(dims, machine, passes, convolution=network)
-        live = 2 if "dead-rows" in passes else 0
-        epoch = predictor.epoch(read_tables(tmp_path / "plan.h5", ranks, live_layers=live))
-        assert epoch.words == found.words_sent
-        assert epoch.messages == found.messages_sent
-        assert epoch.words_reduced == ranks * found.words_reduced  # of all ranks
+@pairs(
+    model=MODELS,
+    passes=((), ("order",), ("order", "constant"), ("order", "constant", "dead-rows")),
+    size=((1, 4), (3, 4), (3, 10), (8, 10)),
+)
+def test_predicted_words_are_those_that_ranks_count(few_labels, model, passes, size):
+    ranks, hidden = size
+    options = TrainOptions(**MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0)
+    found = run_ranks(ranks, lambda transport: train(few_labels, options, transport), 180)[0]
+    given = options.conv_options(("aggregator", "heads", "bases"))
+    network = convolution_of(options.model, given, has_types=True)
+    dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
+    with PlanFile(few_labels) as file:
+        network = with_weights(network, file, dims, None)
+    predictor = Predictor(dims, machine, passes, convolution=network)
+    live = 2 if "dead-rows" in passes else 0
+    epoch = predictor.epoch(read_tables(few_labels, ranks, live_layers=live))
+    assert epoch.words == found.epochs[0].words_sent
+    assert epoch.messages == found.epochs[0].messages_sent
+    assert epoch.words_reduced == ranks * found.epochs[0].words_reduced  # of all ranks
 
 
 def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,7 @@ def relations() -> dict:
     return {WRITES: writes, CITES: cites, IN: venues, BY: sp.csr_array(writes.T)}
 
 
+@cache
 def plan_of(model: str, normalize: str = "none") -> plancc.Plan:
     how = {"normalize": normalize, "value_dtype": "float64", "seed": 1}
     return plancc.compile(relations(), model, PARTS, **how)
