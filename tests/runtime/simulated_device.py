@@ -13,7 +13,6 @@ from unittest.mock import MagicMock, patch
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 from plancc_runtime.kernels import torch_spmm
 from plancc_runtime.transport import local
@@ -78,8 +77,22 @@ class _Numbered(TorchFunctionMode):
         return func(*map(numbered, args), **kwargs)
 
 
+def _leaves(values):
+    for each in values:
+        if isinstance(each, list | tuple):
+            yield from _leaves(each)
+        else:
+            yield each
+
+
+def _mapped(function, value):
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(function, each) for each in value])
+    return function(value)
+
+
 def _run(func, args, kwargs):
-    given = tree_flatten((args, kwargs))[0]
+    given = [*_leaves((args, [*kwargs.values()]))]
     here = [each for each in given if isinstance(each, DeviceTensor)]
     tensors = [each for each in given if isinstance(each, torch.Tensor)]
     others = [each for each in tensors if not isinstance(each, DeviceTensor) and each.dim()]
@@ -95,7 +108,8 @@ def _run(func, args, kwargs):
             return each.held
         return CPU if isinstance(each, torch.device) else each
 
-    args, kwargs = tree_map(on_cpu, args), tree_map(on_cpu, kwargs)
+    args = _mapped(on_cpu, args)
+    kwargs = {name: _mapped(on_cpu, each) for name, each in kwargs.items()}
     if kwargs.get("pin_memory"):
         kwargs["pin_memory"] = False
     out = func(*args, **kwargs)
@@ -110,7 +124,7 @@ def _run(func, args, kwargs):
 
     if name == "aten::copy_":  # the target, wherever it is
         return places.get(id(out), out)
-    return tree_map(back, out)
+    return _mapped(back, out)
 
 
 class _Csr:

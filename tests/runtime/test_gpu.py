@@ -9,6 +9,7 @@ import pytest
 import reference
 import torch
 import worlds
+from cases import long
 from runs import file_of, trained
 from simulated_device import simulated_device
 from worlds import N
@@ -38,7 +39,7 @@ LATE = [{"model": "gcn", "fold": "delayed", "delay": 1}, {"model": "sage", "fold
 ON_EDGE_PLANS = [*(VARIANTS[k] for k in (0, 1, 2, 3, 4, 7)), *LATE]
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=long), 3])
 @pytest.mark.parametrize(
     ("layout", "variant"),
     [*(("row", v) for v in VARIANTS), *(("edge", v) for v in ON_EDGE_PLANS)],
@@ -52,7 +53,7 @@ def test_training_is_that_on_the_cpu(layout, variant, ranks):
     if layout == "edge":
         plan = reference.make_edge_parts(a, owner, holder, ranks, worlds.data())
     options = TrainOptions(
-        **{"layers": 3, "epochs": 4, "optimizer": "sgd", "lr": 0.1, **variant},
+        **{"layers": 3, "epochs": 3, "optimizer": "sgd", "lr": 0.1, **variant},
         **{"dtype": "float64", "threads": 1},
     )
     there, here = (trained(plan, replace(options, device=d))[0] for d in ("cuda", "cpu"))
