@@ -182,6 +182,7 @@ def check_words(result, a, owner, dims, traffic, parts):
 
 class TestProducts(LayoutTests):
     @pytest.fixture(
+        scope="class",
         params=[
             pytest.param((p, name), marks=long if p % 2 == 0 else ())
             for p in (1, 2, 3, 4)
@@ -189,20 +190,22 @@ class TestProducts(LayoutTests):
         ],
         ids=str,
     )
-    def layout(self, request, monkeypatch):
+    @classmethod
+    def layout(cls, request):
         """Messages are each on its own, in groups of a few, or all in one."""
         p, name = request.param
         a, owner = graphs(p)[name]
         turn = (p + len(name)) % 3
-        monkeypatch.setattr(halo, "GROUP_ROWS", (1, 10, 2000)[turn])
-        monkeypatch.setattr(matrices, "GROUP_NONZEROS", (2, 20, 4000)[turn])
-        header, parts = reference.make_parts(a, owner, p)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(halo, "GROUP_ROWS", (1, 10, 2000)[turn])
+            patch.setattr(matrices, "GROUP_NONZEROS", (2, 20, 4000)[turn])
+            header, parts = reference.make_parts(a, owner, p)
 
-        def make(transport, resources):
-            block = Block.of_part(parts[transport.rank], header.self_loops)
-            return LocalGraph(block, resources)
+            def make(transport, resources):
+                block = Block.of_part(parts[transport.rank], header.self_loops)
+                return LocalGraph(block, resources)
 
-        return Layout(p, make, {"plan": a}, width=1 + turn, columns=2)
+            yield Layout(p, make, {"plan": a}, width=1 + turn, columns=2)
 
 
 @pytest.mark.parametrize(("p", "kind"), RANKS)

@@ -77,28 +77,31 @@ QUICK = {(1, "one way"), (2, "undirected"), (5, "directed"), (6, "one way")}
 
 class TestProducts(LayoutTests):
     @pytest.fixture(
+        scope="class",
         params=[
             pytest.param(case, marks=() if case in QUICK else long)
             for case in product(range(1, 9), KINDS)
         ],
         ids=str,
     )
-    def layout(self, request, monkeypatch):
+    @classmethod
+    def layout(cls, request):
         """Messages are each on its own, or in groups; rows as planned, or in another order."""
         p, kind = request.param
         group = 1 if p % 2 else 1000
-        monkeypatch.setattr(halo, "GROUP_ROWS", group)
-        monkeypatch.setattr(matrices, "GROUP_NONZEROS", group)
-        header, parts = edge_plan(p, kind)
-        labels = worlds.data(**DATA).labels
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(halo, "GROUP_ROWS", group)
+            patch.setattr(matrices, "GROUP_NONZEROS", group)
+            header, parts = edge_plan(p, kind)
+            labels = worlds.data(**DATA).labels
 
-        def make(transport, resources):
-            part = in_cache_order(parts[transport.rank], ("none", "rcm", "degree")[p % 3])
-            assert part.vertex_data.labels.tolist() == labels[part.global_id].tolist()
-            block = Block.of_part(part, header.self_loops)
-            return LocalGraph(with_whole_rows(block, transport), resources)
+            def make(transport, resources):
+                part = in_cache_order(parts[transport.rank], ("none", "rcm", "degree")[p % 3])
+                assert part.vertex_data.labels.tolist() == labels[part.global_id].tolist()
+                block = Block.of_part(part, header.self_loops)
+                return LocalGraph(with_whole_rows(block, transport), resources)
 
-        return Layout(p, make, coefficients(worlds.array(kind), loops(kind)))
+            yield Layout(p, make, coefficients(worlds.array(kind), loops(kind)))
 
 
 @pytest.mark.parametrize("layout", ["row", "edge"])

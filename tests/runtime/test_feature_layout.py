@@ -97,8 +97,9 @@ def cases():
 
 
 class TestProducts(LayoutTests):
-    @pytest.fixture(params=cases(), ids=lambda case: f"{case[0]} {case[2]}")
-    def layout(self, request):
+    @pytest.fixture(scope="class", params=cases(), ids=lambda case: f"{case[0]} {case[2]}")
+    @classmethod
+    def layout(cls, request):
         shape, a, options, (width, columns) = request.param
         grid, options = Grid("feature", *shape), TrainOptions(**options)
         of_ranks = slices_on(a, grid)

@@ -89,8 +89,9 @@ def _grid(case):
 
 
 class TestProducts(LayoutTests):
-    @pytest.fixture(params=some([(case,) for case in CASES], QUICK), ids=str)
-    def layout(self, request):
+    @pytest.fixture(scope="class", params=some([(case,) for case in CASES], QUICK), ids=str)
+    @classmethod
+    def layout(cls, request):
         grid, kind = request.param
         of_ranks = slices(grid, kind)
 

@@ -52,9 +52,12 @@ def file_of(model: str, topology: str) -> Path:
 
 class TestProducts(LayoutTests):
     @pytest.fixture(
-        params=[(m, shape) for m in ("rp", "medium-grain") for shape in SHAPES], ids=str
+        scope="class",
+        params=[(m, shape) for m in ("rp", "medium-grain") for shape in SHAPES],
+        ids=str,
     )
-    def layout(self, request):
+    @classmethod
+    def layout(cls, request):
         model, shape = request.param
         path, ranks = file_of(model, shape), SHAPES[shape]
 
