@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cases import long
 
 from benchmarks.house import run
 
@@ -120,5 +121,6 @@ def test_the_notes_list_what_is_counted(tree: Path):
     assert "Other: plancc/lists.py, plancc/search/tuned.py" in notes
 
 
+@long
 def test_every_measure_finds_something_in_these_sources():
     assert all(figure.value > 0 for figure in run().figures if figure.target is None)

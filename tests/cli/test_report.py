@@ -375,11 +375,13 @@ def test_a_run_of_another_plan_is_refused(
     for flag, path in (("--run", run[0]), ("--trace", run[1]), ("--trace", rehearsed)):
         error = fails(tmp_path, "report", other, flag, path, "-o", page)
         assert f"{path}: of a run of another plan (content hash {content[:12]}; {other} " in error
-        ok("report", plan, flag, path, "-o", page)
-        without = tmp_path / path.name  # as other programs write it, and earlier versions did
+    ok("report", plan, "--trace", rehearsed, "-o", page)  # and with the run: `full`
+    log, trace = (tmp_path / path.name for path in run)
+    for path, without in zip(run, (log, trace), strict=True):
+        # as other programs write it, and earlier versions did
         without.write_text(path.read_text().replace(f'"plan": "{content}"', '"by": "another"'))
         assert content not in without.read_text()
-        ok("report", other, flag, without, "-o", page)
+    ok("report", other, "--run", log, "--trace", trace, "-o", page)
 
 
 def test_nothing_is_written_over_an_input_or_by_a_damaged_plan(small: Path, tmp_path: Path) -> None:

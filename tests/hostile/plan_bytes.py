@@ -37,7 +37,7 @@ class PlanBytes(Attack):
 
     name = "plan-bytes"
     chunk = 500
-    quick, few = 120, 10
+    quick = 120
 
     def prepare(self, folder: Path) -> None:
         own = GOLDEN / "plan-1.5.h5"  # what seeds are made of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import reference
 import worlds
-from cases import seeds
+from cases import pairs, seeds
 
 import plancc.plan.population
 import plancc_runtime
@@ -90,8 +90,8 @@ def test_shares_are_those_of_the_whole_batch_byte_for_byte(seed, name):
             yield whole, finished(draws.share(number))
 
     rows = 0
-    for pairs in run_ranks(parts, lambda transport: list(shares(transport))):
-        for whole, own in pairs:
+    for batches in run_ranks(parts, lambda transport: list(shares(transport))):
+        for whole, own in batches:
             for a, b in zip(arrays_of(whole), arrays_of(own), strict=True):
                 assert type(a) is type(b)
                 np.testing.assert_array_equal(a, b)
@@ -136,9 +136,7 @@ def trained(path, p, drawn=NEIGHBOURS, **options):
     return run_ranks(p, lambda transport: train(path, options, transport), 180)
 
 
-@pytest.mark.parametrize("drawn", [NEIGHBOURS, WALKS], ids=["neighbour", "walk"])
-@pytest.mark.parametrize("passes", [(), PASSES])
-@pytest.mark.parametrize("p", [1, 3, 8])
+@pairs(drawn=[NEIGHBOURS, WALKS], passes=[(), PASSES], p=[1, 3, 8])
 def test_training_is_the_same_whoever_draws(plan_file, p, passes, drawn):
     """Losses and words of rows to the bit on the same ranks, losses to rounding on any number."""
     [one] = trained(plan_file, 1, drawn, draw="everywhere", passes=passes)
