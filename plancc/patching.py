@@ -79,7 +79,8 @@ def patch(
         Its provenance has ``patched_from``, the content hash of the plan before.
 
     Raises:
-        InputError: For an edge plan, a graph of types, wrong changes, new vertices without data.
+        InputError: For an edge plan, a plan with types, links or features of edges, wrong changes,
+            new vertices without data.
         PlanError: The file is damaged.
 
     Warns:
@@ -88,9 +89,7 @@ def patch(
     asked = PatchOptions(**options)
     with observer("load"):
         plan = load(plan) if not isinstance(plan, Plan) else plan
-        if plan.fold is not None or plan.header.types is not None:
-            what = "an edge plan" if plan.fold is not None else "the plan of a graph of types"
-            raise InputError(f"patch keeps owners of rows, and this is {what}: compile it again")
+        _check(plan)
         new, given = _changed(plan, graph, add, remove, data)
         old = _before(plan, new)
         kept = rows_of(plan)[old]
@@ -158,6 +157,18 @@ def patch(
             notes,
         ),
     )
+
+
+def _check(plan: Plan) -> None:
+    """Refuse a plan with what a changed graph does not tell."""
+    for what, there in (
+        ("owners of nonzeros", plan.fold is not None),
+        ("types", plan.header.types is not None),
+        ("links", plan.links is not None),
+        ("features of edges", plan.edge_features is not None),
+    ):
+        if there:
+            raise InputError(f"patch does not know plans with {what}: compile the graph again")
 
 
 def _changed(plan: Plan, graph: Any, add: Any, remove: Any, data: Any) -> tuple[Graph, Any]:

@@ -224,5 +224,5 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(InputError, match=says):
             plancc.patch(plan, **options)
     edge_plan = plancc.compile(graph_of_edges(edges, np.arange(N)), "fine-grain", 2, effort="fast")
-    with pytest.raises(InputError, match="an edge plan"):
+    with pytest.raises(InputError, match="owners of nonzeros"):
         plancc.patch(edge_plan, remove=[[u, v]])
