@@ -253,7 +253,7 @@ class Sweeps:
         self.rng.shuffle(order)
         limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
         how = self.numbers.local_search
-        effort = how.seeds, how.patience, how.max_pins, how.work, len(order)
+        effort = how.seeds, how.patience, how.max_pins, how.work, len(nets.weight)
         keys, saved = np.empty(64, dtype=np.int64), 0
         for first in range(0, len(order), how.searched):
             seeds = order[first : first + how.searched]
