@@ -74,7 +74,7 @@ def test_what_is_refused(tmp_path):
     vector = tmp_path / "fixed.txt"
     vector.write_text("-1\n" * (N - 1) + "-2\n")
     cases = (
-        ({"fixed": vector}, f"line {N}: the part is negative: '-2'"),
+        ({"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
         ({"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
         ({"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
         ({"fixed": np.full(N, -1), "objective": "time"}, "objectives but time"),
