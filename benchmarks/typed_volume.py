@@ -31,7 +31,7 @@ SIZES: dict[str, dict[str, int]] = {
     "ratings": {"num_users": 80_000, "num_items": 25_000},
     "weather": {"height": 350, "width": 300, "num_mesh": 20_000},
 }
-ALONE = {"academic": "by", "ratings": "rates", "weather": "encode"}
+ALONE = {"academic": "by", "ratings": "rates", "weather": "decode"}
 """A relation of each whose matrix is partitioned by itself."""
 
 

@@ -15,7 +15,6 @@ from scipy.io import mmwrite
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_graph, as_source
-from plancc.graph.folders import to_folder
 from plancc.graph.formats import read_graph, write_graph
 from plancc.graph.normalize import normalize
 from plancc.graph.types import Types
@@ -104,8 +103,6 @@ def test_a_rectangular_matrix_has_two_types(tmp_path, file, turned):
     refused(lambda each: read_graph(each, symmetrize=True), path, "cannot be symmetric", names="a")
     with pytest.raises(InputError, match="cannot hold the types"):
         write_graph(graph, tmp_path / "b.mtx")
-    with pytest.raises(InputError, match="cannot hold the types"):
-        to_folder(path, tmp_path / "folder")
 
 
 def folder(path, **files: str) -> str:
