@@ -12,7 +12,8 @@ kernel, search, compile
 test
     this process otherwise.
 
-``repeats`` are the CPU seconds of all cases of a function but its first.
+``repeats`` are the CPU seconds of all cases of a function but its first, ``peak`` MB that its
+worker held at most until then: the file that raises it asked for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import pytest
 OWN = ("test", "compile", "search", "kernel")
 CHILDREN = ("process", "mpi", "partitioner")
 KINDS = CHILDREN + OWN
-HEAD = ("file", "cases", "wall", "cpu", *KINDS, "repeats")
+HEAD = ("file", "cases", "wall", "cpu", *KINDS, "repeats", "peak")
 LAUNCHERS = ("mpirun", "torchrun", "torch.distributed.run")
 TABLE = pytest.StashKey[dict]()
 
@@ -173,6 +174,7 @@ class Durations:
         for kind in KINDS:
             row[kind] += spent[kind]
         function = f"{file}::{name.partition('[')[0]}"
+        row["peak"] = max(row["peak"], properties["peak"] / 1024)
         if function in self.seen:
             row["repeats"] += cpu
         if report.when == "teardown":
@@ -185,6 +187,7 @@ class Durations:
             return
         rows = sorted(self.rows.items(), key=lambda row: -row[1]["cpu"])
         total = {name: sum(row[name] for _, row in rows) for name in HEAD[1:]}
+        total["peak"] = max(row["peak"] for _, row in rows)
         lines = ["\t".join(HEAD)]
         for file, row in [("all", total), *rows]:
             seconds = (f"{row[name]:.1f}" for name in HEAD[2:])
