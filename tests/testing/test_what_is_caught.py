@@ -24,6 +24,8 @@ from plancc.testing.formats import FormatTests
 from plancc.testing.models import ModelTests, graph_of
 from plancc.testing.partitioners import PartitionerTests
 from plancc.testing.samplers import SamplerTests
+from plancc_runtime.testing.transports import check_exchanges
+from plancc_runtime.transport.local import LocalChannel, run_ranks
 
 CHANGES = np.random.default_rng()
 
@@ -203,3 +205,15 @@ def test_a_fault_fails_its_check(registry, what, checks, test, given, monkeypatc
             arguments["density"] = 0.5
     with pytest.raises((AssertionError, IndexError, ValueError)):
         getattr(mine, test)(**arguments)
+
+
+def test_a_transport_that_changes_a_word(monkeypatch):
+    copy = LocalChannel._copy
+
+    def changed(self, sent, received):
+        sent.piece.data[-1:] += 1
+        copy(self, sent, received)
+
+    monkeypatch.setattr(LocalChannel, "_copy", changed)
+    with pytest.raises(AssertionError):
+        run_ranks(2, lambda transport: check_exchanges(transport, 2), 60)
