@@ -38,6 +38,7 @@ NAMES = (
     "minibatches",
     "minibatch-steps",
     "minibatch-ranks",
+    "features-on-disk",
     "kernels",
     "boundary",
     "bfloat16",

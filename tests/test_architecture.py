@@ -39,7 +39,8 @@ MAY_AFTER_ALL = {"plancc.interop": {"torch"}}
 RUNTIME_MAY = (
     *("plancc.plan", "plancc.sampling", "plancc.errors", "plancc.files", "plancc.registry"),
     *("plancc.clock", "plancc.jit", "plancc.kernel", "plancc.memory", "plancc.text"),
-    *("plancc.threads", "plancc.version", "plancc.fields", "plancc.graph.types"),
+    *("plancc.threads", "plancc.version", "plancc.fields", "plancc.graph.mapped"),
+    "plancc.graph.types",
 )
 NUMBA = {"njit", "jit", "cfunc", "vectorize", "guvectorize"}
 MOST_PARAMETERS = 8

@@ -1,8 +1,11 @@
-"""Arrays whose content is in a file, mapped into memory."""
+"""Arrays whose content is in a file, mapped into memory or read row by row."""
 
 from __future__ import annotations
 
 import mmap
+import os
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ import numpy.typing as npt
 FLOAT32 = np.dtype(np.float32)
 KEPT = (FLOAT32, np.dtype(np.float16), np.dtype(np.int8))
 """Types of features that stay as they are; others become float32."""
+PIECE = 1 << 22
+"""Numbers of a matrix that are read at once."""
 
 
 def feature_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -28,31 +33,31 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a mapped matrix in the type of `feature_type`, read when they are looked at.
+    """Rows of a matrix in a file in the type of `feature_type`, read when they are looked at.
 
     ``rows[key]`` is an array of the rows that a slice, or numbers of rows, name; numpy's functions
     take it as the whole matrix, which is made in memory for them.
 
     Parameters:
-        source (number[m, width]): Mapped; of any type of numbers.
+        source (number[m, width] or FileRows): Mapped, of any type of numbers; or in an open file.
         order (int[num_rows], optional): Which of its rows these are; None: all.
     """
 
     ndim = 2
 
     def __init__(
-        self, source: npt.NDArray[Any], order: npt.NDArray[np.integer] | None = None
+        self, source: npt.NDArray[Any] | FileRows, order: npt.NDArray[np.integer] | None = None
     ) -> None:
-        self._source, self._order = source, order
+        self.source, self.order = source, order
         self.dtype = feature_type(source.dtype.newbyteorder("="))
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self), self._source.shape[1]
+        return len(self), self.source.shape[1]
 
     @property
     def size(self) -> int:
-        return len(self) * self._source.shape[1]
+        return len(self) * self.source.shape[1]
 
     @property
     def nbytes(self) -> int:
@@ -60,12 +65,12 @@ class MappedRows:
         return self.dtype.itemsize * self.size
 
     def __len__(self) -> int:
-        return len(self._source if self._order is None else self._order)
+        return len(self.source if self.order is None else self.order)
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         if isinstance(key, tuple) or np.ndim(key) > 1:
             return self[:][key]
-        rows = self._source[key if self._order is None else self._order[key]]
+        rows = self.source[key if self.order is None else self.order[key]]
         return np.ascontiguousarray(rows, self.dtype)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -73,4 +78,55 @@ class MappedRows:
 
     def take(self, order: npt.NDArray[np.integer]) -> MappedRows:
         """Reorder: row k of the result is row ``order[k]``."""
-        return MappedRows(self._source, order if self._order is None else self._order[order])
+        return MappedRows(self.source, order if self.order is None else self.order[order])
+
+    def pieces(self, start: int, stop: int) -> Iterator[npt.NDArray[Any]]:
+        """The rows ``start:stop``, at most `PIECE` numbers at a time."""
+        step = max(1, PIECE // max(1, self.shape[1]))
+        for first in range(start, stop, step):
+            yield self[first : min(first + step, stop)]
+
+
+class FileRows:
+    """Rows of a matrix that stand one behind the other in an open file; they are not mapped.
+
+    Parameters:
+        file (int): A descriptor, which is closed with this object.
+        start (int): Where the first row begins, in bytes.
+        shape (int, int): Rows and width.
+        dtype (dtype): Type of the numbers.
+    """
+
+    def __init__(self, file: int, start: int, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        weakref.finalize(self, os.close, file)
+        self.file, self.start, self.shape, self.dtype = file, start, shape, dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.shape[1] * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice | npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        """The rows of a slice with step 1, or with these numbers."""
+        if isinstance(key, slice):
+            first, last, _ = key.indices(len(self))
+            out = np.empty((max(0, last - first), self.shape[1]), self.dtype)
+            self.read(first, out)
+        else:
+            out = np.empty((len(key), self.shape[1]), self.dtype)
+            for row, into in zip(key.tolist(), out, strict=True):
+                self.read(row, into)
+        return out
+
+    def read(self, first: int, out: npt.NDArray[Any]) -> None:
+        """Read consecutive rows into a contiguous array; OSError if the file ends before."""
+        left = memoryview(out.reshape(-1).view(np.uint8).data)
+        at = self.start + first * self.row_bytes
+        while left:
+            count = os.preadv(self.file, [left], at)
+            if not count:
+                raise OSError("the file was cut off while it was read")
+            left, at = left[count:], at + count

@@ -8,7 +8,7 @@ content hash is made of all of them (docs/reference/plan-format.md, "Digests" an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -23,8 +23,6 @@ from plancc.plan.hashing import blake3_digest, blake3_of_pieces
 from plancc.plan.values import Header
 
 DIGEST_BYTES = 32
-PIECE = 1 << 22
-"""Numbers of a mapped matrix that are hashed at once."""
 Digests = npt.NDArray[np.uint8]
 """The leaves of a dataset: uint8[parts or 1, 32]."""
 
@@ -68,7 +66,9 @@ def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
     return offsets[np.clip(at, 0, len(offsets) - 1)]
 
 
-def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> Digests:
+def digests_of(
+    array: npt.NDArray[Any] | MappedRows, points: Int64Array, *, shared: bool
+) -> Digests:
     """A digest for each slice of an array.
 
     Parameters:
@@ -81,7 +81,7 @@ def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> 
     """
     if isinstance(array, MappedRows):
         bounds = np.clip(points, 0, len(array)).tolist()
-        leaves = [blake3_of_pieces(_pieces(array, *ends)) for ends in pairwise(bounds)]
+        leaves = [blake3_of_pieces(map(bytes_of, array.pieces(*ends))) for ends in pairwise(bounds)]
         return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
     content = bytes_of(array)
     size = len(content) // len(array) if len(array) else 0
@@ -91,13 +91,6 @@ def digests_of(array: npt.NDArray[Any], points: Int64Array, *, shared: bool) -> 
         blake3_digest(content[start : max(start, stop + more)]) for start, stop in pairwise(bounds)
     ]
     return np.frombuffer(b"".join(leaves), np.uint8).reshape(len(leaves), DIGEST_BYTES)
-
-
-def _pieces(rows: MappedRows, start: int, stop: int) -> Iterator[memoryview]:
-    """The bytes of some rows, not many at a time."""
-    step = max(1, PIECE // max(1, rows.shape[1]))
-    for first in range(start, stop, step):
-        yield bytes_of(rows[first : min(first + step, stop)])
 
 
 def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
+from plancc.graph.mapped import MappedRows
 from plancc.graph.types import first_of_columns
 from plancc.graph.vertexdata import VertexData
 from plancc.kernel import njit
@@ -115,7 +116,7 @@ def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, 
     if data.by_type is not None:
         yield "data by type have a row for every vertex", data.by_type.problem()
     for name, array in vertex_data_arrays(data).items():
-        fine = array.dtype.kind == "f" and all_finite(array)
+        fine = (array.dtype.kind == "f" or isinstance(array, MappedRows)) and all_finite(array)
         yield vertex_data_problem(name, array[:0] if fine else array, num_vertices)
     for each in (data, *data.of_type.values()):
         if each.targets is not None:
@@ -300,6 +301,9 @@ def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type
 
 def all_finite(values: npt.NDArray[np.floating]) -> bool:
     """Whether no number is NaN or infinite; without an array of the answers."""
+    if isinstance(values, MappedRows):
+        whole = values.dtype.kind != "f"
+        return whole or all(map(all_finite, values.pieces(0, len(values))))
     flat = np.ascontiguousarray(values).reshape(-1)
     info = np.finfo(flat.dtype)
     kind = np.dtype(f"i{flat.itemsize}").type

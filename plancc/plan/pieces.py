@@ -197,7 +197,7 @@ class Pieces:
         found, at, tail = [np.empty((0, *of.shape[1:]), of.dtype)], start, None
         while at < stop:
             first, last = int(starts[index]), int(starts[index + 1]) + shared
-            dataset = self._slice(of, index, last - first)
+            dataset = self.slice_of(of, index, last - first)
             again = int(shared and at > start)  # the entry that the piece before has as its last
             with self._piece(index).reading(f"/{of.name}"):
                 read = dataset[max(at - again - first, 0) : min(stop, last) - first]
@@ -211,7 +211,7 @@ class Pieces:
             index += 1
         return found[1] if len(found) == 2 else np.concatenate(found)
 
-    def _slice(self, of: Pieced, index: int, length: int) -> h5py.Dataset:
+    def slice_of(self, of: Pieced, index: int, length: int) -> h5py.Dataset:
         """A dataset of a piece."""
         piece = self._piece(index)
         with piece.reading(f"/{of.name}"):
@@ -291,6 +291,17 @@ class Pieced:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def piece_of(self, start: int, stop: int) -> tuple[h5py.Dataset | None, int]:
+        """The dataset that has the entries ``start:stop``, and the place of the first there.
+
+        None: several pieces have them.
+        """
+        starts = self.pieces.starts(self.name)
+        index = min(int(np.searchsorted(starts, start, side="right")) - 1, self.pieces.count - 1)
+        first, last = starts[index : index + 2].tolist()
+        there = stop <= last
+        return (self.pieces.slice_of(self, index, last - first) if there else None), start - first
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         """The entries of a slice with step 1; ``...``: all."""

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanError
 from plancc.files import check_input
 from plancc.graph.graph import MAX_VERTICES, NORMALIZATIONS
+from plancc.graph.mapped import FileRows, MappedRows
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
@@ -67,6 +68,7 @@ from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, STEPS, Header
 from plancc.text import shown
 
+FEATURES = "vertex_data/features"
 PARTS_AT_ONCE = 64
 """Parts whose slices are read at once where the whole file is compared."""
 TRIES = 10
@@ -375,10 +377,48 @@ class PlanFile:
             sides.append(Side(ptr, peer, row_ptr - row_ptr[0], row))
         return Exchange(*sides)
 
-    def read_vertex_data(self, first: int, last: int) -> VertexData:
-        """What the plan carries of the rows of parts ``first..last-1``; see `read`."""
+    def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
+        """The rows of parts ``first..last-1`` of a matrix, which stay in the file; see `read`.
+
+        Digests are compared, without holding many rows at a time.
+
+        Raises:
+            InputError: If they do not stand one behind the other in one file.
+        """
+        dataset, points = self.node(name), self._cut(node_of(name).cut, first, last)
+        start, stop = points[[0, -1]].tolist()
+        place: Any = dataset
+        begin = start
+        with self._container.reading(f"/{name}"):
+            if isinstance(dataset, Pieced):
+                place, begin = dataset.piece_of(start, stop)
+            at = None if place is None else place.id.get_offset()
+            if place is None or (at is None and start < stop):
+                how = "compressed" if place is not None else "in several files"
+                raise InputError(
+                    f"{self.path}: /{name} is {how}, where rows cannot be read one by one: write "
+                    "the plan in one file without compression (plancc join, or compile it again)"
+                )
+            handle = os.dup(place.file.id.get_vfd_handle())
+            source = FileRows(handle, (at or 0), (stop - start, dataset.shape[1]), dataset.dtype)
+            source.start += begin * source.row_bytes
+            rows = MappedRows(source)
+            found = digests_of(rows, points - start, shared=False)
+        self._compare(name, found, first)
+        return rows
+
+    def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
+        """What the plan carries of the rows of parts ``first..last-1``; see `read`.
+
+        With `on_disk` features are as `rows_on_disk` has them.
+        """
         types, vertices = self.header.types, None
-        arrays = {name: self.read(name, first, last) for name in self._vertex_data()}
+        arrays: dict[str, Any] = {
+            name: (self.rows_on_disk if on_disk and name == FEATURES else self.read)(
+                name, first, last
+            )
+            for name in self._vertex_data()
+        }
         if types is not None:
             vertices = self.read_within("rows/global_id", self.header.num_vertices, first, last)
         data = vertex_data_from_arrays(arrays, types, vertices)

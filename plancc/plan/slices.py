@@ -47,12 +47,13 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
         return file.header, read_part(file, rank, num_ranks)
 
 
-def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
+def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
     """The rows of rank `rank` in plan order, with vertex data, without nonzeros and messages.
 
     Links are those of its parts, as they stand in the file.
 
-    No kernel is called. Vertex data are checked as far as they are whole numbers.
+    No kernel is called. Vertex data are checked as far as they are whole numbers. With `on_disk`
+    features stay in the file, as `PlanFile.rows_on_disk` has them.
 
     Parameters and errors are those of `read_part`.
     """
@@ -65,7 +66,7 @@ def read_rows(file: PlanFile, rank: int, num_ranks: int) -> Part:
         share = GridShare(header.grid, rank, part_ptr, np.zeros(1, np.int64), empty, np.zeros(0))
     global_id = file.read_within("rows/global_id", header.num_vertices, *held.parts)
     before = part_ptr[held.parts[0]]
-    data = _read_own_data(file, held, part_ptr)
+    data = _read_own_data(file, held, part_ptr, on_disk)
     check(data_invariants(replace(data, features=None), header.num_vertices), file.path)
     ids = global_id[first - before : last - before]
     rows = Part.of_rows(rank, num_ranks, first, ids, data, share)
@@ -100,9 +101,11 @@ def _runs_alone(held: RankParts) -> bool:
     return held.num_ranks == held.header.num_parts if grid is None else keeps_part(grid)
 
 
-def _read_own_data(file: PlanFile, held: RankParts, part_ptr: Int64Array) -> VertexData:
+def _read_own_data(
+    file: PlanFile, held: RankParts, part_ptr: Int64Array, on_disk: bool = False
+) -> VertexData:
     """The vertex data of a rank's rows, in plan order."""
-    data, (first, last) = file.read_vertex_data(*held.parts), held.rows(part_ptr)
+    data, (first, last) = file.read_vertex_data(*held.parts, on_disk), held.rows(part_ptr)
     start, stop = part_ptr[list(held.parts)]
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)
 

@@ -20,11 +20,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from plancc.errors import InputError
+from plancc.graph.mapped import MappedRows
 from plancc.plan.format import too_many_classes
 from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.text import shown
+from plancc_runtime.kernels.disk import RowsOnDisk
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
@@ -177,6 +179,10 @@ def load_data(
     transport.allreduce_sum(sizes)
 
     with transport.agreement():  # every rank sees the same reason
+        if options.features_on_disk and not isinstance(data.features, MappedRows):
+            raise InputError(
+                f"`features_on_disk`: {plan} is no file with features; compile the graph with some"
+            )
         if data.features is not None and num_features not in (None, width):
             raise InputError(
                 f"`features` {num_features}: the plan carries features of width {width}; the "
@@ -241,6 +247,8 @@ def _width(part: Part, options: TrainOptions) -> int:
 def _features(part: Part, options: TrainOptions, width: int, dtype: torch.dtype) -> Tensor:
     """This rank's columns of the features, or random ones, on the CPU."""
     features, columns = part.vertex_data.features, _own_columns(part, width)
+    if options.features_on_disk and isinstance(features, MappedRows):
+        return RowsOnDisk.of(features, dtype)
     # a norm is that of the whole row
     needed = slice(None) if options.normalize_features else columns
     if features is None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from plancc.errors import PlanccError
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
+from plancc_runtime.kernels.disk import is_finite
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
 from plancc_runtime.nn.recompute import recomputed
@@ -160,8 +161,8 @@ class Learner:
         held = [x for x in (data.features, view.x, view.fixed) if x is not None]
         whole = [
             all(graph.is_finite() for graph in view.graphs),
-            all(bool(x.isfinite().all()) for x in held),
-            all(bool(w.isfinite().all()) for w in self._parameters),
+            all(map(is_finite, held)),
+            all(map(is_finite, self._parameters)),
         ]
         ranks = np.array([not each for each in whole], np.int64)
         self.transport.allreduce_sum(ranks)

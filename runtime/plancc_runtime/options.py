@@ -262,6 +262,12 @@ class TrainOptions:
         choices=DRAWS,
     )
 
+    features_on_disk: bool = of_batches(
+        False,
+        "leave features in the plan's file, from where a mini-batch reads its rows; "
+        "`feature_cache` says how many stay in memory",
+    )
+
     passes: tuple[str, ...] = of_messages(
         PASSES,
         "exact passes that save communication: all, none, or some of " + ", ".join(PASSES),
@@ -270,7 +276,8 @@ class TrainOptions:
     )
     feature_cache: int | None = of_messages(
         None,
-        "memory per rank to cache features of halo rows (2G), for mini-batches",
+        "memory per rank to cache features of halo rows (2G), for mini-batches; what is left is "
+        "for own rows with `features_on_disk`",
         otherwise="an eighth of what own features take, at least 16M",
         more="In bytes.",
     )
@@ -491,6 +498,7 @@ class TrainOptions:
         if self.relation_fanouts is not None and not self.mini_batches:
             why = f"only mini-batches have fan-outs; {self._no_batches()}"
             raise InputError(f"`relation_fanouts`: {why}")
+        self._check_on_disk()
         if self.steps is not None and not self.mini_batches:
             raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
         if self.draw != "auto" and not self.mini_batches:
@@ -504,6 +512,26 @@ class TrainOptions:
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
                 raise self._wrong("fold", f"does not go with {name} {choice}")
+
+    def _check_on_disk(self) -> None:
+        if not self.features_on_disk:
+            return
+        if not self.mini_batches:
+            why = f"a full batch reads all features in each epoch; {self._no_batches()}"
+            raise InputError(f"`features_on_disk`: {why}")
+        usual = {"normalize_features": False, "standardize_features": False, "device": "cpu"}
+        for name, value in usual.items():
+            if getattr(self, name) != value:
+                raise self._wrong(
+                    name,
+                    "does not go with `features_on_disk`, where the CPU reads them as the plan has "
+                    "them",
+                )
+        if self.dtype == "bfloat16":
+            raise self._wrong(
+                "dtype",
+                "does not go with `features_on_disk`; compile the graph with features of float16",
+            )
 
     def _check_predictions(self) -> None:
         layer = self.embeddings

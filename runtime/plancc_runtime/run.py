@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
@@ -27,6 +26,7 @@ from plancc_runtime.execution.choice import check_layout, check_widths, executio
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
+from plancc_runtime.kernels.disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
 from plancc_runtime.layouts.order import in_order, reordered
@@ -65,11 +65,10 @@ from plancc_runtime.transport.messages import name_ranks
 from plancc_runtime.typed_data import joined
 from plancc_runtime.views import place_of
 from plancc_runtime.weights import read_description, read_weights
+from plancc_runtime.workspace import return_memory
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
 """Types of weights and sums."""
-ROWS = 1 << 13
-"""Rows of features that are looked at at once."""
 
 
 def agree(
@@ -244,7 +243,7 @@ class Run:
             if self._checkpoints is not None and self._first:
                 self._execution.carry_on(self._first)
                 self._checkpoints.fill(self._execution.carried(), self._first)
-        _release_free_memory()
+        return_memory()
         self._setup = self._learner.measure(before)
 
     def _use_features(self) -> None:
@@ -252,7 +251,7 @@ class Run:
         network, data = self._learner.network, self._data
         features = network.standardized(data.features, data.where)
         with self.transport.agreement():
-            if not all(bool(rows.isfinite().all()) for rows in features.split(ROWS)):
+            if not is_finite(features):
                 raise PlanccError(
                     f"{self._name}: features of this rank are not finite after normalisation"
                 )
@@ -663,9 +662,3 @@ def _initialise(network: Network, path: str | PathLike[str]) -> None:
     if known:
         given |= read_weights(path, {k: shape for k, shape in shapes.items() if k not in own})
     network.load_state_dict({k: torch.from_numpy(w) for k, w in given.items()}, strict=bool(known))
-
-
-def _release_free_memory() -> None:
-    """Give the system back what reading and building left behind; glibc would keep it."""
-    with suppress(OSError, AttributeError):  # another libc
-        ctypes.CDLL(None).malloc_trim(0)

@@ -78,8 +78,10 @@ class Opened:
         return part
 
 
-def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened:
-    """Open a plan without calling a kernel. Collective.
+def open_plan(
+    plan: str | PathLike[str] | Slice, transport: Transport, on_disk: bool = False
+) -> Opened:
+    """Open a plan without calling a kernel; with `on_disk` features stay in it. Collective.
 
     Raises:
         InputError, PlanError: On all ranks, as `plancc.plan.slices.read_rows`, for an unknown
@@ -87,13 +89,15 @@ def open_plan(plan: str | PathLike[str] | Slice, transport: Transport) -> Opened
     """
     with ExitStack() as files:
         with transport.agreement():
-            opened = _opened(plan, transport, files)
+            opened = _opened(plan, transport, files, on_disk)
         check_contents(opened.content, transport, opened.name)
         files.pop_all()
     return opened
 
 
-def _opened(plan: str | PathLike[str] | Slice, transport: Transport, files: ExitStack) -> Opened:
+def _opened(
+    plan: str | PathLike[str] | Slice, transport: Transport, files: ExitStack, on_disk: bool
+) -> Opened:
     if isinstance(plan, tuple):
         header, rows, content, file = *plan, "", None
     else:
@@ -104,7 +108,7 @@ def _opened(plan: str | PathLike[str] | Slice, transport: Transport, files: Exit
         header, content = file.header, file.content_sha256
         if transport.rank == 0:
             file.check_attributes()  # no rank needs what they say
-        rows = read_rows(file, transport.rank, transport.size)
+        rows = read_rows(file, transport.rank, transport.size, on_disk)
     if header.layout not in LAYOUTS:
         raise PlanError(
             f"this version runs plans of layout {', '.join(LAYOUTS)}, not {header.layout}"

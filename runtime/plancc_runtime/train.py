@@ -96,7 +96,8 @@ def prepared(
     """
     with transport.agreement():
         need_torch("training")
-    return run_of(open_plan(plan, transport), options, transport, kind)
+    opened = open_plan(plan, transport, options.features_on_disk)
+    return run_of(opened, options, transport, kind)
 
 
 def run_of(

@@ -7,7 +7,9 @@ thread has its own workspace, and so has every rank that is a thread.
 
 from __future__ import annotations
 
+import ctypes
 import threading
+from contextlib import suppress
 
 import torch
 from torch import Tensor
@@ -92,3 +94,10 @@ def empty(rows: int, width: int, like: Tensor) -> Tensor:
 def release() -> None:
     """`Workspace.release` of this thread's workspace."""
     _local.workspace.release()
+
+
+def return_memory() -> None:
+    """Give the system all that is free, also what glibc would keep of reading and building."""
+    release()
+    with suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)

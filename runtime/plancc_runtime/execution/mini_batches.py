@@ -46,6 +46,7 @@ from plancc.text import shown
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
+from plancc_runtime.kernels.disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
@@ -65,10 +66,12 @@ from plancc_runtime.transport.messages import Traffic
 from plancc_runtime.transport.row_numbers import Rounds, finished, send_numbers
 from plancc_runtime.typed_data import target_in
 from plancc_runtime.views import View
-from plancc_runtime.workspace import empty
+from plancc_runtime.workspace import empty, return_memory
 
 SHARE_OF_OWN, LEAST_CACHE = 1 / 8, 2**24
 """What features of halo rows may take by default: of the bytes of own ones, and bytes."""
+SHARE_KEPT = 3 / 4
+"""What kept rows may take of `feature_cache` with features on disk; a step reads into the rest."""
 COUNTED = 100
 """Steps whose batches say which halo rows are used most."""
 SMALL_NETWORK = 2**15
@@ -213,6 +216,8 @@ class MiniBatches(FullBatch):
         resources: Resources,
         drawn: Drawn,
     ) -> None:
+        if not model_of(options.model, header.types is not None).reads_values:  # picked by steps
+            part = replace(part, value=np.broadcast_to(np.float64(1), len(part.column)))
         super().__init__(header, part, data, options, resources)
         self.sampler, self.steps_per_epoch = str(drawn.sampler), drawn.per_epoch
         self.evaluates = self.alike = False
@@ -222,15 +227,13 @@ class MiniBatches(FullBatch):
         if self._types is not None:
             typed = TypedBlock.of(self._block, self._types, self._transport)
             self._block = replace(self._block, relation=typed.relation.astype(np.uint16))
-        if not model_of(options.model, self._types is not None).reads_values:  # picked by steps
-            ones = np.broadcast_to(np.float64(1), len(part.column))
-            self._block = replace(self._block, value=ones)
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
         self._clock = resources.clock
         self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock)
         self._cache: FeatureCache | None = None
+        self._on_disk: RowCache | None = None
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
         self._words_drawn = self._words_fetched = 0  # of the last batch, by this rank
@@ -280,7 +283,24 @@ class MiniBatches(FullBatch):
                     and network.convs[0].fixes_product
                     and data.features.dtype == self._resources.dtype
                 )
+        if isinstance(data.features, RowsOnDisk):
+            held = 0 if self._cache is None else self._cache.rows.nbytes
+            self._on_disk = data.features.cache
+            self._on_disk.resize(int(SHARE_KEPT * self._room(data)) - held)
         return data
+
+    def whole(self) -> View:
+        if self._on_disk is not None:  # an evaluation reads all rows, and has the memory
+            self._on_disk.clear()
+            return_memory()
+        return super().whole()
+
+    def _room(self, data: LocalData) -> int:
+        """Bytes for a cache of features."""
+        if self._options.feature_cache is not None:
+            return self._options.feature_cache
+        size = data.features.numel() * data.features.element_size()
+        return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
         """Halo rows whose features have room here; None if there is none on any rank. Collective.
@@ -289,10 +309,7 @@ class MiniBatches(FullBatch):
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * data.features.element_size()
-        room = self._options.feature_cache
-        if room is None:
-            room = max(int(SHARE_OF_OWN * len(data.features) * size), LEAST_CACHE)
-        rows = room // max(size, 1)
+        rows = self._room(data) // max(size, 1)
         kept = np.ones(number, np.bool_)
         short = np.array([rows < number], np.int8)
         self._transport.allreduce_max(short)
@@ -319,7 +336,12 @@ class MiniBatches(FullBatch):
         """The features of halo rows that are kept, and who has them. Collective."""
         expand = self._block.expand
         of_others = send_numbers(expand.reversed(), kept, self._transport)
-        rows = finished(self._fetched(expand.keep(of_others, kept), features))
+        exchange = expand.keep(of_others, kept)
+        if isinstance(features, RowsOnDisk):
+            sent, number = np.unique(exchange.send.row, return_inverse=True)
+            exchange = Exchange(exchange.send.called(number), exchange.receive)
+            features = features.at(sent).read()
+        rows = finished(self._fetched(exchange, features))
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
         return FeatureCache(kept, of_others, np.cumsum(kept) - 1, rows, whole=not some[0])
@@ -353,7 +375,7 @@ class MiniBatches(FullBatch):
         """
         device, cache, own = features.device, self._cache, features
         if not self._in_place:
-            own = rows_of(features, torch.from_numpy(share.inputs).to(device))
+            own = rows_of(features, share.inputs)
         if cache is None:
             return own, None
         halo, first = share.local.halos[0], 0 if self._in_place else len(own)
@@ -519,10 +541,12 @@ def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
     return future.result()
 
 
-def rows_of(x: Tensor, rows: Tensor) -> Tensor:
+def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
     """These rows of x: Tensor[m, width]."""
+    if isinstance(x, RowsOnDisk):
+        return x.at(rows).read()
     out = empty(len(rows), x.shape[1], x)
-    torch.index_select(x, 0, rows, out=out)
+    torch.index_select(x, 0, torch.from_numpy(rows).to(x.device), out=out)
     return out
 
 

@@ -16,6 +16,7 @@ tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not read
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
@@ -35,9 +36,11 @@ from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
+from plancc_runtime.kernels.disk import RowsOnDisk
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
+NUMBERS_AT_ONCE = 1 << 20  # of rows that are read from the disk
 THREAD_WORK = 1 << 17  # multiplications that are worth another thread: about 40 microseconds
 
 # Fields of a call of the compiled code: addresses, sizes and flags.
@@ -56,6 +59,7 @@ class NumbaMatrix(SparseMatrix):
     """The compiled product, on CPUs; everything that `multiply` can do is done in its one pass."""
 
     name = "numba"
+    reads_disk = True
 
     def __init__(self, matrix: csr_matrix, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(matrix, dtype, device)
@@ -112,7 +116,14 @@ class NumbaMatrix(SparseMatrix):
     def _pass(self, part: _RowRange, x: Tensor, out: Tensor, epilogue: Epilogue) -> None:
         """out = the product of a column block, by all threads."""
         add, rows, bias, relu, where = epilogue
-        width = x.shape[1]
+        width, num_rows = x.shape[1], len(part.row_ptr) - 1
+        if isinstance(x, RowsOnDisk):
+            if (rows, where) != (None, None):
+                x = x.read()
+            else:
+                for at, column, piece in part.pieces(NUMBERS_AT_ONCE // width):
+                    self._pass(piece, x.at(column).read(), out[at], epilogue)
+                return
         tiles = _tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
         call[BLOCKS:OUTSIDE] = [
@@ -121,7 +132,7 @@ class NumbaMatrix(SparseMatrix):
             part.row_ptr.ctypes.data,
             part.columns.ctypes.data,
             part.values.ctypes.data,
-            self.shape[0],
+            num_rows,
             len(part.columns),
             x.data_ptr(),
             width,
@@ -138,7 +149,7 @@ class NumbaMatrix(SparseMatrix):
             len(tiles),
             part.distance,
         ]
-        work = (len(part.columns) + self.shape[0]) * width
+        work = (len(part.columns) + num_rows) * width
         threads = min(torch.get_num_threads(), 1 + work // THREAD_WORK)
         openmp.run(_compiled(self.dtype), call.ctypes.data, threads)
         if call[OUTSIDE]:
@@ -158,6 +169,24 @@ class _RowRange:
         self.row_ptr, self.columns, self.values = row_ptr, columns, values
         self.blocks = equal_blocks(row_ptr)
         self.distance = distance
+
+    def pieces(self, most: int) -> Iterator[tuple[slice, np.ndarray, _RowRange]]:
+        """Consecutive rows with at most `most` nonzeros, or one row, at a time.
+
+        Yields:
+            rows: slice, column : int64[used columns], ascending, piece : Has these columns only.
+        """
+        first, num_rows = 0, len(self.row_ptr) - 1
+        while first < num_rows:
+            begin = self.row_ptr[first]
+            last = int(np.searchsorted(self.row_ptr, begin + most, side="right")) - 1
+            last = max(first + 1, last)
+            end = self.row_ptr[last]
+            column, number = np.unique(self.columns[begin:end], return_inverse=True)
+            row_ptr, values = self.row_ptr[first : last + 1] - begin, self.values[begin:end]
+            piece = _RowRange(row_ptr, number.astype(np.int32), values, self.distance)
+            yield slice(first, last), column.astype(np.int64), piece
+            first = last
 
 
 @lru_cache(maxsize=256)

@@ -166,7 +166,7 @@ class Block:
         """`outputs`, also where they are all inputs."""
         return np.arange(self.num_inputs) if self.outputs is None else self.outputs
 
-    def with_coefficients(self, name: str) -> Block:
+    def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """The same pattern with other values.
 
         Parameters:
@@ -175,6 +175,7 @@ class Block:
                 block they are those of the whole one, with edges multiplied by `scale`: the sample
                 stays unbiased. Of a mini-batch a sum is multiplied by `factor`; a mean is that of
                 the edges that are left.
+            dtype: Of the other values where nothing multiplies them.
         """
         if name == "plan":
             return self
@@ -189,10 +190,11 @@ class Block:
         elif self.edges is not None:
             whole = self.edges + degree - np.diff(edges.row_ptr)
         each = np.ones(len(degree)) if name == "sum" else 1 / np.maximum(whole, 1)
-        value = np.repeat(each, degree)
-        if name == "sum" and block.factor is not None:
-            value *= block.factor
-        if self.scale != (1.0, 1.0):
+        factor, scaled = block.factor if name == "sum" else None, self.scale != (1.0, 1.0)
+        value = np.repeat(each if scaled or factor is not None else each.astype(dtype), degree)
+        if factor is not None:
+            value *= factor
+        if scaled:
             scale = np.where(block.column < self.num_inputs, *self.scale)
             value *= np.where(block._diagonal(), 1, scale) if name == "closed-mean" else scale
         return replace(block, value=value)
@@ -240,7 +242,7 @@ class Block:
             self,
             row_ptr=row_ptr,
             column=self.column[edges],
-            value=self.value[edges],
+            value=self.value[edges] if any(self.value.strides) else self.value[: row_ptr[-1]],
             factor=None if self.factor is None else self.factor[edges],
             self_loops=False,
         )
@@ -248,14 +250,14 @@ class Block:
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Nonzeros off the diagonal, of which row i has column ``diagonal[i]``: row_ptr, places."""
+    """Nonzeros off the diagonal, of which row i has column ``diagonal[i]``: row_ptr, which."""
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
-    found = np.empty(len(column), dtype=np.int64)
+    kept = np.empty(len(column), dtype=np.bool_)
     size = 0
     for i in range(len(row_ptr) - 1):
         loop = diagonal[i] if i < len(diagonal) else -1
         for a in range(row_ptr[i], row_ptr[i + 1]):
-            found[size] = a  # kept, or else overwritten
-            size += column[a] != loop
+            kept[a] = column[a] != loop
+            size += kept[a]
         new_ptr[i + 1] = size
-    return new_ptr, found[:size]
+    return new_ptr, kept

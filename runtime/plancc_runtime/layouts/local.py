@@ -22,6 +22,7 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
+from plancc_runtime.kernels.disk import in_memory
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.executor import Executor
@@ -226,8 +227,14 @@ class LocalGraph(LayerGraph):
             )
         return self._patterns[nonzeros]
 
+    @property
+    def _reads_own(self) -> bool:
+        """Whether no row of the input of a product is sent."""
+        return self.transport.size == 1
+
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """A x or, `back`, A^T x, summed in the type of the resources."""
+        x = x if self._reads_own and not back else in_memory(x)
         rows = _as_type(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         buffers = self._buffers_for(x.shape[1])
@@ -267,7 +274,9 @@ class LocalGraph(LayerGraph):
             received = sample.expand.receive
             blocks = halo_blocks("halo", part, received.row_ptr, self.resources)
             return whole.lay_out(coefficients).with_blocks(blocks, self._exchanges())
-        blocks = blocks_of(self.block.with_coefficients(coefficients), self.resources)
+        dtype = np.float32 if self.resources.dtype == torch.float32 else np.float64
+        block = self.block.with_coefficients(coefficients, dtype)
+        blocks = blocks_of(block, self.resources)
         return Executor(self._program, blocks, self._exchanges(), self.resources)
 
     def _halo_part(self, coefficients: str) -> csr_matrix:
@@ -350,6 +359,10 @@ class ColumnsAtHand(LocalGraph):
 
     def _buffers_for(self, width: int) -> None:
         return None
+
+    @property
+    def _reads_own(self) -> bool:
+        return True
 
     def program(self, step: LayerStep) -> Program:
         return ()

@@ -1,0 +1,159 @@
+"""Mini-batches whose features stay in the plan's file, against those that hold them."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import worlds
+from click.testing import CliRunner
+
+import plancc
+from plancc.errors import InputError, PlanccWarning, PlanError
+from plancc.graph.mapped import FileRows, MappedRows
+from plancc_cli.run import command
+from plancc_runtime.kernels.disk import RowsOnDisk
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
+from plancc_runtime.transport.local import run_ranks
+
+N, WIDTH = 200, 24
+BATCHES = {"sampler": "neighbour", "batch_size": 20, "fanouts": (4, 3), "steps": 3}
+MODELS = [
+    {"model": "gcn"},
+    {"model": "sage", "hidden": 40, "feature_cache": 900},  # moves features in evaluations
+    {"model": "sage", "aggregator": "max", "feature_cache": 0},
+    {"model": "gat", "row_order": "rcm", "feature_cache": 4000},
+    {"model": "gin", "dropout": 0.3, "dtype": "float64"},
+]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """A function that makes a plan of four parts with features of a type, by kind of file."""
+    folder, random = tmp_path_factory.mktemp("plans"), np.random.default_rng(3)
+    a = random.random((N, N)) < 0.03
+    x = random.integers(-90, 90, (N, WIDTH))
+
+    def made(dtype="float32", compress=False, data=True):
+        path = folder / f"{dtype}-{compress}-{data}.h5"
+        if not path.exists():
+            known = {"y": np.arange(N) % 5, "train_mask": np.arange(N) % 2 == 0}
+            known |= {"x": x.astype(dtype)} if data else {}
+            graph = worlds.graph_of(a | a.T)
+            plancc.compile(graph, num_parts=4, data=known).save(path, compress=compress)
+        return path
+
+    return made
+
+
+def trained(path, ranks, **options):
+    chosen = TrainOptions(**{"epochs": 2, "eval_every": 1, "threads": 1, **BATCHES, **options})
+    return run_ranks(ranks, lambda transport: train(path, chosen, transport), timeout=60)[0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize(("model", "ranks"), list(zip(MODELS, (1, 2, 4, 2, 1), strict=True)))
+def test_training_is_the_same_to_the_bit(model, ranks, dtype, plan):
+    held = trained(plan(dtype), ranks, **model)
+    found = trained(plan(dtype), ranks, **model, features_on_disk=True)
+    for one, other in zip((*held.epochs, held.final), (*found.epochs, found.final), strict=True):
+        assert one.loss == other.loss
+        assert one.accuracy == other.accuracy
+        assert one.words_sent == other.words_sent
+    assert [step.loss for step in held.steps] == [step.loss for step in found.steps]
+    assert [step.words_sent for step in held.steps] == [step.words_sent for step in found.steps]
+    for name, w in held.weights.items():
+        np.testing.assert_array_equal(found.weights[name], w)
+
+
+@pytest.mark.parametrize("room", [0, 200, 10**6])
+def test_rows_are_those_of_the_file(room, tmp_path):
+    whole = np.random.default_rng(0).standard_normal((50, 7)).astype(np.float32)
+    path = tmp_path / "rows"
+    path.write_bytes(b"odd" + whole.tobytes())
+    rows = MappedRows(FileRows(os.open(path, os.O_RDONLY), 3, whole.shape, whole.dtype))
+    order = np.random.default_rng(1).permutation(50)
+    for x, held in (
+        (RowsOnDisk.of(rows, torch.float32), whole),
+        (RowsOnDisk.of(rows.take(order), torch.float32), whole[order]),
+    ):
+        x.cache.resize(room)
+        for seed in range(5):
+            some = np.random.default_rng(seed).integers(0, 50, 30)
+            found = x.index_select(0, torch.from_numpy(some))
+            assert isinstance(found, RowsOnDisk)
+            np.testing.assert_array_equal(found[3:20].read().numpy(), held[some][3:20])
+        np.testing.assert_array_equal((x[3:20] + 1).numpy(), held[3:20] + 1)
+    path.write_bytes(b"cut")
+    x.cache.resize(0)
+    with pytest.raises(PlanError, match="features cannot be read from the plan any more"):
+        x.read()
+
+
+def test_a_damaged_row_is_noticed(plan, tmp_path):
+    content = bytearray(plan().read_bytes())
+    with h5py.File(plan()) as file:
+        content[file["vertex_data/features"].id.get_offset() + 5] ^= 1
+    (tmp_path / "plan.h5").write_bytes(content)
+    with pytest.raises(PlanError, match="/vertex_data/features is damaged"):
+        trained(tmp_path / "plan.h5", 1, features_on_disk=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sampler": None, "batch_size": None, "fanouts": None, "steps": None}, "full batch reads"),
+        ({"normalize_features": True}, "does not go with `features_on_disk`"),
+        ({"standardize_features": True}, "does not go with `features_on_disk`"),
+        ({"device": "cuda"}, "does not go with `features_on_disk`"),
+        ({"dtype": "bfloat16"}, "compile the graph with features of float16"),
+    ],
+)
+def test_options_that_do_not_go_with_it(change, said, plan):
+    with pytest.raises(InputError, match=said):
+        trained(plan(), 1, features_on_disk=True, **change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ({"compress": True}, "/vertex_data/features is compressed"),
+        ({"data": False}, "is no file with features"),
+    ],
+)
+def test_plans_whose_rows_cannot_be_read_alone(kind, said, plan):
+    with pytest.raises(InputError, match=said):
+        trained(plan(**kind), 1, features_on_disk=True)
+
+
+def test_process_grids_have_no_mini_batches(tmp_path):
+    known = {"x": np.ones((16, 3), np.float32), "y": np.arange(16) % 2}
+    a, path = np.roll(np.eye(16), 1, axis=1), tmp_path / "grid.h5"
+    with pytest.warns(PlanccWarning, match="predicted to train slower"):
+        plancc.compile(worlds.graph_of(a + a.T), "cagnet-2d", num_parts=4, data=known).save(path)
+    with pytest.raises(InputError, match="grid"):
+        trained(path, 4, features_on_disk=True, sampler="uniform", fanouts=None)
+
+
+def test_the_command_line_trains_by_it(plan, tmp_path):
+    words = [str(plan()), "--features-on-disk", "--epochs", "1"]
+    refused = CliRunner().invoke(command, words)
+    assert refused.exit_code == 2
+    assert "--features-on-disk: a full batch reads all features" in refused.stderr
+    found = {}
+    for kind, own in (
+        ("held", [words[0], *words[2:]]),
+        ("read", [*words, "--feature-cache", "1K"]),
+    ):
+        path = tmp_path / f"{kind}.json"
+        own += ["--sampler", "neighbour", "--batch-size", "20", "--fanouts", "4,3"]
+        own += ["--json", str(path)]
+        done = CliRunner().invoke(command, own)
+        assert done.exit_code == 0, done.stderr
+        found[kind] = [epoch["loss"] for epoch in json.loads(path.read_text())["epochs"]]
+    assert found["held"] == found["read"]
