@@ -139,5 +139,7 @@ def in_memory(x: Any) -> Any:
 
 def is_finite(x: Tensor) -> bool:
     """Whether all numbers are finite; without an array of the answers."""
+    if x.dim() < 2:
+        return bool(x.isfinite().all())
     step = max(1, min(ROWS, ROWS * 64 // max(1, x.shape[1])))
     return all(bool(x[k : k + step].isfinite().all()) for k in range(0, len(x), step))
