@@ -412,6 +412,8 @@ def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
             isinstance(value, tuple) and all(_is_constant(each) for each in value)
         ):
             yield f"{name} = {value!r}"
+        elif isinstance(value, numba.types.ExternalFunction):
+            yield f"{name} = {value.symbol}{value.sig}"
     for value in function.__globals__.values():
         if isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
             yield f"{value.__qualname__}{value._fields!r}"

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba import types
 from numba.core import event
 from numba.core.errors import TypingError
 
@@ -364,7 +365,7 @@ def globals_of(code: CodeType) -> Iterator[str]:
 
 def unseen(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
     """What a compiled function depends on, and its stamp does not: closures, values that are
-    neither functions, types nor constants, what it takes from modules of the product."""
+    neither functions (C's too), types nor constants, what it takes from modules of the product."""
     seen.add(function)
     where = f"{function.__module__}.{function.__qualname__}"
     if function.__closure__:
@@ -380,7 +381,7 @@ def unseen(function: FunctionType, seen: set[FunctionType]) -> Iterator[str]:
                 yield f"{where}: {name}"
         elif type(value).__module__.startswith("llvmlite."):  # types of intrinsics
             pass
-        elif not isinstance(value, type | NoneType) and not all(
+        elif not isinstance(value, type | NoneType | types.ExternalFunction) and not all(
             map(jit._is_constant, value if isinstance(value, tuple) else [value])
         ):
             yield f"{where}: {name}"

@@ -46,10 +46,10 @@ SECTIONS = {
         "dataset": "Write a built-in graph or a generated one.",
         "convert": "Write a graph as a folder of arrays that are mapped into memory.",
         "export": "Write a graph or a plan for other tools.",
-        "join": "Join a plan in pieces to one file.",
         "partition": "Partition the hypergraph of an .hgr file.",
     },
-    "This installation": {
+    "Others": {
+        "join": "Join a plan in pieces to one file.",
         "doctor": "Check libraries, MPI, threads, memory and GPU.",
         "warm-up": "Compile all kernels ahead, for images and clusters.",
         "completion": "Print the completion script of a shell.",
@@ -65,7 +65,7 @@ SECTIONS = {
 `LISTINGS`."""
 COMMANDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
 TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
-LAST = "This installation"
+LAST = "Others"
 """The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
 """Commands in ``plancc_cli.registries``, by their names."""
