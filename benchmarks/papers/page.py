@@ -20,12 +20,11 @@ from benchmarks.papers.items import (
 
 HEAD = """# Papers
 
-Claims of five papers, beside what plancc finds. Sources and pages cite them by authors and year:
+Claims of five papers, beside what plancc finds:
 
 {papers}
 
-Rows are in [papers-rows.json](papers-rows.json), measured by {machines}. Measure an item
-again, or on graphs of your own; figures beside those that are judged are printed only:
+[Rows](papers-rows.json) were measured by {machines}. Measure an item (named in bold) again, or on graphs of your own:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
@@ -33,8 +32,7 @@ again, or on graphs of your own; figures beside those that are judged are printe
 One rule judges all figures of a claim:
 
 - *{0}*: in every case within the tolerance, and of the published direction.
-- *{1}*: of the published direction in at least half of the cases; so at most where a model was
-  fitted.
+- *{1}*: of the published direction in at least half of the cases; the best that a fitted model can reach.
 - *{2}*: neither.
 - *{3}*: needs data or machines that are not at hand.
 
@@ -96,6 +94,5 @@ def findings(paper: Paper, store: Store) -> Iterator[tuple[Item, Claim, Finding 
 
 
 def _item(item: Item) -> str:
-    """How an item is measured: its command and its setting."""
-    name = f"`papers {item.name}`" if item.measure is not None else item.name
-    return f"**{name}.** {item.setting}"
+    """How an item is measured: its name for the command, and its setting."""
+    return f"**{item.name}.** {item.setting}"
