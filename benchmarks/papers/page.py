@@ -24,7 +24,8 @@ Claims of five papers, beside what plancc finds:
 
 {papers}
 
-[Rows](papers-rows.json) were measured by {machines}. Measure an item (named in bold) again, or on graphs of your own:
+[Rows](papers-rows.json) were measured by {machines}. Measure an item
+(named in bold) again, or on graphs of your own:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
@@ -32,7 +33,8 @@ Claims of five papers, beside what plancc finds:
 One rule judges all figures of a claim:
 
 - *{0}*: in every case within the tolerance, and of the published direction.
-- *{1}*: of the published direction in at least half of the cases; the best that a fitted model can reach.
+- *{1}*: of the published direction in at least half of the cases; the best that a fitted model can
+  reach.
 - *{2}*: neither.
 - *{3}*: needs data or machines that are not at hand.
 
