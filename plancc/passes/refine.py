@@ -464,7 +464,7 @@ class RefineMaxVolume(_RefineTraffic):
     def _held(self, value: float) -> Tariff:
         from plancc.passes.kernels.traffic import Tariff
 
-        return Tariff(1.0, 0.0, value, self.schedule.hold, np.zeros(1))
+        return Tariff(1.0, 0.0, float(value), self.schedule.hold, np.zeros(1))
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ class Pairs:
     def by_node(self, ranks_per_node: int) -> PairSplit:
         """Traffic of every rank between nodes and in total; kept for the next call."""
         if ranks_per_node not in self._split:
-            sums = _split(self.source, self.target, self.rows, self.num_ranks, ranks_per_node)
+            messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
+            sums = _split(*messages, self.num_ranks, ranks_per_node)
             self._split[ranks_per_node] = PairSplit(StepTraffic(*sums[0]), StepTraffic(*sums[1]))
         return self._split[ranks_per_node]
 

@@ -25,7 +25,7 @@ CURVES = {
     "half": lambda pins: 1 - 0.5**pins,
     "few": lambda pins: 1 - 0.98**pins,
     "square root": np.sqrt,
-    "nothing": np.zeros_like,
+    "nothing": lambda pins: np.zeros(len(pins)),
 }
 """Probabilities that a batch asks for a row of which so many pins are in another part."""
 

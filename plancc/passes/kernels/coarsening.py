@@ -24,7 +24,7 @@ def cluster(
 
     Parameters:
         order (int64[num_vertices]): In which vertices choose.
-        together (int64[num_vertices]): Only vertices with the same number meet.
+        together (int[num_vertices]): Only vertices with the same number meet.
         heaviest (int64[num_constraints]): No joined cluster is above it.
         overlap: Share of a row's cost that two pins of a part other than the source's have in
             common: 1 for the volume, 0 for the edge cut, where only pairs of source and pin matter.
@@ -33,6 +33,7 @@ def cluster(
     Returns:
         int32[num_vertices]
     """
+    order, together = (np.ascontiguousarray(each, np.int64) for each in (order, together))
     return _cluster(nets, order, together, heaviest, rated_pins, overlap)
 
 
