@@ -14,11 +14,15 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+FIRST := $(VENV)/.first
+$(FIRST): $(STAMP)
 	@echo "compiling the kernels of the first commands, once"
 	@$(BIN)/plancc warm-up --first
 	@touch $@
 
-demo: $(STAMP)
+demo: $(FIRST)
 	PATH="$(CURDIR)/$(BIN):$$PATH" sh docs/demo.sh
 
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -46,10 +50,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# the rest of them, before the workers start, so that they need not wait for each other; once
+# before the workers start, so that they need not wait for each other; again where a source has changed
 KERNELS := $(VENV)/.kernels
 kernels: $(KERNELS)
-$(KERNELS): | $(STAMP)
+$(KERNELS): $(shell grep -rl --include='*.py' njit plancc runtime) | $(STAMP)
 	$(BIN)/plancc warm-up --quiet
 	@touch $@
 

@@ -37,31 +37,20 @@ begins when the one before has ended."""
 STAGES: tuple[tuple[str, ...], ...] = (
     *FIRST,
     (
-        "dataset rmat --scale 13 -o directed.mtx",
         "dataset grid -o grid.graph",
-    ),
-    (
         "compile edges.csv -p 2 --model block --columns v,u,w -o csv.h5",
-        "compile edges.txt -p 2 --model block --symmetrize -o txt.h5",
-        "compile grid.graph -p 2 --model block -o metis.h5",
         "compile graph.mtx -p 4 --data graph.npz --model medium-grain -o edges.h5",
         "compile graph.mtx -p 4 --data graph.npz --model stochastic-hp --batch-size 200 -o mini.h5",
-        "compile graph.mtx -p 4 --data graph.npz --model cagnet-2d -o grid.h5",
-        "compile directed.mtx -p 4 --model rp -o directed.h5",
     ),
     (
         "inspect edges.h5",
         "plancc-run rows.h5 --model sage --dropout 0.5",
         "plancc-run rows.h5 --model gat",
-        "plancc-run rows.h5 --model gat --heads 4",
         "plancc-run rows.h5 --boundary-sampling 0.5",
         "plancc-run mini.h5 --batch-size 200",
-        "plancc-run edges.h5",
-        "plancc-run grid.h5",
-        "plancc-run directed.h5",
     ),
 )
-EDGES = {"edges.csv": "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n", "edges.txt": "# u v\n0 1\n1 2\n"}
+EDGES = "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n"
 TRAINING = "--ranks 4 --threads 1 --epochs 2"
 
 
@@ -117,8 +106,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         scratch_folder() as work,
         closing(_all_stages(wanted, str(work), environment, say_interrupted)) as stages,
     ):
-        for name, text in EDGES.items():
-            Path(work, name).write_text(text)
+        Path(work, "edges.csv").write_text(EDGES)
         for line, seconds in stages:
             if verbosity_level() > QUIET:
                 click.echo(f"{seconds:6.1f} s  {line}")
