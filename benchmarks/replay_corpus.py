@@ -46,7 +46,8 @@ Outcome = dict[str, dict[str, Any]]
 
 MEASURED = (
     *("seconds_max", "seconds_mean", "evaluation_seconds", "step_seconds"),
-    *("partition_seconds", "compile_seconds"),
+    *("partition_seconds", "compile_seconds", "search_seconds"),
+    *("pays", "pays_random", "pays_baseline"),
 )
 """Keys of times, wherever they stand."""
 LISTS_WITH_TIMES = ("tried", "candidates", "setup")

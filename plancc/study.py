@@ -40,10 +40,13 @@ from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
+from plancc.report.payoff import Payoff, Spending, search_seconds
 from plancc.version import __version__
 
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")
 """Figures that are compared with a baseline's."""
+PAYS = ("pays_random", "pays_baseline")
+"""Epochs after which a search has paid, by over what."""
 Key = list[str | int]
 """What a row depends on."""
 
@@ -56,9 +59,9 @@ class Row:
         graph: Name of the graph's file.
         vertices, nonzeros: Of the graph as it is read.
         figures: Of `plancc.plan.metrics.Metrics.figures`, with `random_volume`, `epoch_seconds`,
-            `random_epoch_seconds` and `bound_seconds` (predicted), and `seconds` (wall-clock
-            seconds of the compilation, but those of reading the graph and of compiling kernels).
-            None: not known.
+            `random_epoch_seconds` and `bound_seconds` (predicted), and in wall-clock seconds
+            `search_seconds` and `seconds` (of the compilation, but those of reading the graph and
+            of compiling kernels). None: not known.
         sha256: Content hash of the plan.
         notes: Warnings of the compiler.
         why: Why there are no figures.
@@ -83,6 +86,11 @@ class Row:
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
             return cls(**{name: value for name, value in values.items() if name != "check"})
         return None
+
+    @property
+    def spending(self) -> Spending:
+        """Seconds of the search and of a predicted epoch."""
+        return Spending(self.figures.get("search_seconds"), self.figures.get("epoch_seconds"))
 
     def kept(self, key: Key) -> dict[str, Any]:
         """What is kept of it: its values, and by what an edited one is known."""
@@ -146,6 +154,13 @@ class Study:
         rows = (row for row in self.rows if row.label == self.baseline)
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
+    def pays(self, row: Row) -> dict[str, Payoff]:
+        """The `PAYS` of a row: over an even random partition, and over the baseline."""
+        random = Spending(0.0, row.figures.get("random_epoch_seconds"))
+        base = self._baselines.get((row.graph, row.parts, row.seed), row)
+        over = None if base is row else row.spending.pays_over(base.spending)
+        return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
+
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
         """Geometric mean of a label's ratios over graphs and seeds; None if one is not known."""
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
@@ -159,7 +174,7 @@ class Study:
         """Ready for JSON."""
         rows = []
         for row in self.rows:
-            flat = row.as_dict()
+            flat = row.as_dict() | self.pays(row)
             if self.baseline is not None:
                 flat |= {f"{name}_ratio": self.ratio(row, name) for name in RATIOS}
             rows.append(flat)
@@ -343,4 +358,5 @@ def _figures(plan: Plan) -> dict[str, float | None]:
         "epoch_seconds": times.seconds,
         "random_epoch_seconds": times.random,
         "bound_seconds": times.bound,
+        "search_seconds": search_seconds(plan.provenance),
     }

@@ -136,6 +136,14 @@ def _compare(
     form = options.form()
     if form:
         figures = [each.as_dict() for each in reports]
+        for of_plan, each in zip(figures, reports, strict=True):
+            of_plan["search_seconds"] = each.spending.search
+            of_plan["pays_random"] = each.pays_over()
+            of_plan["pays"] = [
+                {"over": other.path, "epochs": each.pays_over(other)}
+                for other in reports
+                if other is not each
+            ]
         for of_plan, of_batches in zip(figures, on_batches, strict=False):
             of_plan["batches"] = of_batches.as_dict()
         print_data(form, figures, figures)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plancc.report.table import Table
 from plancc_cli.render import figure_of
-from plancc_cli.render_epochs import basis_words, why_none
+from plancc_cli.render_epochs import basis_words, payoff_words, why_none
 from plancc_cli.render_figures import NO_RATIO, figures, training_rows
 from plancc_cli.tables import duration, number, print_table, ratio, say
 
@@ -113,6 +113,12 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
     table.add_section()
     add("predicted time of an epoch", (_epoch(report, baseline) for report in reports))
     add("  over the bound", map(_over_bound, reports))
+    searches = [report.spending.search for report in reports]
+    add("time of the search", ("-" if each is None else duration(each) for each in searches))
+    add("epochs until it pays over random", (payoff_words(each.pays_over()) for each in reports))
+    for rival in [baseline] if baseline else reports if len(reports) > 1 else []:
+        over = (None if each is rival else each.pays_over(rival) for each in reports)
+        add(f"  over {rival.path}", map(payoff_words, over))
     if all(report.training is not None for report in reports):
         table.add_section()
         for words, get, show in training_rows():

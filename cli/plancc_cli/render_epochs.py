@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plancc.report.table import Table
-from plancc_cli.tables import duration, ratio
+from plancc_cli.tables import duration, ratio, short
 from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from plancc.report.epochs import Basis, EpochTimes
+    from plancc.report.payoff import Payoff
 
 FROM = {
     "given": "",  # who gave them knows it
@@ -56,6 +58,13 @@ def _limits(seconds: float, bound: float, exchange: float) -> str:
     exchange = min(exchange, seconds - bound)
     shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "uneven work")
     return "".join(f", {s / seconds:.1%} {what}" for s, what in shares if s >= 0.001 * seconds)
+
+
+def payoff_words(payoff: Payoff) -> str:
+    """Whole epochs in three digits, "never", or "-"."""
+    if payoff is None or isinstance(payoff, str):
+        return payoff or "-"
+    return short(math.ceil(payoff))
 
 
 def why_none(times: EpochTimes) -> str:

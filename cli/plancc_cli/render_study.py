@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from plancc.errors import InputError
 from plancc.registry import check_choice
 from plancc.report.table import Table
-from plancc.study import RATIOS
+from plancc.study import PAYS, RATIOS
+from plancc_cli.render_epochs import payoff_words
 from plancc_cli.tables import (
     digits,
     number,
@@ -37,6 +38,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     **{name: (name, str) for name in ("graph", "model", "partitioner", "seed")},
     **{"parts": ("p", str), "vertices": ("vertices", number), "nonzeros": ("nonzeros", number)},
     **FIGURES,
+    "pays_random": ("pays: random", payoff_words),
+    "pays_baseline": ("pays: base", payoff_words),
 }
 """All that can be a column."""
 OF_TEXT = ("graph", "model", "partitioner")
@@ -67,7 +70,7 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
         check_choice("column", name, [*COLUMNS, *(each + RATIO for each in RATIOS)])
         if found.count(name) > 1:
             raise InputError(f"`table_columns` '{text}': '{name}' is there twice")
-        if name.endswith(RATIO) and baseline is None:
+        if (name.endswith(RATIO) or name == PAYS[1]) and baseline is None:
             raise InputError(f"`table_columns` '{text}': '{name}' needs a `baseline`")
     return found
 
@@ -109,9 +112,12 @@ def _basis(study: Study, names: Sequence[str]) -> str:
     of, words = {name.removesuffix(RATIO) for name in names}, []
     if rows := [word for name, word in IN_ROWS.items() if name in of]:
         words.append(f"{' and '.join(rows)} in rows")
-    if "epoch_seconds" in of:
+    if of & {"epoch_seconds", *PAYS}:
         dims = ",".join(map(str, study.dims))
         words.append(f"epoch predicted for machine {study.machine}, dims {dims}")
+    if of & {*PAYS}:
+        others = "random" if study.baseline is None else f"random and {study.baseline}"
+        words.append(f"pays: epochs until the search has paid, over {others}")
     words.append(f"row plans balance {study.balance}")
     if any(name.endswith(RATIO) for name in names):
         words.append(f"ratio: over {study.baseline}")
@@ -123,7 +129,7 @@ def _usual(study: Study, form: str) -> list[str]:
     names = ["graph"] * (form == "latex") + ["parts", "model", *["seed"] * (len(study.seeds) > 1)]
     for name in FIGURES:
         names += [name, *[name + RATIO] * (study.baseline is not None and name in BESIDE)]
-    return names
+    return [*names, *PAYS[: 1 + (study.baseline is not None)]]
 
 
 def _heads(names: Sequence[str]) -> list[str]:
@@ -142,7 +148,7 @@ def _unitless(head: str) -> str:
 
 
 def _cells(study: Study, row: Row, names: Sequence[str]) -> list[str]:
-    values, cells = row.as_dict() | {"model": row.label}, []
+    values, cells = row.as_dict() | study.pays(row) | {"model": row.label}, []
     for name in names:
         of = name.removesuffix(RATIO)
         value = values.get(name) if name == of else study.ratio(row, of)

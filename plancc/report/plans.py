@@ -51,6 +51,7 @@ from plancc.report.costs import (
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs
+from plancc.report.payoff import Payoff, Spending, search_seconds
 from plancc.report.provenance import decoded, recorded_topology
 
 T = TypeVar("T")
@@ -102,6 +103,16 @@ class Report:
     links: dict[str, int] = field(default_factory=dict)
     components: list[int] = field(default_factory=list)
     certificate: Certificate | None = None
+
+    @property
+    def spending(self) -> Spending:
+        """Seconds of the search and of a predicted epoch."""
+        return Spending(search_seconds(self.provenance), self.epoch.seconds)
+
+    def pays_over(self, other: Report | None = None) -> Payoff:
+        """Epochs after which the search has paid; None: over an even random partition."""
+        random = Spending(0.0, self.epoch.random)
+        return self.spending.pays_over(random if other is None else other.spending)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
         """Ready for JSON."""

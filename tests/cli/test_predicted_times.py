@@ -252,6 +252,34 @@ def test_plans_compare_on_one_machine(bare: Path, plan: Path, flat: Path, tmp_pa
     assert all(each["random_seconds"] > 0 for each in both)
 
 
+def test_epochs_until_plans_pay(bare: Path, compiled, flat: Path, tmp_path, monkeypatch) -> None:
+    """Searches of 50 and 2 seconds, and a part vector, of which nobody knows how it was found."""
+    (tmp_path / "q").mkdir()
+    noted(bare, tmp_path, partition_seconds=50.0)
+    noted(compiled["edge"][0], tmp_path / "q", partition_seconds=2.0)
+    monkeypatch.chdir(tmp_path)
+    ok("export", bare, "-o", "x.part.6")
+    words = ["noted.h5", "q/noted.h5", "x.part.6", "--machine", flat, "--dims", "64,32,16"]
+    found = said("compare", *words)
+    assert [each["search_seconds"] for each in found] == [50.0, 2.0, None]
+    (one, two), random = [each["epoch"]["seconds"] for each in found[:2]], found[0]["epoch"]
+    over_random, over_two = 50 / (random["random_seconds"] - one), 48 / (two - one)
+    assert found[0]["pays_random"] == pytest.approx(over_random)
+    pays = [{of["over"]: of["epochs"] for of in each["pays"]} for each in found]
+    assert pays[0] == {"q/noted.h5": pytest.approx(over_two), "x.part.6": "never"}
+    assert pays[1] == {"noted.h5": "never", "x.part.6": "never"}
+    assert pays[2] == {"noted.h5": "never", "q/noted.h5": None}
+    rows = re.findall(r"^(?:epochs|  over [nqx]\S*).*?  +(\S.*)$", ok("compare", *words), re.M)
+    assert [re.split("  +", row) for row in rows] == [
+        [f"{over_random / 1e3:.3g} k", "never", "-"],
+        ["-", "never", "never"],
+        [f"{over_two / 1e3:.3g} k", "-", "-"],
+        ["never", "never", "-"],
+    ]
+    of_one = ok("compare", *words, "--baseline", "noted.h5")
+    assert re.findall(r"^  over [nqx]\S* +(.*)", of_one, re.M) == rows[1:2]
+
+
 def test_widths_that_contradict_the_data(plan: Path, bare: Path, tmp_path: Path) -> None:
     for command, dims, why in (
         ("inspect", "64,16,4", "the first width is 64, but the features have 5 columns"),
