@@ -8,9 +8,7 @@ from threading import Lock
 
 from plancc.graph.owners import Owners
 from plancc.passes.deadline import Stop
-
-WINDOW = 2
-"""Steps that the next one is judged by."""
+from plancc.search.presets import JUDGING_STEPS
 
 
 @dataclass
@@ -18,7 +16,7 @@ class Payback:
     """Ends a search once its last steps took longer than what they saved.
 
     Steps save less and less, so the next one is expected to save no more than the mean of the last
-    `WINDOW`, and to cost as much. The first owners are waited for.
+    `JUDGING_STEPS`, and to cost as much. The first owners are waited for.
 
     Attributes:
         epochs: That the plan is made for.
@@ -47,6 +45,6 @@ class Payback:
         """Whether to end the search."""
         if self.stop is not None and self.stop():
             return True
-        last = self.steps[-WINDOW:]
+        last = self.steps[-JUDGING_STEPS:]
         saved = self.epochs * sum(saved for _, saved in last)
-        return len(last) == WINDOW and saved < sum(spent for spent, _ in last)
+        return len(last) == JUDGING_STEPS and saved < sum(spent for spent, _ in last)
