@@ -348,6 +348,8 @@ def split(
 def without_times(text: str) -> str:
     """What a command prints, without the seconds that it measured."""
     text = re.sub(r"(partition seconds +)[\d.]+", r"\1", text)
+    paid = r"(time of the search|epochs until it pays over random|  over .*\.h5)  .*\n"
+    text = re.sub(f"^{paid}", "", text, flags=re.M)
     lines, place = [], None
     for line in re.sub(r", [\d.]+ s$", "", text, flags=re.M).split("\n"):
         cells = re.split("( {2,})", line)
