@@ -390,6 +390,7 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
         line += " on the CPU"
     if figures is not None and figures.plain:
         mean = " on average" if options.sampling.active else ""
+        mean += " with the negatives of epoch 0" * links
         line += f"; {figures.planned:,} words per epoch{mean}, without passes {figures.plain:,}"
         if figures.reduced:
             line += f"; sums over copies of rows reduce {figures.reduced:,} more"

@@ -1,8 +1,6 @@
 """Learning links: a network, and a decoder of the outputs of both ends.
 
-Positive links come from the plan. Negatives of training are drawn anew in every epoch, by counters:
-negative i has the vertex ``(first + i) % n`` as its source, which its owner draws, and any vertex
-as its target; so they are the same on any number of ranks.
+Positive links come from the plan. Negatives of training are drawn anew in every epoch.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.links import OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc.sampling.counter import key_of, mix
+from plancc.sampling.negatives import drawn_negatives
 from plancc_runtime.curves import Float64Array, ranks
 from plancc_runtime.data import LocalData
 from plancc_runtime.layouts.ends import Directory, Ends
@@ -28,41 +26,6 @@ from plancc_runtime.metrics import HITS
 from plancc_runtime.results import Scores
 from plancc_runtime.transport.row_numbers import send_numbers
 from plancc_runtime.views import View, place_of
-
-OF_NEGATIVES = 2
-"""Last number of the keys of negatives; layers draw by others."""
-_HALF = np.uint64(32)
-
-
-def drawn_negatives(
-    vertices: Int64Array, num_vertices: int, total: int, key: np.uint64
-) -> tuple[Int64Array, Int64Array]:
-    """The negatives whose sources are some vertices: places among these, and targets.
-
-    Every vertex is the source of ``total / num_vertices`` of them, rounded up or down.
-
-    Parameters:
-        vertices: int64[m].
-        total: Negatives of all vertices.
-        key: Of the epoch.
-
-    Returns:
-        source, target : int64[k]
-    """
-    n = np.uint64(num_vertices)
-    first = _below(key, np.array([total], np.int64), n)[0]
-    number = (vertices - first) % num_vertices
-    counts = np.maximum(0, -(-(total - number) // num_vertices))
-    source = np.repeat(np.arange(len(vertices)), counts)
-    turn = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return source, _below(key, number[source] + turn * num_vertices, n)
-
-
-def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
-    bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
-    found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
-    return found
 
 
 class LinkLearner(Learner):
@@ -100,12 +63,25 @@ class LinkLearner(Learner):
             self._fixed[split] = [links.number[each] for each in chosen], ends
         self._drawn: dict[int, Ends] = {}
 
+    def words(self, epoch: int) -> int:
+        """Words that all ranks send in an epoch beside those of the layers. Collective."""
+        asked = np.unique(self._drawn_in(epoch)[1])
+        others = np.count_nonzero(~np.isin(asked, self._vertices))
+        width = 2 * self.options.hidden  # forward and back
+        rows = self._fixed["train"][1].num_received + others
+        found = np.array([width * rows + self._directory.words(asked) + others], np.int64)
+        self.transport.allreduce_sum(found)
+        return int(found[0])
+
+    def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
+        """The negatives of an epoch whose sources are rows of this rank."""
+        n, seed = self._directory.num_vertices, self.options.seed
+        return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
+
     def _negative_ends(self, epoch: int) -> Ends:
         """The negatives of an epoch. Collective."""
         if epoch not in self._drawn:
-            key = key_of(self.options.seed, epoch, OF_NEGATIVES)
-            n = self._directory.num_vertices
-            drawn = drawn_negatives(self._vertices, n, self._negatives, key)
+            drawn = self._drawn_in(epoch)
             first = self._drawn.get(0)  # evaluations score these
             self._drawn = {} if first is None else {0: first}
             self._drawn[epoch] = self._directory.ends(*drawn, self._num_rows, self._resources)

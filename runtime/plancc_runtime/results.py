@@ -184,6 +184,11 @@ class Figures:
     planned: int
     reduced: int = 0
 
+    def with_more(self, words: int) -> Figures:
+        """The same with words that no pass changes: those of links, by the negatives of epoch 0."""
+        of_passes = {name: each + words for name, each in self.words.items()}
+        return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
+
 
 @dataclass(frozen=True)
 class ProfiledOperation:

@@ -263,6 +263,9 @@ class Run:
         """What is known before the first epoch; after `prepare`. Collective at the first call."""
         if self._outline is None:
             network, execution, data = self._learner.network, self._execution, self._data
+            figures = execution.figures(network)
+            if figures is not None and isinstance(self._learner, LinkLearner):
+                figures = figures.with_more(self._learner.words(0))
             grid = self.header.grid
             copies = 1 if grid is None else grid.copies  # that count every vertex
             self._outline = RunOutline(
@@ -280,7 +283,7 @@ class Run:
                 kernel=execution.kernel,
                 setup=spent_by_all(self._setup, self.transport),
                 passes_off=execution.off,
-                figures=execution.figures(network),
+                figures=figures,
                 sampler=execution.sampler,
                 drawn_by=self._drawn_by,
                 steps_per_epoch=execution.steps_per_epoch,

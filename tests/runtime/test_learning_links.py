@@ -20,8 +20,8 @@ from plancc.errors import InputError
 from plancc.graph.links import random_links, read_links
 from plancc.plan.lowering import with_links
 from plancc.sampling import counter
+from plancc.sampling.negatives import OF_NEGATIVES, drawn_negatives
 from plancc_runtime import curves
-from plancc_runtime.link_learner import OF_NEGATIVES, drawn_negatives
 from plancc_runtime.metrics import HITS
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
@@ -197,18 +197,18 @@ def test_ranks_count_ties_as_ogb_does(ranks):
 def test_every_vertex_draws_its_share_of_negatives(total):
     random = np.random.default_rng(1)
     owner = random.integers(0, 3, worlds.N)
-    key = counter.key_of(SEED, 2, OF_NEGATIVES)
     found = []
     for part in range(3):
         vertices = random.permutation(np.flatnonzero(owner == part))
-        source, target = drawn_negatives(vertices, worlds.N, total, key)
+        source, target = drawn_negatives(vertices, worlds.N, total, (SEED, 2))
         found += zip(vertices[source].tolist(), target.tolist(), strict=True)
     assert sorted(found) == sorted(map(tuple, negatives(2, total).T.tolist()))
 
 
 def test_words_are_those_of_the_exchanges():
     """An epoch without negatives' rows: those of training links forward and back, beside layers."""
-    found = run(8, epochs=1, eval_every=0)
+    options = {"passes": ("order", "constant"), "eval_every": 0}
+    found = run(8, epochs=1, **options)
     plan = worlds.plan("undirected", "row", 8)
     owner = plan.owner()
     away = [(owner[u], v) for u, v in links(0).pairs["train"].T if owner[u] != owner[v]]
@@ -220,7 +220,8 @@ def test_words_are_those_of_the_exchanges():
     per_range = -(-worlds.N // 8)
     home = sum(v // per_range != p for p, v in asked)
     told = 3 * home + len(others)  # a vertex to its home, rank and row back; a row to its owner
-    assert found.epochs[0].words_sent == found.figures.planned + rows + told
+    of_layers = run(8, task="vertices", classes=HIDDEN, epochs=0, **options).figures
+    assert found.epochs[0].words_sent == found.figures.planned == of_layers.planned + rows + told
 
 
 @pytest.mark.parametrize(

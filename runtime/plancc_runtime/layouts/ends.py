@@ -29,6 +29,9 @@ class Ends:
         target: int64[m], local rows, or behind them received ones.
         exchange: Of this rank; it brings the received rows.
         num_rows: Rows of this rank.
+
+    Attributes:
+        num_received: Rows that this rank receives.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Ends:
         resources: Resources,
     ) -> None:
         self._halo = Halo(exchange, num_rows, resources)
+        self.num_received = exchange.receive.volume
         self._alone = resources.transport.size == 1
         self._source, self._target = (
             torch.from_numpy(each.astype(np.int64)).to(resources.device)
@@ -93,6 +97,11 @@ class Directory:
         answers = [self._place[each - first] for each in swapped(asked, self._transport)]
         found = np.concatenate(swapped(answers, self._transport)).astype(np.int64)
         return found[:, 0], found[:, 1]
+
+    def words(self, vertices: Int64Array) -> int:
+        """Words of all ranks for the `places` of distinct vertices that this rank asks for."""
+        away = np.count_nonzero(vertices // self._range != self._transport.rank)
+        return 3 * away  # the vertex; its rank and its row
 
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources

@@ -1,0 +1,49 @@
+"""Negatives of training links: pairs of any vertices, drawn by counters.
+
+Negative i has the vertex ``(first + i) % n`` as its source, and any vertex as its target. The owner
+of the source draws it; so they are the same on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.sampling.counter import key_of, mix
+
+Int64Array = npt.NDArray[np.int64]
+
+OF_NEGATIVES = 2
+"""Last number of the keys of negatives; layers draw by others."""
+_HALF = np.uint64(32)
+
+
+def drawn_negatives(
+    vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
+) -> tuple[Int64Array, Int64Array]:
+    """The negatives whose sources are some vertices: places among these, and targets.
+
+    Every vertex is the source of ``total / num_vertices`` of them, rounded up or down.
+
+    Parameters:
+        vertices: int64[m].
+        total: Negatives of all vertices.
+        epoch: Seed and number of the epoch.
+
+    Returns:
+        source, target : int64[k]
+    """
+    key, n = key_of(*epoch, OF_NEGATIVES), np.uint64(num_vertices)
+    first = _below(key, np.array([total], np.int64), n)[0]
+    number = (vertices - first) % num_vertices
+    counts = np.maximum(0, -(-(total - number) // num_vertices))
+    source = np.repeat(np.arange(len(vertices)), counts)
+    turn = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return source, _below(key, number[source] + turn * num_vertices, n)
+
+
+def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
+    """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
+    bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
+    found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
+    return found
