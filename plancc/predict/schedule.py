@@ -28,7 +28,7 @@ STEPS = (
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 )
 """Steps of an epoch, in the order of tables; expand and fold may be in hops."""
-DIRECTIONS = ("batch", "forward", "back", "update")
+DIRECTIONS = ("batch", "forward", "links", "back", "update")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,9 @@ from torch.nn import functional
 from plancc.errors import InputError
 from plancc.graph.links import random_links, read_links
 from plancc.plan.lowering import with_links
+from plancc.predict.machine_files import find_machine
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import LinkTask, read_tables
 from plancc.sampling import counter
 from plancc.sampling.negatives import OF_NEGATIVES, drawn_negatives
 from plancc_runtime import curves
@@ -222,6 +225,23 @@ def test_words_are_those_of_the_exchanges():
     told = 3 * home + len(others)  # a vertex to its home, rank and row back; a row to its owner
     of_layers = run(8, task="vertices", classes=HIDDEN, epochs=0, **options).figures
     assert found.epochs[0].words_sent == found.figures.planned == of_layers.planned + rows + told
+
+
+@pytest.mark.parametrize(
+    ("ranks", "layout", "decoder", "k"),
+    [(1, "row", "mlp", 1), (3, "row", "distmult", 3), (8, "row", "mlp", 2), (8, "edge", "dot", 1)],
+)
+def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
+    passes = ("order", "constant", "dead-rows")[: 3 if layout == "row" else 2]
+    options = {"decoder": decoder, "negatives": k, "passes": passes}
+    found = run(ranks, layout, epochs=1, eval_every=0, **options)
+    dims = (worlds.data().features.shape[1], HIDDEN, HIDDEN)
+    file, task, live = file_of(layout), LinkTask(decoder, k, SEED), (len(passes) - 2) * 2
+    tables = read_tables(file, ranks, live_layers=live, task=task)
+    epoch = Predictor(dims, find_machine("cpu-cluster"), passes).epoch(tables, 8)
+    assert epoch.words == found.epochs[0].words_sent
+    assert epoch.messages == found.epochs[0].messages_sent
+    assert epoch.words_reduced == (ranks > 1) * ranks * found.epochs[0].words_reduced
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 tables.py    sizes of parts and messages, which a schedule depends on; no nonzero;
              plan_tables.py reads them from plans, owner_tables.py counts them for owners
+links.py     rows and numbers that travel for links
 epoch.py     one walk for the steps of all layers, and of all programs of products
 batches.py   of row plans in a step on a mini-batch
 row.py       sizes of the steps of row and edge plans
@@ -32,6 +33,7 @@ from plancc.predict.schedules.batches import BatchScheduler, Bits, live_in_batch
 from plancc.predict.schedules.epoch import Scheduler, epoch
 from plancc.predict.schedules.feature import FeatureScheduler
 from plancc.predict.schedules.grid import BlockRowScheduler, BlockScheduler
+from plancc.predict.schedules.links import LinkTask
 from plancc.predict.schedules.owner_tables import (
     live_tables,
     matrix_of_pairs,
@@ -45,6 +47,7 @@ from plancc.predict.schedules.tables import Live, Tables, divides_columns
 __all__ = [
     "Approximation",
     "Bits",
+    "LinkTask",
     "Live",
     "Schedule",
     "Tables",
@@ -135,6 +138,8 @@ def schedule_of(
             scheduler = CloneScheduler(tables, approximation, len(dims) - 1)
     if kinds not in ([Aggregate, Linear], [Linear, Aggregate]):
         notes = (*notes, "memory is that of a GCN of these widths")
+    if tables.links is not None:
+        notes = (*notes, "memory is without ends of links; negatives are those of epoch 0")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
     return Schedule(
@@ -143,7 +148,7 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=epoch(scheduler, dims, passes, network),
+        operations=epoch(scheduler, dims, passes, network, tables.links),
         convolution=network,
         pipeline=pipeline,
         memory=scheduler.memory(dims),

@@ -38,6 +38,7 @@ from plancc.predict.schedule import (
     PointToPoint,
     Work,
 )
+from plancc.predict.schedules.links import LinkTables
 
 Moved = Mapping[str, Sequence[Work]]
 """What the steps of a program move, by their names, as it moves it forward; hop by hop."""
@@ -195,8 +196,12 @@ def epoch(
     dims: Sequence[int],
     passes: Sequence[str],
     convolution: Convolution,
+    links: LinkTables | None = None,
 ) -> list[Operation]:
-    """All operations of an epoch: forward, back, update; the layers are those of `layers_of`."""
+    """All operations of an epoch: forward, back, update; the layers are those of `layers_of`.
+
+    With `links`, the loss is of their scores.
+    """
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
         scheduler.check_width(width)
@@ -204,6 +209,10 @@ def epoch(
     if weights is None:
         weights = sum(step.weights for _, layer in layers for step in layer.forward)
     loss = LOSS_WORDS * scheduler.outputs(len(layers)) * dims[-1]
+    of_links: list[tuple[str, Work]] = []
+    if links is not None:
+        loss, of_links = LOSS_WORDS * links.scored, [*links.works(dims[-1])]
+        weights += links.weights(dims[-1])
     forward = [(k, step) for k, layer in layers for step in layer.forward]
     back = [(k, step) for k, layer in reversed(layers) for step in layer.back]
     ranks = np.arange(scheduler.num_ranks)
@@ -216,6 +225,7 @@ def epoch(
     found = [
         *(Operation(Place(0, "batch", name), work) for name, work in scheduler.begun(dims[0])),
         *placed(forward),
+        *(Operation(Place(0, "links", step), work) for step, work in of_links),
         Operation(Place(len(layers), "forward", "dense"), Elementwise(loss, LOSS_CALLS)),
         *placed(back),
     ]

@@ -6,6 +6,7 @@ grid divides a part's nonzeros by them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -20,12 +21,14 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.format import NODES
+from plancc.plan.links import places_of
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts, check_num_ranks
 from plancc.plan.reader import PlanFile, within
-from plancc.plan.values import HOPS, Header
+from plancc.plan.values import HOPS, LINKS, Header
 from plancc.predict.schedule import Pairs
+from plancc.predict.schedules.links import LinkTables, LinkTask
 from plancc.predict.schedules.owner_tables import live_tables, pairs_of, tables_of_owners
 from plancc.predict.schedules.tables import (
     CHUNK,
@@ -35,6 +38,7 @@ from plancc.predict.schedules.tables import (
     piece_of_rows,
     pieces_of_grid,
 )
+from plancc.sampling.negatives import drawn_negatives
 
 
 def read_tables(
@@ -44,6 +48,7 @@ def read_tables(
     copies: bool = False,
     live_layers: int = 0,
     target: str | None = None,
+    task: LinkTask | None = None,
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
@@ -56,6 +61,8 @@ def read_tables(
         live_layers: Number of layers for which `Tables.live` is counted, which reads the whole
             plan; 0: not.
         target: As of `training_vertices`.
+        task: Of a plan with links: count `Tables.links`, which reads the whole plan, and all rows
+            as live.
 
     Raises:
         InputError: If there is no such file, the plan does not run on `num_ranks`, or layers
@@ -65,9 +72,15 @@ def read_tables(
     with PlanFile(path) as file:
         if live_layers:
             file.check_row_plan("the pass dead-rows")
+        live = partial(_live, num_layers=live_layers, target=target, all_rows=task is not None)
         if num_ranks is not None and num_ranks != file.header.num_ranks:
-            return _merged(file, num_ranks, live_layers, target)
-        return _tables(file, blocks, copies, live_layers, target)
+            found = _merged(file, num_ranks, live if live_layers else None)
+        else:
+            found = _tables(file, blocks, copies, live if live_layers else None)
+        if task is None:
+            return found
+        ranks = rank_of_parts(file.header.num_parts, found.num_ranks)
+        return replace(found, links=_link_tables(file.read_plan(), ranks, task))
 
 
 def training_vertices(plan: Plan, target: str | None = None) -> npt.NDArray[np.bool_] | None:
@@ -93,9 +106,11 @@ def training_vertices(plan: Plan, target: str | None = None) -> npt.NDArray[np.b
     return None if wanted.all() else wanted
 
 
-def _live(plan: Plan, num_layers: int, num_ranks: int, target: str | None) -> Live:
+def _live(
+    plan: Plan, num_ranks: int, num_layers: int, target: str | None = None, all_rows: bool = False
+) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    wanted, hops = training_vertices(plan, target), None
+    wanted, hops = None if all_rows else training_vertices(plan, target), None
     if plan.header.topology is not None and num_ranks == plan.num_parts:
         hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
@@ -116,7 +131,10 @@ def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs,
     return tuple(reversed(found))
 
 
-def _merged(file: PlanFile, num_ranks: int, live_layers: int, target: str | None) -> Tables:
+_LiveOf: TypeAlias = Callable[[Plan, int], Live]
+
+
+def _merged(file: PlanFile, num_ranks: int, live: _LiveOf | None) -> Tables:
     header = file.header
     if header.grid is not None:
         check_num_ranks(file.path, header, num_ranks)
@@ -130,8 +148,43 @@ def _merged(file: PlanFile, num_ranks: int, live_layers: int, target: str | None
     return replace(
         tables_of_owners(graph_of(plan), owners, num_ranks, name=file.path),
         undirected=_undirected(header),
-        live=_live(plan, live_layers, num_ranks, target) if live_layers else None,
+        live=None if live is None else live(plan, num_ranks),
     )
+
+
+def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTables:
+    """The tables of a plan whose parts are on these ranks."""
+    links, exchange = plan.links, plan.exchanges[LINKS]
+    assert links is not None
+    n, ranks = plan.num_vertices, int(rank_of_part[-1]) + 1
+    holder = np.empty(n, np.int64)
+    holder[plan.global_id] = np.repeat(rank_of_part, np.diff(plan.part_ptr))
+    chosen = np.flatnonzero(links.kind == 0)
+    places = places_of(links, plan.part_ptr, 0, exchange.receive)
+    source, target = (plan.global_id[each[chosen]].astype(np.int64) for each in places)
+    total = task.negatives * len(chosen)
+    first, other = drawn_negatives(np.arange(n), n, total, (task.seed, 0))
+    return LinkTables(
+        scored=np.bincount(holder[np.concatenate([source, first])], minlength=ranks),
+        fixed=_needed(holder[source], target, holder, ranks),
+        drawn=_needed(holder[first], other, holder, ranks),
+        home=_needed(holder[first], other, np.arange(n) // -(-n // ranks), ranks),
+        decoder=task.decoder,
+    )
+
+
+def _needed(rank: Int64Array, vertex: Int64Array, holder: Int64Array, num_ranks: int) -> Pairs:
+    """Who sends how many rows to whom where ranks need vertices, once each.
+
+    Parameters:
+        rank, vertex: int64[m].
+        holder (int64[n]): The rank that has a vertex.
+    """
+    rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
+    away = holder[vertex] != rank
+    ends = holder[vertex[away]], rank[away]
+    once = np.ones(len(ends[0]), np.int64)
+    return pairs_of(sp.coo_array((once, ends), shape=(num_ranks, num_ranks)).tocsr())
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
@@ -148,7 +201,8 @@ def tables_of(
     live_layers: int = 0,
 ) -> Tables:
     """The tables of a plan in memory; `blocks`, `copies`, `live_layers` as of `read_tables`."""
-    return _tables(_InMemory(plan, name), blocks, copies, live_layers)
+    live = partial(_live, num_layers=live_layers) if live_layers else None
+    return _tables(_InMemory(plan, name), blocks, copies, live)
 
 
 class _InMemory:
@@ -204,13 +258,7 @@ def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) ->
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
 
-def _tables(
-    source: _Source,
-    with_blocks: bool,
-    with_copies: bool,
-    live_layers: int,
-    target: str | None = None,
-) -> Tables:
+def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf | None) -> Tables:
     header = source.header
     expand, fold = _pairs(source, "expand/send")[0], None
     part_ptr = source.read_offsets("rows/part_ptr", header.num_vertices)
@@ -236,7 +284,7 @@ def _tables(
         topology=header.topology,
         route=_route(source, "expand"),
         fold_route=None if fold is None else _route(source, "fold"),
-        live=_live(source.read_plan(), live_layers, len(rows), target) if live_layers else None,
+        live=None if live is None else live(source.read_plan(), len(rows)),
     )
     if header.grid is not None:
         counts = with_blocks and divides_columns(header.grid)

@@ -14,6 +14,7 @@ from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
 from plancc.predict.schedule import Pairs
+from plancc.predict.schedules.links import LinkTables
 
 CHUNK = 1 << 24
 """Number of nonzeros whose columns are in memory at a time."""
@@ -68,6 +69,7 @@ class Tables:
         route, fold_route: The hops collect, cross and spread, in place of `expand`, and of `fold`
             backward.
         live: For layout "row", and a number of layers; None: not counted.
+        links: Of an epoch that learns links.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Tables:
     route: tuple[Pairs, ...] | None = None
     fold_route: tuple[Pairs, ...] | None = None
     live: Live | None = None
+    links: LinkTables | None = None
 
     def flat(self) -> Tables:
         """The same without hops."""
