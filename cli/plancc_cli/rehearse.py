@@ -15,13 +15,13 @@ from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import FIELDS, SECTIONS, run_option
-from plancc_cli.simulate import is_graph, mean_step
+from plancc_cli.simulate import LINK_TASK, is_graph, link_task, mean_step
 
 if TYPE_CHECKING:
     from plancc.plan.values import Header
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
-    from plancc.predict.schedules import Tables
+    from plancc.predict.schedules import LinkTask, Tables
     from plancc.predict.simulation import Prediction
     from plancc.report.epochs import Basis
     from plancc_runtime.execution.mini_batches import Drawn
@@ -115,7 +115,7 @@ def command(
 
     if trace is not None:
         options.check_output(trace, plan, settings["init"])
-    basis, asked, drawn = _asked(plan, dims, machine, ranks, settings)
+    basis, asked, drawn, task = _asked(plan, dims, machine, ranks, settings)
     if ranks_per_node is not None:
         basis = _with_node(basis, ranks_per_node)
     predictor = basis.predictor
@@ -125,6 +125,7 @@ def command(
         copies=predictor.approximation is not None and ranks is None,
         live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes and not drawn else 0,
         target=asked.target,
+        task=task,
     )
     if asked.exchange != "auto":
         tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()
@@ -154,8 +155,8 @@ def _asked(
     machine: Machine | None,
     ranks: int | None,
     settings: dict[str, Any],
-) -> tuple[Basis, TrainOptions, Drawn | None]:
-    """The basis of the prediction; options of the run, with the same widths; mini-batches."""
+) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
+    """The basis of the prediction; options of the run, with its widths; mini-batches; links."""
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
     from plancc.report.epochs import Basis
@@ -165,21 +166,28 @@ def _asked(
     from plancc_runtime.slices import as_run
 
     with PlanFile(plan) as file:
-        basis, data = Basis.read(file, dims, machine), DataWidths.read(file)
         header = as_run(file.header)
+        task = link_task(header, {name: settings[name] for name in (*LINK_TASK, "seed")})
+        links = task is not None
+        basis, data = Basis.read(file, dims, machine, links), DataWidths.read(file)
+        if links:
+            data = DataWidths(data.features)
         size = checked_ranks(file, ranks)
     given = {name: settings.pop(name) for name in WIDTHS}
     if given["classes"] is None:
         basis.check(f"{plan}: ")
     first, *hidden, last = basis.predictor.dims
     layers = given["layers"] or len(hidden) + 1
+    if links:
+        hidden.append(last)
     if given["hidden"] is None and len(set(hidden)) > 1:
         widths = ",".join(map(str, basis.predictor.dims))
         raise InputError(
-            f"`dims` {widths}: the hidden layers of a run have one width; give it by `hidden`"
+            f"`dims` {widths}: the hidden layers of a run{', and outputs for links,' * links} have "
+            "one width; give it by `hidden`"
         )
     width = given["hidden"] or (hidden[0] if hidden else DEFAULT_DIMS[1])
-    features, classes = given["features"] or first, given["classes"] or last
+    features, classes = given["features"] or first, given["classes"] or (width if links else last)
     changed = [features, *[width] * (layers - 1), classes]
     if any(given.values()):
         basis = replace(basis, dims_from="given")
@@ -191,7 +199,7 @@ def _asked(
         layers=layers,
         hidden=width,
         features=None if data.features else features,
-        classes=None if data.classes == classes else classes,
+        classes=given["classes"] if links or data.classes == classes else classes,
         **settings,
     )
     drawn = agree(plan, header, asked, size)
@@ -202,7 +210,7 @@ def _asked(
         with PlanFile(plan) as file:
             network = with_weights(predictor.convolution, file, changed, asked.target)
         predictor = replace(predictor, convolution=network)
-    return replace(basis, predictor=predictor), asked, drawn
+    return replace(basis, predictor=predictor), asked, drawn, task
 
 
 def _epoch(asked: TrainOptions, header: Header) -> dict[str, Any]:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from plancc.predict.machine import Machine
     from plancc.predict.pipelines import Pipeline
     from plancc.predict.predictor import Predictor
-    from plancc.predict.schedules import Approximation, Tables
+    from plancc.predict.schedules import Approximation, LinkTask, Tables
     from plancc.report.epochs import Basis
     from plancc.sampling import Sampler
 
 CONVOLUTION = ("model", "model_options", "aggregator", "heads")
 """Parameters that say what layers compute."""
+LINK_TASK = ("task", "decoder", "negatives")
+"""Parameters that say how links are learnt."""
 OF_ONE_PLAN = (
     "ranks",
     "target",
@@ -40,6 +42,7 @@ OF_ONE_PLAN = (
     "per_rank",
     *APPROXIMATE,
     *CONVOLUTION,
+    *LINK_TASK,
     "pipeline",
     "batches",
 )
@@ -58,7 +61,9 @@ OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
     help=f"Passes: {', '.join(COMMON_PASSES)} and, of row plans, {DEAD_ROWS}; or none.  [default: "
     f"{','.join(COMMON_PASSES)}]",
 )
-@with_options(run_option(name, default=None) for name in (*CONVOLUTION, "target", *APPROXIMATE))
+@with_options(
+    run_option(name, default=None) for name in (*CONVOLUTION, *LINK_TASK, "target", *APPROXIMATE)
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
@@ -119,19 +124,39 @@ def command(
         run_sweep(plan, asked(default_predictor(dims, machine)), given)
         return
     drawn = options.of_batches(given["batches"], {name: given.pop(name) for name in OF_BATCHES})
-    if given["batches"] is not None and given["seed"] is not None:
-        drawn["seed"], given["seed"] = given["seed"], None
+    seed, given["seed"] = given["seed"], None
+    if given["batches"] is not None and seed is not None:
+        drawn["seed"] = seed
     refuse(given)
     refuse_twice(given)
     if plan is None:
         raise InputError("nothing to predict: give a plan, or a graph and --sweep")
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first, or give --sweep p=4..64")
+    task = None
     with PlanFile(plan) as file:
         check_plan(file)
-        basis, header = Basis.read(file, dims, machine), file.header
+        header = file.header
+        told = {name: given[name] for name in LINK_TASK if given[name] is not None}
+        if given["batches"] is None:
+            task = link_task(header, told | ({} if seed is None else {"seed": seed}))
+        basis = Basis.read(file, dims, machine, links=task is not None)
+    if given["batches"] is None and task is None:
+        refuse(given | {"seed": seed})
     basis.check(f"{plan}: ")
+    given["task"] = task
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), header, given, drawn)
+
+
+def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
+    """How links are learnt, by what is told of `LINK_TASK` and the seed; None: vertices are."""
+    from plancc.predict.schedules import LinkTask
+    from plancc_runtime.options import TrainOptions, learns_links
+
+    asked = TrainOptions(**told)
+    if not learns_links(header, asked):
+        return None
+    return LinkTask(asked.decoder, asked.negatives, asked.seed)
 
 
 def is_graph(path: str) -> bool:
@@ -169,6 +194,7 @@ def _simulate(
         copies=approximation is not None,
         live_layers=len(dims) - 1 if live else 0,
         target=given["target"],
+        task=given["task"],
     )
     predictor = replace(
         basis.predictor,

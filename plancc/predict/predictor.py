@@ -121,6 +121,8 @@ class Predictor:
                 found,
                 live=Live(inputs, tuple(map(even, live.layers)), None if live.told is None else ()),
             )
+        if tables.links is not None:
+            found = replace(found, links=tables.links.even(found.rows))
         return replace(self, approximation=None, pipeline=None).epoch(found, word_bytes).seconds
 
     def _even(self, num_vertices: int, num_nonzeros: int, num_parts: int) -> Tables:

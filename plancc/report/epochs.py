@@ -17,6 +17,7 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
+from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.predictor import Predictor, default_predictor
 from plancc.predict.schedules import Tables, tables_of
 from plancc.predict.widths import DataWidths
@@ -80,11 +81,29 @@ class Basis:
 
     @classmethod
     def read(
-        cls, file: PlanFile, dims: Sequence[int] | None = None, machine: Machine | None = None
+        cls,
+        file: PlanFile,
+        dims: Sequence[int] | None = None,
+        machine: Machine | None = None,
+        links: bool = False,
     ) -> Basis:
-        """The basis for a plan file; see `of`."""
+        """The basis for a plan file; see `of`.
+
+        Parameters:
+            links: Whether links are learnt: then outputs have no classes, and are as wide as the
+                last hidden layer unless `dims` says otherwise.
+        """
+        widths = DataWidths.read(file)
+        if links:
+            widths = DataWidths(widths.features)
         try:
-            found = cls.of(file.attributes("provenance"), DataWidths.read(file), dims, machine)
+            found = cls.of(file.attributes("provenance"), widths, dims, machine)
+            if links and dims is None:
+                *inner, _ = found.predictor.dims
+                predictor = replace(
+                    found.predictor, dims=(*inner, (inner[1:] or DEFAULT_DIMS[1:])[-1])
+                )
+                found = replace(found, predictor=predictor)
             topology = file.header.topology
             return found if topology is None else found.on_nodes(topology)
         except InputError as error:

@@ -105,6 +105,10 @@ class LinkLearner(Learner):
         with torch.no_grad():
             return places, self._decoder(*ends.rows(x))
 
+    def restore(self, state: list[Tensor]) -> None:
+        super().restore(state)
+        self._drawn = {}  # an epoch that is executed again draws again
+
     def _is_repeated(self, view: View, data: LocalData) -> bool:
         return False
 

@@ -14,6 +14,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.fields import check_options, described, kind_of, option
 from plancc.plan.convolutions import AGGREGATORS, PARAMETRIZATIONS
+from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
 from plancc.threads import MOST_THREADS
@@ -575,6 +576,25 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
         own, other = given[name], extra[name]
         if str(own).lower() != str(other).lower():  # texts of numbers and truths will do
             raise InputError(f"`{name}` {own} and `model_options` {name}={other}: give one of them")
+
+
+def learns_links(header: Header, options: TrainOptions) -> bool:
+    """Whether links are what is learnt; not collective.
+
+    Raises:
+        InputError: If the plan has none, or an option is for links only.
+    """
+    links = options.task == "links" or (options.task == "auto" and header.links is not None)
+    if links and header.links is None:
+        raise InputError(
+            "`task` links: the plan has no links; compile it with `link_split` or `links`"
+        )
+    for name in () if links else ("decoder", "negatives"):
+        if getattr(options, name) != getattr(TrainOptions, name):
+            raise InputError(
+                f"`{name}` {getattr(options, name)}: is for links, and vertices are learnt"
+            )
+    return links
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:

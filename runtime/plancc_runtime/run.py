@@ -22,7 +22,7 @@ from plancc.text import shown
 from plancc_runtime.checkpoint import Checkpoints
 from plancc_runtime.data import LocalData, load_data, load_link_data
 from plancc_runtime.devices import own_device
-from plancc_runtime.execution.choice import check_layout, check_widths, execution_of, learns_links
+from plancc_runtime.execution.choice import check_layout, check_widths, execution_of
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
@@ -42,7 +42,7 @@ from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
-from plancc_runtime.options import FULL, WATCHFUL, TrainOptions
+from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
 from plancc_runtime.predictions import check_finite, known_of, save_predictions
 from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
 from plancc_runtime.results import (

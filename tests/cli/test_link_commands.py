@@ -7,12 +7,14 @@ import json
 import numpy as np
 import pytest
 import worlds
-from cli_helpers import ok, plancc, plancc_run
+from cli_helpers import fails, ok, plancc, plancc_run
 
 from plancc.errors import InputError
 from plancc_runtime.predict import predict, score_links
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
+
+SPLIT = ("--link-split", "0.2,0.2", "--disjoint-train-ratio", 0.5)
 
 
 def test_links_by_the_commands(tmp_path, monkeypatch):
@@ -21,7 +23,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     data = worlds.data()
     np.savez("graph.npz", features=data.features)
     compile_ = ("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "plan.h5")
-    ok(*compile_, "--link-split", "0.2,0.2", "--disjoint-train-ratio", 0.5)
+    ok(*compile_, *SPLIT)
     inspected = ok("inspect", "--verbose", "plan.h5")
     of_plan = json.loads(ok("inspect", "plan.h5", "--json"))["links"]
     sizes = ", ".join(f"{of_plan[split]} {split}" for split in ("train", "val", "test"))
@@ -65,3 +67,34 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     refused("scores of links need weights trained on links, and a plan with links")
     with pytest.raises(InputError, match="these weights tell links: give a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
+
+
+def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    worlds.write_mtx(tmp_path / "graph.mtx", worlds.array("undirected"))
+    data = worlds.data()
+    np.savez("graph.npz", features=data.features, labels=data.labels)
+    ok(*("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "plan.h5"), *SPLIT)
+    options = ("--negatives", 2, "--decoder", "mlp", "--seed", 5)
+    more = ("--hidden", 6, *options, "--eval-every", 0, "--epochs", 1, "--json", "run.json")
+    said = plancc_run("plan.h5", "--ranks", 3, *more).out
+    [epoch] = json.loads((tmp_path / "run.json").read_text())["epochs"]
+    assert f"; {epoch['words_sent']:,} words per epoch with the negatives of epoch 0, " in said
+    passes = ("--passes", "order,constant,dead-rows")
+    dims = f"{data.features.shape[1]},6,6"
+    found = json.loads(ok("simulate", "plan.h5", "--dims", dims, *passes, *options, "--json"))
+    assert (found["words"], found["messages"]) == (epoch["words_sent"], epoch["messages_sent"])
+    assert found["bound_seconds"] < found["seconds"]
+    rehearsed = ("rehearse", "plan.h5", *options, "--json", "--epochs", 1)
+    both = [json.loads(ok(*rehearsed, *words)) for words in (("--dims", dims), ("--hidden", 6))]
+    for each in both:
+        assert each["loss"] == [pytest.approx(epoch["loss"])]
+        assert each["predicted_seconds"] == found["seconds"]
+        assert each["words"] == epoch["words_sent"]
+    usual = ok("simulate", "plan.h5")
+    assert "128 x 128" in usual or ",128,128" in usual, usual
+    assert "links" in usual
+    assert "negatives are those of epoch 0" in usual
+    assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
+    refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
+    assert "--seed is for --sweep" in refused

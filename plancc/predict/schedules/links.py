@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from plancc.plan.exchange import Int64Array
 from plancc.predict.schedule import DenseProduct, Elementwise, Pairs, PointToPoint, Work
 
@@ -42,6 +44,13 @@ class LinkTables:
     drawn: Pairs
     home: Pairs
     decoder: str
+
+    def even(self, rows: Int64Array) -> LinkTables:
+        """The same work in proportion to the rows of ranks, and nothing that travels."""
+        nobody = np.zeros(0, np.int32)
+        nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
+        scored = self.scored.sum() * rows // max(1, rows.sum())
+        return LinkTables(scored, nothing, nothing, nothing, self.decoder)
 
     def weights(self, width: int) -> int:
         """Weights of the decoder."""

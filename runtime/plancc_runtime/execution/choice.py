@@ -40,23 +40,6 @@ def execution_of(
     return kind(header, part, data, options, resources)
 
 
-def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether links are what is learnt; not collective.
-
-    Raises:
-        InputError: If the plan has none, or an option is for links only.
-    """
-    links = options.task == "links" or (options.task == "auto" and header.links is not None)
-    if links and header.links is None:
-        raise InputError(
-            "`task` links: the plan has no links; compile it with `link_split` or `links`"
-        )
-    for name in () if links else ("decoder", "negatives"):
-        if getattr(options, name) != getattr(TrainOptions, name):
-            raise InputError(f"{_setting(options, name)}: is for links, and vertices are learnt")
-    return links
-
-
 def check_layout(header: Header, options: TrainOptions) -> None:
     """Whether a plan of this layout can be trained so; not collective.
 
