@@ -30,7 +30,7 @@ from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
-from plancc.owners.provenance import of_graph, provenance
+from plancc.owners.provenance import of_graph, of_links, provenance
 from plancc.owners.request import Assigner, balance_of, default_model, prepared, with_dims
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Report, Task
@@ -207,6 +207,7 @@ def compile(
                 **found.how,
                 **({} if wishes.memory is None else {"memory": wishes.memory}),
                 "predicted_memory": way.peak,
+                **of_links(*learnt, search.seed),
             },
             [*([given_up] if given_up else []), *said, *notes],
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,18 @@ def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str
         "model": model,
         **{f"model_{name}": in_words(value) for name, value in options.items()},
     }
+
+
+def of_links(
+    source: Any, shares: Sequence[float] | None, disjoint: float, seed: int
+) -> dict[str, Any]:
+    """What a provenance says of links; parameters as of `plancc.graph.links.linked`."""
+    if source is None and shares is None:
+        return {}
+    named = isinstance(source, str | os.PathLike)
+    told = os.fspath(source) if named else f"<{type(source).__name__}>"
+    split = {"links": told} if shares is None else {"link_split": in_words(shares)}
+    return {**split, "disjoint_train_ratio": float(disjoint), "link_seed": seed}
 
 
 def provenance(

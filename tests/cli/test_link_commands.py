@@ -74,7 +74,14 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     worlds.write_mtx(tmp_path / "graph.mtx", worlds.array("undirected"))
     data = worlds.data()
     np.savez("graph.npz", features=data.features, labels=data.labels)
-    ok(*("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "plan.h5"), *SPLIT)
+    ok(*("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "first.h5"), *SPLIT)
+    ok("refine", "first.h5", "--objective", "volume", "--seed", 8, "-o", "plan.h5")
+    told = json.loads(ok("inspect", "plan.h5", "--json"))["provenance"]
+    assert {name: told[name] for name in ("link_split", "disjoint_train_ratio", "link_seed")} == {
+        "link_split": "0.2,0.2",
+        "disjoint_train_ratio": 0.5,
+        "link_seed": 1,
+    }
     options = ("--negatives", 2, "--decoder", "mlp", "--seed", 5)
     more = ("--hidden", 6, *options, "--eval-every", 0, "--epochs", 1, "--json", "run.json")
     said = plancc_run("plan.h5", "--ranks", 3, *more).out
@@ -92,9 +99,8 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
         assert each["predicted_seconds"] == found["seconds"]
         assert each["words"] == epoch["words_sent"]
     usual = ok("simulate", "plan.h5")
-    assert "128 x 128" in usual or ",128,128" in usual, usual
-    assert "links" in usual
-    assert "negatives are those of epoch 0" in usual
+    assert "a GCN of 7 x 128 x 128" in usual
+    assert "note: memory is without ends of links; negatives are those of epoch 0" in usual
     assert "links" not in ok("simulate", "plan.h5", "--task", "vertices")
     refused = fails(tmp_path, "simulate", "plan.h5", "--task", "vertices", "--seed", 1)
     assert "--seed is for --sweep" in refused

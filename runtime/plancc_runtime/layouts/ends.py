@@ -101,7 +101,7 @@ class Directory:
     def words(self, vertices: Int64Array) -> int:
         """Words of all ranks for the `places` of distinct vertices that this rank asks for."""
         away = np.count_nonzero(vertices // self._range != self._transport.rank)
-        return 3 * away  # the vertex; its rank and its row
+        return 3 * int(away)  # the vertex; its rank and its row
 
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
