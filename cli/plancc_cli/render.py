@@ -43,6 +43,7 @@ NAMES = {
 }
 """Words for entries of a provenance whose names say too little."""
 NOTHING_MOVED = "rows moved 0, by a random partition too"
+WITHOUT_LINKS = "without links: "
 """What is said in place of ratios to nothing, such as those of one part."""
 
 
@@ -72,6 +73,7 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
         say(batches)
     full = "full batch: " * bool(batches)
     say(f"{full}{inside}{moved_words(metrics, random, provenance)}")
+    full += WITHOUT_LINKS * (plan.links is not None)
     say(f"{full}{epoch_words(EpochTimes.of_plan(plan))}")
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
@@ -318,7 +320,7 @@ def _answer(report: Report) -> Table:
     if found := report.components:
         most = f"{min(found):,} to {max(found):,} in a part, {sum(found):,} in all"
         table.add_row("connected components", most)
-    full = "full batch: " * bool(batches)
+    full = "full batch: " * bool(batches) + WITHOUT_LINKS * bool(report.links)
     epoch = epoch_words(report.epoch).removeprefix("predicted epoch ")
     table.add_row(f"{full}predicted epoch", epoch)
     for warning in str(report.provenance.get("warnings", "")).splitlines():

@@ -149,7 +149,7 @@ class EpochTimes:
     """The predicted epoch of a plan, and what it is compared with.
 
     Attributes:
-        seconds: What `plancc simulate` predicts for the plan; None: see `why`.
+        seconds: What `plancc simulate` predicts for the plan, without links; None: see `why`.
         bound: All work evenly spread over the ranks, and no exchange of rows (`Predictor.bound`).
         random: Of an even random row partition over as many ranks (`Predictor.of_random`); None:
             not known without the matrix.

@@ -28,6 +28,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     of_plan = json.loads(ok("inspect", "plan.h5", "--json"))["links"]
     sizes = ", ".join(f"{of_plan[split]} {split}" for split in ("train", "val", "test"))
     assert sizes in inspected
+    assert "without links: predicted epoch" in inspected
     assert f"their targets: {of_plan['rows']} rows in" in inspected
     options = ("--epochs", 3, "--hidden", 6, "--decoder", "mlp", "--metric", "mrr")
     files = ("--save", "w.npz", "--predict", "z.npz")
