@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.edges import EdgeFeatures, ListedEdges, with_features
+from plancc.graph.edges import EdgeFeatures, ListedEdges, edge_keys, with_features
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
 from plancc.graph.graph import Graph
 from plancc.graph.npz import map_array
@@ -171,7 +171,7 @@ def with_edge_features(
         if symmetrize:
             off = row != column
             if graph.values is None:
-                off = ~np.isin(column * np.int64(n) + row, row * np.int64(n) + column)
+                off = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
             row = np.concatenate([row, column[off]])
             values = np.concatenate([values, values[off]])
     elif graph.values is not None:

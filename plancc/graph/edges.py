@@ -109,7 +109,8 @@ def with_features(
     features, given = as_features(features, where), len(features)
     mirror = row[:given] != column[:given]
     both = np.concatenate([row[:given], column[:given][mirror]])
-    if given < len(row) and np.array_equal(both, row):
+    other = np.concatenate([column[:given], row[:given][mirror]])
+    if given < len(row) and np.array_equal(both, row) and np.array_equal(other, column):
         features = np.concatenate([features, features[mirror]])
     if len(features) != len(row):
         raise InputError(
@@ -119,9 +120,9 @@ def with_features(
         )
     if transpose:
         row, column = column, row
-    n = np.int64(graph.num_vertices)
     if symmetrize:
-        alone = ~np.isin(column * n + row, row * n + column)
+        keys = (edge_keys(graph, *ends) for ends in ((column, row), (row, column)))
+        alone = ~np.isin(*keys)
         row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
         features = np.concatenate([features, features[alone]])
     number = _nonzeros_of(graph, ListedEdges(row, column, relation))
@@ -155,9 +156,8 @@ def _placed(
 
 def _nonzeros_of(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
     """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
-    n = np.int64(graph.num_vertices)
-    key = np.repeat(np.arange(n), graph.row_nonzeros()) * n + graph.indices
-    wanted = edges.row * n + edges.column
+    rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    key, wanted = edge_keys(graph, rows, graph.indices), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return _found(key, wanted)
     assert graph.types is not None
@@ -165,6 +165,12 @@ def _nonzeros_of(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
     place = _found(distinct, wanted)
     of_pair = np.where(place < 0, -1, place * kinds + edges.relation)
     return _found(_found(distinct, key) * kinds + graph.relation, of_pair)
+
+
+def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.int64]:
+    """A number for every pair of vertices, which ascends by row, then column: int64[m]."""
+    found: npt.NDArray[np.int64] = row.astype(np.int64) * graph.num_vertices + column
+    return found
 
 
 def _found(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

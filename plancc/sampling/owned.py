@@ -78,7 +78,7 @@ class OwnedRows:
         self._place, self._row = place[order], row[order]
         self.arrays: tuple[Any, ...]
         if relation is not None:
-            key = relation * np.int64(self.num_vertices) + vertices[column]
+            key = relation.astype(np.int64) * self.num_vertices + vertices[column]
             places, _ = order_by_vertex(row_ptr, np.arange(len(key)), key)
             self.arrays = vertices, row_ptr, places, relation
             return

@@ -12,7 +12,11 @@ from cli_helpers import ok
 
 import plancc
 from plancc.errors import InputError
-from plancc.graph.edge_features import OF_SOURCE
+from plancc.graph.canonical import build_graph
+from plancc.graph.convert import as_source
+from plancc.graph.edge_features import OF_SOURCE, with_edge_features
+from plancc.graph.edges import EdgeFeatures, ListedEdges, with_features
+from plancc.graph.vertexdata import VertexData
 from plancc.plan.matrix import ends_of
 from plancc_runtime import open as open_plan
 from plancc_runtime import open_typed
@@ -162,6 +166,21 @@ def test_features_of_half_a_symmetric_matrix_are_of_both_entries(tmp_path):
     check_plan(plan, both, np.concatenate([features, features]))
 
 
+def test_vertices_may_be_more_than_the_root_of_what_their_numbers_hold():
+    n = 100_000
+    row, column = np.array([[n - 1, 7, n - 2], [5, n - 1, n - 3]], np.int32)
+    features = np.arange(3 * WIDTH, dtype=np.float32).reshape(3, WIDTH)
+    matrix = sp.coo_array((np.ones(3), (row, column)), shape=(n, n))
+    graph, _ = as_source(matrix, edge_features=features)
+    assert graph.edge_features.tolist() == features[[1, 2, 0]].tolist()
+    listed = ListedEdges(row, column)
+    both = build_graph(n, row, column, symmetrize=True)
+    found = with_features(both, EdgeFeatures(listed, features), "", symmetrize=True)
+    assert found.edge_features.sum() == 2 * features.sum()
+    data = with_edge_features(VertexData(), both, "sum", (listed, features), symmetrize=True)
+    assert data.features.sum() == 2 * features.sum()
+
+
 def bad(edges, relations):
     """Graph, features, and what is said of them."""
     pair, features = edges
@@ -173,6 +192,7 @@ def bad(edges, relations):
     return [
         ((N, twice), features, f"{count:,} rows of features, and the graph has "
                    f"{count + 2} edges \\({count} nonzeros after"),
+        ((3, np.array([[1, 2], [0, 1]])), features[:1], "1 rows of features"),
         ((N, twice), np.concatenate([features, features[:2]]), "2 of .* are there twice"),
         ((N, pair), wrong, "edge 4 .* not finite"),
         ((N, pair), features.astype(str), "give a row of numbers for every edge"),
