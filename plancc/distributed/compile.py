@@ -140,7 +140,8 @@ class Order:
             raise InputError(
                 f"`effort` {options.effort}: several ranks search with effort fast only"
             )
-        for name in ("budget", "until_pays", "weights", "clusters"):
+        of_one = ("budget", "until_pays", "weights", "clusters", "links", "link_split")
+        for name in (*of_one, "edge_features", "features_from_edges"):
             given = options if hasattr(options, name) else self.plan
             if getattr(given, name) is not None:
                 raise InputError(f"`{name}` is for a compile by one process")

@@ -258,6 +258,8 @@ REFUSED = {
     "objective": ({"options": SearchOptions(objective="time")}, "minimise the volume only"),
     "effort": ({"options": SearchOptions(effort="best")}, "search with effort fast only"),
     "budget": ({"options": SearchOptions(budget=3)}, "`budget` is for a compile by one process"),
+    "links": ({"link_split": (0.1, 0.1)}, "`link_split` is for a compile by one process"),
+    "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
     "hops": (
         {"options": SearchOptions(topology="2x2"), "exchange": "nodes"},
         "hops are compiled by one process",
