@@ -204,7 +204,8 @@ class RowJob(RefiningJob):
                 self.starter = adapter.name
                 if adapter is ADAPTER:
                     return
-                if adapter.name not in tried and adapter.available():
+                able = adapter.takes_kind(type(self.graph), "cut") and adapter.available()
+                if able and adapter.name not in tried:
                     yield partial(self.start, self.graph, adapter, seeds=[seed])
 
     def _measured(self, owner: Owner) -> str:

@@ -87,6 +87,12 @@ def test_fixed_vertices_stay_and_a_given_partition_gets_no_worse(effort, tmp_pat
             assert before.overload > 0 or found.connectivity <= before.volume
 
 
+def test_the_built_in_partitioner_begins_where_no_other_is_in_time():
+    nets = [[k, (k + 1) % 40] for k in range(40)]
+    options = SearchOptions(effort="fast", time_limit=0.01)
+    assert partition_hypergraph(hypergraph(nets, 40), 4, options).connectivity == 4
+
+
 def test_what_cannot_be_partitioned():
     problem = hypergraph([[0, 1], [1, 2]], 4)
     for given, words in [
