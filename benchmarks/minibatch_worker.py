@@ -41,15 +41,20 @@ def main(plan: str, threads: str, seeds: str, fanouts: str, width: str, classes:
         used.append(time.process_time() - cpu)
         return found
 
+    def draw(number: int) -> float:
+        begin = time.thread_time()
+        drawn = execution._drawn_share(number)
+        if isinstance(drawn, Iterator):  # older commits return it at once
+            deque(drawn, maxlen=0)
+        return time.thread_time() - begin
+
     execution._step = step
     for epoch, line in enumerate(chain([""], sys.stdin)):
-        drawing = []
-        for number in range(STEPS):
-            begin = time.thread_time()
-            drawn = execution._drawn_share(number + STEPS * epoch)
-            if isinstance(drawn, Iterator):  # older commits return it at once
-                deque(drawn, maxlen=0)
-            drawing.append(time.thread_time() - begin)
+        numbers, thread = range(STEPS * epoch, STEPS * (epoch + 1)), execution._thread
+        if thread is None:
+            drawing = [draw(number) for number in numbers]
+        else:  # which may draw the next batch now, with the same scratch
+            drawing = [thread.submit(draw, number).result() for number in numbers]
         seconds.clear()
         used.clear()
         loss = run.epoch(epoch).loss
