@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,7 +96,7 @@ def command(
     if components:
         result = plans.with_components(result)
     if certificate:
-        result = replace(result, certificate=plans.certificate(plan, ranks))
+        result = plans.with_certificate(result)
     form = options.form()
     if form:
         figures = result.as_dict(per_part)

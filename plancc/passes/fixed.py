@@ -41,10 +41,8 @@ def refine_around(
     from plancc.passes.kernels.coarsening import contract
     from plancc.passes.kernels.nets import nets_of
 
-    parts, held = np.unique(owner[fixed], return_inverse=True)
-    label = np.empty(len(owner), np.int32)
+    label, parts = one_for_each_part(np.where(fixed, owner, np.int32(-1)))
     free = int(np.count_nonzero(~fixed))
-    label[~fixed], label[fixed] = np.arange(free), free + held
     nets = contract(nets_of(problem), label)
     once = np.zeros((len(nets.weight), 1), np.int64)
     once[free:] = 1
@@ -59,14 +57,36 @@ def refine_around(
     of_label = np.empty(len(nets.weight), np.int32)
     of_label[label] = owner
     found = refinement.refine(of_label, smaller, replace(context, limits=limits)).owner
-    homes = found[free:]
-    if len(np.unique(homes)) < len(homes):  # balance was out of reach otherwise
+    if len(np.unique(found[free:])) < len(parts):  # balance was out of reach otherwise
         return owner
-    number = np.full(given.num_parts, -1, np.int32)
-    number[homes] = parts
-    left = np.setdiff1d(np.arange(given.num_parts), parts)
-    number[number < 0] = left
-    return number[found[label]]
+    return numbered_by(parts, found, given.num_parts)[label]
+
+
+def one_for_each_part(fixed: Owner) -> tuple[Owner, Owner]:
+    """New vertices: one for all that are fixed in a part, after the others.
+
+    Parameters:
+        fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
+
+    Returns:
+        label (int32[num_vertices]), parts (int32[k]): The new vertex of every vertex; the parts of
+        the last k ones.
+    """
+    free = fixed < 0
+    parts, place = np.unique(fixed[~free], return_inverse=True)
+    label, number = np.empty(len(fixed), np.int32), int(np.count_nonzero(free))
+    label[free], label[~free] = np.arange(number), number + place
+    return label, parts
+
+
+def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
+    """Owners whose parts are numbered so that the last vertices are in these parts."""
+    last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
+    number[owner[last]] = parts
+    number[number < 0] = np.setdiff1d(np.arange(num_parts), number)
+    found = number[owner]
+    found[last] = parts  # where two of them were in one part
+    return found
 
 
 def agreeing(owner: Owner, wanted: Owner, num_parts: int) -> Owner:

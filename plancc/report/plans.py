@@ -79,7 +79,7 @@ class Report:
         links: Of a plan with links: their number by split, and rows and messages of their exchange
             between the plan's parts.
         components: Connected components of the rows of every part, if they are asked for.
-        certificate: See `certificate`; only where a caller adds it.
+        certificate: If it is asked for.
     """
 
     path: str
@@ -266,21 +266,17 @@ def with_components(given: Report) -> Report:
     return replace(given, components=found.tolist())
 
 
-def certificate(path: str | PathLike[str], num_ranks: int | None = None) -> Certificate:
-    """What no row plan of the matrix undercuts whose parts are no fuller than the fullest here.
-
-    Parameters:
-        num_ranks: As of `report`.
+def with_certificate(given: Report) -> Report:
+    """The report with what no row plan undercuts whose parts are no fuller than the fullest here.
 
     Raises:
         InputError: If it is an edge or a grid plan.
-        PlanError: If the file is damaged.
     """
-    with PlanFile(path) as file:
+    with PlanFile(given.path) as file:
         file.check_row_plan("a certificate")
-        source = _Source(file, checked_ranks(file, num_ranks))
+        source = _Source(file, given.num_ranks)
         most = int(source.parts.rows.max()), int(source.parts.nonzeros.max())
-        return Certificate.of(source.matrix, *most)
+        return replace(given, certificate=Certificate.of(source.matrix, *most))
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:

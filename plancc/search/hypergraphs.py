@@ -6,7 +6,6 @@ one: so no pass needs to know of them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,9 +16,9 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.graph.partvector import read_part_vector
 from plancc.graph.textfile import StrPath
 from plancc.models.base import Model
+from plancc.models.file import part_vector
 from plancc.models.hmetis import read_hmetis
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
@@ -27,6 +26,7 @@ from plancc.models.problem import Hypergraph
 from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, check_problem
+from plancc.passes.fixed import numbered_by, one_for_each_part
 from plancc.passes.multilevel import Owner
 from plancc.search.effort import STEPS
 from plancc.search.record import Trial
@@ -89,8 +89,10 @@ def partition_hypergraph(
     options, n = options or SearchOptions(), hypergraph.num_vertices
     check_num_parts(n, num_parts)
     check_problem(hypergraph)
-    stays = _parts_of(fixed, n, num_parts)
-    begin = _parts_of(part, n, num_parts)
+    stays, begin = (
+        np.full(n, -1, np.int32) if given is None else part_vector(given, n, num_parts, -1)
+        for given in (fixed, part)
+    )
     if part is not None:
         begin = np.where(stays >= 0, stays, begin)
         if (begin < 0).any():
@@ -100,12 +102,12 @@ def partition_hypergraph(
     label, problem, inner = np.arange(n, dtype=np.int32), hypergraph, limits
     if (stays >= 0).any():
         label, problem = _merged(hypergraph, stays)
+        assert problem.fixed is not None
         if problem.num_vertices < num_parts:
             raise InputError(
                 f"fixed vertices: {problem.num_vertices} vertices are left, those of a part "
                 f"counted as one: fewer than {num_parts} parts"
             )
-        assert problem.fixed is not None
         two = np.stack([problem.vertex_weights, problem.fixed >= 0], axis=1)
         names = ("weights", "fixed vertices")
         inner = Limits(two, num_parts, np.array([options.epsilon, 0]), names=names)
@@ -125,8 +127,10 @@ def partition_hypergraph(
     )
     STEPS[job.effort](job)
     found = job.record.result([*dict.fromkeys(job.warnings)])
-    owner = _in_place(found.owners.rows, problem.fixed, num_parts)[label]
-    return _judged(hypergraph, owner, limits, job, found.seconds)
+    owner = found.owners.rows
+    if problem.fixed is not None:
+        owner = numbered_by(problem.fixed[problem.fixed >= 0], owner, num_parts)
+    return _judged(hypergraph, owner[label], limits, job, found.seconds)
 
 
 @dataclass(kw_only=True)
@@ -184,28 +188,6 @@ class HypergraphJob(RowJob):
         return sorted(plain, key=lambda each: -each.adapter.auto_rank.get(Hypergraph, 0))[:1]
 
 
-def _parts_of(
-    given: StrPath | npt.ArrayLike | None, n: int, num_parts: int
-) -> npt.NDArray[np.int32]:
-    """The part of every vertex, -1 for any: int32[n]."""
-    if given is None:
-        return np.full(n, -1, np.int32)
-    if isinstance(given, str | os.PathLike):
-        where, part = os.fspath(given), np.asarray(read_part_vector(given, n, least=-1))
-    else:
-        where, part = "part vector", np.asarray(given)
-    if part.shape != (n,) or part.dtype.kind not in "iu":
-        raise InputError(f"{where}: {n} whole numbers are needed, a part for every vertex")
-    wrong = (part < -1) | (part >= num_parts)
-    if wrong.any():
-        vertex = int(np.argmax(wrong))
-        raise InputError(
-            f"{where}, line {vertex + 1}: part '{part[vertex]}'; {num_parts} parts are numbered "
-            f"0..{num_parts - 1}, and -1 is any"
-        )
-    return part.astype(np.int32)
-
-
 def _merged(
     hypergraph: Hypergraph, fixed: npt.NDArray[np.int32]
 ) -> tuple[npt.NDArray[np.int32], Hypergraph]:
@@ -215,36 +197,19 @@ def _merged(
         label (int32[num_vertices]): The new vertex that stands for every vertex.
         hypergraph: Its `fixed` are those vertices' parts.
     """
-    free = fixed < 0
-    used, place = np.unique(fixed[~free], return_inverse=True)
-    label = np.empty(len(fixed), np.int32)
-    label[free] = np.arange(free.sum())
-    label[~free] = free.sum() + place
-    n, num_nets = int(free.sum()) + len(used), hypergraph.num_nets
+    label, parts = one_for_each_part(fixed)
+    n, num_nets = int(label.max()) + 1, hypergraph.num_nets
     net = np.repeat(np.arange(num_nets), np.diff(hypergraph.net_ptr))
     key = np.unique(net * n + label[hypergraph.pins])
     weights = np.zeros(n, np.int64)
     np.add.at(weights, label, hypergraph.vertex_weights)
     part = np.full(n, -1, np.int32)
-    part[n - len(used) :] = used
+    part[n - len(parts) :] = parts
     net_ptr = np.concatenate([[0], np.cumsum(np.bincount(key // n, minlength=num_nets))])
     merged = Hypergraph(
         net_ptr, (key % n).astype(np.int32), weights, hypergraph.net_costs, fixed=part
     )
     return label, merged
-
-
-def _in_place(owner: Owner, fixed: npt.NDArray[np.int32] | None, num_parts: int) -> Owner:
-    """Owners whose parts are numbered so that fixed vertices are where they belong."""
-    if fixed is None:
-        return owner
-    vertices = np.flatnonzero(fixed >= 0)
-    number = np.full(num_parts, -1, np.int32)
-    number[owner[vertices]] = fixed[vertices]
-    number[number < 0] = np.setdiff1d(np.arange(num_parts), number)
-    moved = number[owner]
-    moved[vertices] = fixed[vertices]
-    return moved
 
 
 def _judged(

@@ -42,7 +42,7 @@ def test_bad_input_leaves_nothing(ring, tmp_path):
     target = tmp_path / "o.part.2"
     for words, why in [
         ((tmp_path / "none.hgr",), "none.hgr"),
-        ((ring, "--part", part), "bad.part, line 60: part '2'"),
+        ((ring, "--part", part), "bad.part: vertex 59 is in part 2; with 2 parts"),
         ((ring, "--fixed", tmp_path / "none.fix"), "none.fix"),
         ((ring, "--effort", "some"), "some"),
     ]:

@@ -96,9 +96,9 @@ def test_the_built_in_partitioner_begins_where_no_other_is_in_time():
 def test_what_cannot_be_partitioned():
     problem = hypergraph([[0, 1], [1, 2]], 4)
     for given, words in [
-        ({"part": [0, 1, 2, 0]}, r"line 3: part '2'; 2 parts are numbered 0\.\.1"),
-        ({"part": [0, 1]}, "4 whole numbers"),
-        ({"fixed": [0.5, 0, 0, 0]}, "4 whole numbers"),
+        ({"part": [0, 1, 2, 0]}, r"vertex 2 is in part 2; with 2 parts they are numbered 0\.\.1"),
+        ({"part": [0, 1]}, "2 part numbers for 4 vertices"),
+        ({"fixed": [0.5, 0, 0, 0]}, "must be integers"),
         ({"fixed": [0, 0, 0, 0]}, "1 vertices are left"),
     ]:
         with pytest.raises(InputError, match=words):
