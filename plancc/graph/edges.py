@@ -121,8 +121,7 @@ def with_features(
     if transpose:
         row, column = column, row
     if symmetrize:
-        keys = (edge_keys(graph, *ends) for ends in ((column, row), (row, column)))
-        alone = ~np.isin(*keys)
+        alone = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
         row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
         features = np.concatenate([features, features[alone]])
     number = _nonzeros_of(graph, ListedEdges(row, column, relation))
