@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.formats import FORMATS, Format, find_format
@@ -142,7 +143,10 @@ def read_relations(
     folder = os.fspath(path)
     if symmetrize or transpose:
         raise InputError(f"{folder}: a graph of types is read without `symmetrize` and `transpose`")
-    counts, files, *_ = _read_head(folder)
+    counts, files, _, features = _read_head(folder)
+    if features:
+        words = f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them"
+        warnings.warn(words, PlanccWarning, stacklevel=2)
     entries: dict[Relation, Entries] = {}
     for relation, name in files.items():
         entries[relation] = _entries(os.path.join(folder, name), relation, counts, pattern)

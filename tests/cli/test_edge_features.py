@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from cli_helpers import ok
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_source
 from plancc.graph.edge_features import OF_SOURCE, with_edge_features
 from plancc.graph.edges import EdgeFeatures, ListedEdges, with_features
+from plancc.graph.folders import to_folder
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.matrix import ends_of
 from plancc_runtime import open as open_plan
@@ -150,6 +151,8 @@ def test_files_list_their_edges_in_any_order(edges, relations, tmp_path):
             warnings.filterwarnings("error", ".*is left out")
             found = plancc.compile(source, edge_features=OF_SOURCE, **how)
         assert found.content_sha256() == expected.content_sha256()
+    with pytest.warns(PlanccWarning, match="'edge_features' is left out"):
+        to_folder(tmp_path, tmp_path / "folder")
 
 
 ENDS = ("source", "name", "destination")
