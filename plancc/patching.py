@@ -39,7 +39,7 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
 from plancc.predict.widths import DataWidths
-from plancc.refinement import asked_balance, kept_of, lowered_like, rows_of
+from plancc.refinement import asked_balance, kept_of, lowered_like
 from plancc.report.epochs import Basis
 from plancc.search.record import Judge, Record
 
@@ -92,7 +92,7 @@ def patch(
         _check(plan)
         new, given = _changed(plan, graph, add, remove, data)
         old = _before(plan, new)
-        kept = rows_of(plan)[old]
+        kept = plan.places()[old]
         new_data, notes = _data(plan, given, old, kept)
     with observer("matrix"):
         header, recorded = plan.header, plan.provenance

@@ -294,7 +294,7 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
         new = with_links(new, ends, plan.links.kind, plan.links.number, plan.header.links or 0)
     return replace(
         new,
-        vertex_data=plan.vertex_data.take(rows_of(plan)[new.global_id]),
+        vertex_data=plan.vertex_data.take(plan.places()[new.global_id]),
         original_id=plan.original_id,
         provenance=plan.provenance,
         baseline=plan.baseline if num_parts == plan.num_parts else None,
@@ -328,13 +328,6 @@ def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:
     }
 
 
-def rows_of(plan: Plan) -> npt.NDArray[np.int64]:
-    """Row in plan order of every vertex: int64[num_vertices]."""
-    place = np.empty(plan.num_vertices, dtype=np.int64)
-    place[plan.global_id] = np.arange(plan.num_vertices)
-    return place
-
-
 def directed_matrix_of(plan: Plan) -> Graph:
     """The matrix that the plan distributes, directed as its source was."""
     return replace(typed_graph_of(plan), directed=plan.header.directed)
@@ -342,7 +335,7 @@ def directed_matrix_of(plan: Plan) -> Graph:
 
 def in_vertex_order(plan: Plan, mask: Any) -> Any:
     """A mask in vertex order, where there is one."""
-    return None if mask is None else mask[rows_of(plan)]
+    return None if mask is None else mask[plan.places()]
 
 
 def asked_balance(

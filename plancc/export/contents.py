@@ -46,13 +46,6 @@ def edges_of(plan: Plan) -> Edges:
     return Edges(source, matrix.indices.astype(np.int64), matrix.data)
 
 
-def place_of_vertex(plan: Plan) -> Int64Array:
-    """Row of every vertex in plan order, int64[num_vertices]."""
-    place = np.empty(plan.num_vertices, dtype=np.int64)
-    place[plan.global_id] = np.arange(plan.num_vertices)
-    return place
-
-
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     """Vertex data in plan order, in the types that frameworks train with.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.export.contents import DGL_NAMES, Arrays, edges_of, place_of_vertex, vertex_arrays
+from plancc.export.contents import DGL_NAMES, Arrays, edges_of, vertex_arrays
 from plancc.export.target import Export, write_json
 from plancc.plan.exchange import Int64Array
 from plancc.plan.plan import Plan
@@ -26,7 +26,7 @@ def write(plan: Plan, folder: Path) -> None:
     """Write edges, data and owners, in one chunk per part; vertices keep the source's numbers."""
     from plancc.graph.kernels import format_lines
 
-    edges, place = edges_of(plan), place_of_vertex(plan)
+    edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()
     names = [f"edges/{k}.txt" for k in range(plan.num_parts)]

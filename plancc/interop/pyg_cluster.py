@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plancc.export.contents import PYG_NAMES, edges_of, place_of_vertex, vertex_arrays
+from plancc.export.contents import PYG_NAMES, edges_of, vertex_arrays
 from plancc.export.target import Export
 from plancc.plan.plan import Plan
 
@@ -20,7 +20,7 @@ def write(plan: Plan, folder: Path) -> None:
     import torch
     from torch_geometric.loader.cluster import Partition
 
-    edges, place = edges_of(plan), place_of_vertex(plan)
+    edges, place = edges_of(plan), plan.places()
     data: dict[str, torch.Tensor | int] = {
         name: torch.from_numpy(array[place])
         for name, array in vertex_arrays(plan, PYG_NAMES).items()

@@ -144,9 +144,7 @@ def with_links(
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")
-    place = np.empty(plan.num_vertices, np.int64)
-    place[plan.global_id] = np.arange(plan.num_vertices)
-    links, exchange = lower_links(place[ends], kind, number, plan.part_ptr)
+    links, exchange = lower_links(plan.places()[ends], kind, number, plan.part_ptr)
     exchanges = Exchanges(plan.exchanges | {LINKS: exchange})
     return replace(plan, header=header, exchanges=exchanges, links=links)
 

@@ -239,6 +239,12 @@ class Plan:
         owner[self.global_id] = np.repeat(parts, np.diff(self.part_ptr))
         return owner
 
+    def places(self) -> Int64Array:
+        """Row in plan order of every vertex, int64[num_vertices]."""
+        place = np.empty(self.num_vertices, dtype=np.int64)
+        place[self.global_id] = np.arange(self.num_vertices)
+        return place
+
     def traffic(self) -> Traffic:
         """Load and communication of every part, read off the tables."""
         rows, nonzeros = np.diff(self.part_ptr), np.diff(self.row_ptr[self.local_ptr])

@@ -108,9 +108,7 @@ def read_population(
 
 def population_of(plan: Plan) -> Population:
     """The population for any sampler: the whole pattern, and the plan's vertex data."""
-    graph, data = graph_of(plan), plan.vertex_data
-    place = np.empty_like(plan.global_id)
-    place[plan.global_id] = np.arange(plan.num_vertices)
+    graph, data, place = graph_of(plan), plan.vertex_data, plan.places()
     return Population(
         plan.num_vertices,
         graph.indptr,

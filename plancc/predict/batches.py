@@ -157,9 +157,7 @@ def predict_batches(
     owner = rank_of_parts(plan.num_parts, ranks)[plan.owner()]
     matrix, bits = Graph(*population.pattern), None
     if owners_draw(chosen, tables):
-        place = np.empty(len(owner), np.int64)
-        place[plan.global_id] = np.arange(len(owner))
-        bits = Bits(matrix, owner, place, ranks)
+        bits = Bits(matrix, owner, plan.places(), ranks)
     counted = chosen.num_targets(population, _num_training(plan)) is None
     del plan
     idle = DEAD_ROWS not in predictor.passes or chosen.num_blocks == 1

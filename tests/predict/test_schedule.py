@@ -105,9 +105,7 @@ def test_every_nonzero_is_multiplied(text):
 def test_blocks_are_the_matrix_cut_at_the_pieces(text):
     grid, plan = Grid.parse(text), worlds.plan("directed", text)
     blocks = tables_of(plan).blocks
-    place = np.empty(41, np.int64)
-    place[plan.global_id] = np.arange(41)
-    dense = np.zeros((41, 41), np.int64)
+    dense, place = np.zeros((41, 41), np.int64), plan.places()
     rows, columns = np.nonzero(worlds.array("directed"))
     dense[place[rows], place[columns]] = 1
     for part, (a, b) in enumerate(pairwise(plan.part_ptr.tolist())):

@@ -118,9 +118,7 @@ def _live(
 
 def _live_hops(plan: Plan, part: Int32Array, vertex: Int32Array) -> tuple[Pairs, ...]:
     """The hops of the expand with those rows only that end at parts that need them."""
-    rows = plan.num_vertices
-    place = np.empty(rows, np.int64)
-    place[plan.global_id] = np.arange(rows)
+    rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
     for hop in reversed(plan.exchanges.hops("expand")):
         sender, peer, row = hop.send.part_of_row(), hop.send.peer_of_row(), hop.send.row
