@@ -36,13 +36,11 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.fixed import agreeing, refine_around
 from plancc.passes.migration import with_all_placed
 from plancc.plan.grid_slices import with_grid
-from plancc.plan.links import places_of
 from plancc.plan.lowering import lower, with_links
-from plancc.plan.matrix import typed_graph_of
+from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.plan.routing import with_routes
-from plancc.plan.values import LINKS
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
@@ -289,9 +287,9 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
     """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
     new = lowered_like(plan, matrix, owner, num_parts)
     if plan.links is not None:
-        received = plan.exchanges[LINKS].receive
-        ends = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]
-        new = with_links(new, ends, plan.links.kind, plan.links.number, plan.header.links or 0)
+        new = with_links(
+            new, ends_of_links(plan), plan.links.kind, plan.links.number, plan.header.links or 0
+        )
     return replace(
         new,
         vertex_data=plan.vertex_data.take(plan.places()[new.global_id]),

@@ -230,10 +230,10 @@ def print_refinement(given: Plan, better: Plan, output: str, digest: str, second
     """Figures before and after `refine`."""
     from plancc.report.provenance import read_tried
 
-    provenance, (before, *steps) = better.provenance, read_tried(better.provenance)
+    provenance, before = better.provenance, read_tried(better.provenance)[0]
     header = better.header
     say(f"{output}: {sizes_of(header)}, refined for {provenance['objective']}, {seconds:.1f} s")
-    if any(step["best"] for step in steps):
+    if provenance["refined_from"] != digest:
         print_table(_refinement(given, better))
     else:
         value = objective_words(provenance["objective"], before["value"])

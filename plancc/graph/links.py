@@ -152,7 +152,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         if pairs[split].shape[1] and not pairs[f"{split}_negative"].shape[1]:
             raise InputError(f"{where}{split} has links and no negatives: give {split}_negative")
     if not pairs["train"].shape[1]:
-        raise InputError(f"{where}there are no training links")
+        raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
         raise InputError(
             f"{where}the links have {' and '.join(map(str, sorted(per_link)))} negatives each (0: "
@@ -267,16 +267,20 @@ def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[
         chosen = np.random.default_rng([seed, 1]).permutation(train.shape[1])[:size]
         pairs["train"] = train[:, np.sort(chosen)]
         away.append(pairs["train"])
+    return without(graph, np.concatenate(away, axis=1)), replace(links, pairs=pairs)
+
+
+def without(graph: Graph, pairs: Pair) -> Graph:
+    """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph."""
     target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    known = np.sort(_keys(np.concatenate(away, axis=1), graph))
+    known = np.sort(_keys(pairs, graph))
     kept = ~_among(_keys(np.stack([graph.indices, target]), graph), known)
     degree = np.bincount(target[kept], minlength=graph.num_vertices)
     values, features = graph.values, graph.edge_features
-    carrying = replace(
+    return replace(
         graph,
         indptr=np.concatenate([[0], np.cumsum(degree)]),
         indices=graph.indices[kept],
         values=None if values is None else values[kept],
         edge_features=None if features is None else features[kept],
     )
-    return carrying, replace(links, pairs=pairs)

@@ -53,7 +53,7 @@ def _hypergraph(path: StrPath, numbers: Integers) -> Hypergraph:
         fail(path, int(line[0]), "the first line must be 'NETS VERTICES [FMT]', not", words)
     num_nets, n, fmt = [*head, 0][:3]
     if fmt not in _FORMATS:
-        fail(path, int(line[0]), "FMT must be 0, 1, 10 or 11, not", fmt)
+        fail(path, int(line[0]), "FMT of 'NETS VERTICES [FMT]' must be 0, 1, 10 or 11, not", fmt)
     if num_nets < 0:
         fail(path, int(line[0]), "the number of nets is negative:", num_nets)
     check_num_vertices(n, f"{os.fspath(path)}, line {line[0]}")

@@ -14,8 +14,10 @@ from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.plan.exchange import Int32Array
+from plancc.plan.links import places_of
 from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
+from plancc.plan.values import LINKS
 
 
 def matrix_of(plan: Plan) -> sp.csr_array:
@@ -134,3 +136,10 @@ def ends_of(plan: Plan) -> tuple[Int32Array, Int32Array]:
     parts = plan.all_parts
     rows = plan.global_id[np.repeat(parts.place_of_rows(), np.diff(plan.row_ptr))]
     return rows, plan.global_id[parts.place_of_columns()]
+
+
+def ends_of_links(plan: Plan) -> Int32Array:
+    """Source and target vertex of every link, int32[2, links], of a plan with links."""
+    assert plan.links is not None
+    received = plan.exchanges[LINKS].receive
+    return plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, received))]

@@ -8,8 +8,9 @@ import numpy as np
 
 from plancc.errors import PlanError
 from plancc.graph.graph import Graph
+from plancc.graph.links import KINDS, SPLITS, without
 from plancc.graph.normalize import normalize
-from plancc.plan.matrix import typed_graph_of
+from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.part_invariants import check
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
@@ -23,7 +24,7 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
 
     Parameters:
         against: The graph it was compiled from: the union of the parts must be its normalised
-            matrix.
+            matrix, without the edges that links of the plan leave out.
 
     Returns:
         The names of the checks.
@@ -43,10 +44,24 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
     """Check a plan value; see `verify_file`. Errors begin with `path`, if there is one."""
     done = check(plan_invariants(plan), path)
     if against is not None:
-        if problem := _difference(plan, against):
+        if problem := _difference_of_links(plan, against):
             raise PlanError(f"{path}: {problem}" if path else problem)
         done.append("the union of the parts is the normalised matrix of the graph")
     return done
+
+
+def _difference_of_links(plan: Plan, graph: Graph) -> str:
+    """As `_difference`, of the graph without the edges that links keep from carrying messages.
+
+    Training links are among these if a share of them was set apart (``disjoint_train_ratio``).
+    """
+    if plan.links is None or graph.num_vertices != plan.num_vertices:
+        return _difference(plan, graph)
+    ends, kind = ends_of_links(plan), plan.links.kind
+    train, *held_out = (ends[:, kind == KINDS.index(split)] for split in SPLITS)
+    carrying = without(graph, np.concatenate(held_out, axis=1))
+    problem = _difference(plan, carrying)
+    return problem if problem and _difference(plan, without(carrying, train)) else ""
 
 
 def _difference(plan: Plan, graph: Graph) -> str:

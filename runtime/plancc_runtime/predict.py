@@ -167,7 +167,8 @@ def score_links(
         pairs = _read_pairs(fspath(links))
     ids, number = np.unique(pairs, return_inverse=True)
     everything = slice(0, opened.header.num_vertices)
-    vertices = _vertices_of(ids, opened, everything, transport)[number.reshape(pairs.shape)]
+    vertices = _vertices_of(ids, opened, everything, transport, f"{fspath(links)}: id")
+    vertices = vertices[number.reshape(pairs.shape)]
     places, scores = run_of(opened, options, transport).score(vertices)
     columns = {
         "source": pairs[places, 0],
@@ -236,14 +237,18 @@ def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
 
 
 def _vertices_of(
-    ids: npt.NDArray[np.int64], opened: Opened, of: slice, transport: Transport
+    ids: npt.NDArray[np.int64],
+    opened: Opened,
+    of: slice,
+    transport: Transport,
+    where: str = "`ids`",
 ) -> npt.NDArray[np.int64]:
     """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
 
     Without ids of the source they count from 0.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError("`ids`: other ranks were given other ids; give all the same"))
+        transport.agree(InputError(f"{where}: other ranks were given other ids; give all the same"))
     with transport.agreement():
         share = read_ids(opened.plan, opened.content, transport)
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
@@ -259,7 +264,7 @@ def _vertices_of(
     with transport.agreement():
         for each in ids[vertices < 0][:1]:
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
-            raise InputError(f"`ids` {each}: no vertex of {opened.name} has this id; {known}")
+            raise InputError(f"{where} {each}: no vertex of {opened.name} has this id; {known}")
     return vertices
 
 

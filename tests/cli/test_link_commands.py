@@ -59,7 +59,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
 
     for text, words in {
         "3 x\n": "ask.csv, line 1: '3 x' is no link: give two ids",
-        "3,77\n": "`ids` 77: no vertex of",
+        "3,77\n": "ask.csv: id 77: no vertex of",
         "": "ask.csv: there is no link",
     }.items():
         (tmp_path / "ask.csv").write_text(text)

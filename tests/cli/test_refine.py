@@ -107,6 +107,9 @@ def test_nothing_better(poor: Path, tmp_path: Path) -> None:
     ok("compile", tmp_path / "two.mtx", "-p", 2, "--model", "block", "-o", tmp_path / "two.h5")
     text = ok("refine", tmp_path / "two.h5", "-o", tmp_path / "same.h5")
     assert "nothing better was found: the owners are the same, volume 2" in text
+    (tmp_path / "fixed.part").write_text("0\n0\n")
+    two = "refine", tmp_path / "two.h5", "--fixed", tmp_path / "fixed.part"
+    assert "imbalance of rows" in plancc(*two, "-o", tmp_path / "moved.h5").out
 
 
 def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> None:

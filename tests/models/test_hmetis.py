@@ -87,7 +87,7 @@ def test_all_kinds_of_weights(tmp_path, text, costs, weights):
     [
         ("% only\n", "no line"),
         ("2\n", "line 1: the first line must be .* not '2'"),
-        ("2 3 2\n", "line 1: FMT must be .* not '2'"),
+        ("2 3 2\n", "line 1: FMT of 'NETS VERTICES .FMT.' must be .* not '2'"),
         ("-1 3\n", "line 1: the number of nets is negative: '-1'"),
         ("1 0\n", "line 1: the graph has no vertices"),
         ("1 99999999\n1 2\n", "line 1: 99999999 vertices are more than a source of 15 bytes may"),

@@ -10,6 +10,7 @@ import worlds
 
 import plancc
 from plancc.errors import PlanError
+from plancc.graph.links import apart, random_links
 from plancc.plan.links import places_of
 from plancc.plan.slices import read_rank_slice
 from plancc.refinement import with_part
@@ -102,6 +103,18 @@ def test_refining_keeps_the_links():
     ends = places_of(moved.links, moved.part_ptr, 0, moved.exchanges["links"].receive)
     assert pairs_of(moved.global_id[np.stack(ends)], moved.links) == EXPECTED
     assert (moved.owner() == part).all()
+
+
+@pytest.mark.parametrize("disjoint", [0.0, 0.5])
+def test_a_plan_with_links_is_that_of_its_graph(disjoint):
+    graph = worlds.graph("undirected")
+    plan = plancc.compile(
+        graph, num_parts=2, model="rp", link_split=(0.2, 0.1), disjoint_train_ratio=disjoint
+    )
+    plancc.verify(plan, graph)
+    other = random_links(graph, (0.2, 0.1), 99)
+    with pytest.raises(PlanError, match="nonzeros"):
+        plancc.verify(plan, apart(graph, other, 0, 0)[0])
 
 
 @pytest.mark.parametrize(
