@@ -18,7 +18,9 @@ MOST_CLASSES = 12
 """Classes that are counted in a line."""
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
 """Parameters of the library, or settings of them, that a command may call otherwise."""
-OF_COMPILE = {"data": "--data", "clusters": "--clusters"}
+OF_COMPILE = {
+    name: f"--{name.replace('_', '-')}" for name in ("data", "clusters", "links", "link_split")
+}
 """Flags of `compile` that other commands name, as what a plan lacks."""
 
 

@@ -105,8 +105,7 @@ def partition_hypergraph(
         assert problem.fixed is not None
         if problem.num_vertices < num_parts:
             raise InputError(
-                f"fixed vertices: {problem.num_vertices} vertices are left, those of a part "
-                f"counted as one: fewer than {num_parts} parts"
+                f"fixed vertices: too few others are left to fill {num_parts} parts: fix fewer"
             )
         two = np.stack([problem.vertex_weights, problem.fixed >= 0], axis=1)
         names = ("weights", "fixed vertices")

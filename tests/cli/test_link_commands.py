@@ -65,6 +65,8 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
         (tmp_path / "ask.csv").write_text(text)
         refused(words)
     ok(*compile_)
+    said = plancc_run("plan.h5", "--task", "links").err
+    assert "compile it with --link-split or --links" in said
     refused("scores of links need weights trained on links, and a plan with links")
     with pytest.raises(InputError, match="these weights tell links: give a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
