@@ -91,7 +91,9 @@ def _own(package: str) -> str:
     return f"{package}=={version(package).partition('+')[0]}"
 
 
-PYG = Environment("pyg", "torch_geometric", (_own("torch"), "torch_geometric==2.8.1"))
+PYG = Environment(
+    "pyg", "torch_geometric", (_own("torch"), "torch_geometric==2.8.1", _own("scikit-learn"))
+)
 
 # The torch of that time is a CUDA build on PyPI, and does not load without the CUDA libraries.
 # It was built for numpy 1. DGL and torchdata import more than they require.
