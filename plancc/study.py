@@ -40,7 +40,7 @@ from plancc.plan.plan import Plan
 from plancc.predict.machine import Machine
 from plancc.registry import check_choice
 from plancc.report.epochs import EpochTimes
-from plancc.report.payoff import Payoff, Spending, search_seconds
+from plancc.report.payback import Payoff, Spending, search_seconds
 from plancc.version import __version__
 
 RATIOS = ("volume", "max_volume", "messages", "epoch_seconds", "seconds")

@@ -167,9 +167,9 @@ def command(
         with_edge_features,
         with_edges,
     )
-    from plancc.graph.edges import listing
     from plancc.graph.folders import check_reading
     from plancc.graph.formats import graph_keys
+    from plancc.graph.listed_edges import listing
     from plancc.graph.vertexdata import VertexData, read_vertex_data
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel

@@ -95,9 +95,9 @@ def command(
         )
         rows = moves_of(given, patched)
         with shown.stage("write"):
+            digest = patched.save(output, compress=compress)
             if migration is not None:
                 write_moves(rows, migration)
-            digest = patched.save(output, compress=compress)
     seconds = wall_seconds() - start
     form = options.form()
     if not form:

@@ -12,7 +12,7 @@ from plancc_cli.words import in_flags
 
 if TYPE_CHECKING:
     from plancc.report.epochs import Basis, EpochTimes
-    from plancc.report.payoff import Payoff
+    from plancc.report.payback import Payoff
 
 FROM = {
     "given": "",  # who gave them knows it

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.edge_weights import WeightRange
-from plancc.graph.edges import is_listing, list_edges
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
+from plancc.graph.listed_edges import is_listing, list_edges
 
 IntArray = npt.NDArray[np.integer]
 MANY = 1 << 22

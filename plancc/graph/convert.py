@@ -19,9 +19,9 @@ from plancc.graph.edge_features import (
     with_edge_features,
     with_edges,
 )
-from plancc.graph.edges import ListedEdges, listing
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
+from plancc.graph.listed_edges import ListedEdges, listing
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, entries_of, rectangular, united
 from plancc.graph.vertexdata import (

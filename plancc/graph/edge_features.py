@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.edges import EdgeFeatures, ListedEdges, edge_keys, with_features
 from plancc.graph.formats import FORMATS, Held, find_format, graph_keys
 from plancc.graph.graph import Graph
+from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, edge_keys, with_features
 from plancc.graph.npz import map_array
 from plancc.graph.types import Types, in_words
 from plancc.graph.vertexdata import VertexData, as_array, check_vertex_data
@@ -60,10 +60,10 @@ def with_edges(
     Parameters:
         given: `OF_SOURCE`, or the path of a .npy file, or number[edges, width], in the order in
             which the source has its edges; of a graph of types a mapping of these by relation.
-        listed: What `plancc.graph.edges.listing` had of the source; none: the nonzeros of the graph
-            are its edges.
+        listed: What `plancc.graph.listed_edges.listing` had of the source; none: the nonzeros of
+            the graph are its edges.
         source, keys, format: What the graph was read from, as of `edge_features_of`.
-        **reading: symmetrize, transpose: as of `plancc.graph.edges.with_features`.
+        **reading: symmetrize, transpose: as of `plancc.graph.listed_edges.with_features`.
 
     Raises:
         InputError: For features that are missing, or do not fit the edges.

@@ -137,9 +137,9 @@ class Format:
             the source holds, by its own names, all vertices in the order of the graph; empty where
             there are none. `split` is the name of a split or None, `keys` a mapping of names as
             `read_vertex_data` has it. None: files of this format hold no vertex data.
-        read_edges: ``read_edges(path, *, keys) -> plancc.graph.edges.EdgeFeatures or None``: edges
-            with features of any width; of a graph of types the features by relation. None: the
-            weights of the graph are all that there is.
+        read_edges: ``read_edges(path, *, keys) -> plancc.graph.listed_edges.EdgeFeatures or None``:
+            edges with features of any width; of a graph of types the features by relation. None:
+            the weights of the graph are all that there is.
         files: ``files(folder) -> list of str``: the files that the graph of a folder is read from,
             relative to it; empty for folders of other formats. None: the format has no folders.
         entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise``: the entries chunk

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.graph.chunks import in_chunks
-from plancc.graph.edges import with_features_of
 from plancc.graph.graph import NORMALIZATIONS, Graph
+from plancc.graph.listed_edges import with_features_of
 from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice

@@ -32,9 +32,9 @@ import numpy as np
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edgelist import check_relation_file
-from plancc.graph.edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
+from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors, show
 from plancc.graph.types import Relation, Types, check_relation, in_words

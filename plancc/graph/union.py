@@ -18,8 +18,8 @@ from plancc.graph.canonical import (
     detect_direction,
     with_weight_range,
 )
-from plancc.graph.edges import list_edges
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.listed_edges import list_edges
 from plancc.graph.types import Relation, Types, distinct_columns, in_words
 from plancc.text import shown
 

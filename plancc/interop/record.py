@@ -18,9 +18,9 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.edge_features import LEFT_OUT
-from plancc.graph.edges import EdgeFeatures, ListedEdges
 from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.listed_edges import EdgeFeatures, ListedEdges
 from plancc.graph.rowids import GRAPH_IDS
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, check_relation, in_words

@@ -51,7 +51,7 @@ from plancc.report.costs import (
 from plancc.report.epochs import Basis, EpochTimes, recorded_random
 from plancc.report.grid_traffic import ProductTraffic
 from plancc.report.passes import PassCost, SampledCost, sampled_costs
-from plancc.report.payoff import Payoff, Spending, search_seconds
+from plancc.report.payback import Payoff, Spending, search_seconds
 from plancc.report.provenance import decoded, recorded_topology
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
 from plancc.text import shown
-from plancc_runtime.kernels.disk import RowsOnDisk
+from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of

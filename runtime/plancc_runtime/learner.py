@@ -12,7 +12,7 @@ from torch import Tensor
 from plancc.errors import PlanccError
 from plancc_runtime.clock import Clock
 from plancc_runtime.data import LocalData
-from plancc_runtime.kernels.disk import is_finite
+from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.metrics import RANKED
 from plancc_runtime.nn.network import Network
 from plancc_runtime.nn.recompute import recomputed

@@ -26,7 +26,7 @@ from plancc_runtime.execution.choice import check_layout, check_widths, executio
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.mini_batches import Drawn, chosen_batches, recorded_sampler
 from plancc_runtime.gathering import Ids
-from plancc_runtime.kernels.disk import is_finite
+from plancc_runtime.kernels.rows_on_disk import is_finite
 from plancc_runtime.kernels.spmm import KERNELS
 from plancc_runtime.layouts.draws import owners_draw
 from plancc_runtime.layouts.order import in_order, reordered

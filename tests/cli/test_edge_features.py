@@ -15,8 +15,8 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_source
 from plancc.graph.edge_features import OF_SOURCE, with_edge_features
-from plancc.graph.edges import EdgeFeatures, ListedEdges, with_features
 from plancc.graph.folders import to_folder
+from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, with_features
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.matrix import ends_of
 from plancc_runtime import open as open_plan

@@ -35,6 +35,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     said = plancc_run("plan.h5", "--ranks", 2, *options, *files).out
     assert f"links {sizes}, decoder mlp, negatives 1" in said
     assert "test: MRR " in said
+    assert "(plancc predict plan.h5 --weights w.npz --links pairs.csv)" in said
     ok("predict", "plan.h5", "--weights", "w.npz", "-o", "again.npz")
     first, again = (np.load(name)["embedding"] for name in ("z.npz", "again.npz"))
     assert first.shape == (worlds.N, 6)

@@ -12,12 +12,15 @@ from cli_helpers import fails, ok
 pytestmark = pytest.mark.usefixtures("opened_once")
 
 
+def write(path: Path, pairs: list[tuple[int, int]]) -> None:
+    path.write_text("".join(f"{u},{v}\n" for u, v in pairs))
+
+
 def test_a_night(tmp_path: Path) -> None:
     """Three edges go, two come: by lists, and by the whole graph with a new vertex."""
     edges = [(k, (k + d) % 40) for k in range(40) for d in (1, 2)]
     old, new, plan = (tmp_path / name for name in ("old.txt", "new.txt", "old.h5"))
     added, removed = (tmp_path / name for name in ("added.txt", "removed.csv"))
-    write = lambda path, pairs: path.write_text("".join(f"{u},{v}\n" for u, v in pairs))  # noqa: E731
     write(old, edges)
     write(added, [(5, 30), (9, 33)])
     write(removed, edges[:3])

@@ -17,7 +17,7 @@ def slow_volume(dense: np.ndarray, owner: tuple[int, ...]) -> int:
 
 
 def least_volume(dense: np.ndarray, parts: int, most_rows: int, most_nonzeros: int) -> int:
-    """Of all partitions within the sizes."""
+    """The least volume of all partitions within the sizes."""
     nonzeros, found = (dense != 0).sum(axis=1), []
     for owner in product(range(parts), repeat=len(dense)):
         of = np.array(owner)

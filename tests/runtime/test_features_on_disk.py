@@ -16,7 +16,7 @@ import plancc
 from plancc.errors import InputError, PlanccWarning, PlanError
 from plancc.graph.mapped import FileRows, MappedRows
 from plancc_cli.run import command
-from plancc_runtime.kernels.disk import RowsOnDisk
+from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks

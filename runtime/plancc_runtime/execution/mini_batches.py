@@ -46,7 +46,7 @@ from plancc.text import shown
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
-from plancc_runtime.kernels.disk import RowCache, RowsOnDisk
+from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from plancc.errors import InputError
-from plancc_runtime.kernels.disk import RowsOnDisk, in_memory
+from plancc_runtime.kernels.rows_on_disk import RowsOnDisk, in_memory
 from plancc_runtime.operations import Cost, operation, size_of
 
 

@@ -36,7 +36,7 @@ from plancc_runtime.kernels import openmp
 from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
-from plancc_runtime.kernels.disk import RowsOnDisk
+from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache

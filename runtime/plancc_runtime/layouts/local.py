@@ -22,7 +22,7 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
-from plancc_runtime.kernels.disk import in_memory
+from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.executor import Executor

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from plancc.plan.convolutions import SAGEOptions
-from plancc_runtime.kernels.disk import in_memory
+from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from plancc.report.payoff import Spending, search_seconds
+from plancc.report.payback import Spending, search_seconds
 from plancc.study import Row, Study
 from plancc_cli.render_study import print_study
 

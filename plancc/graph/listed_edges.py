@@ -1,4 +1,4 @@
-"""Features of edges: from the list of a source to a row of numbers for every nonzero."""
+"""Edges as a source lists them, and their features as rows of numbers for every nonzero."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class RowsOnDisk(Tensor):
         return found.to(self.dtype)
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
+    def __torch_dispatch__(  # type: ignore[override]  # torch types it as its own C function
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         x, aten = args[0], torch.ops.aten
@@ -138,7 +138,7 @@ def in_memory(x: Any) -> Any:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Whether all numbers are finite; without an array of the answers."""
+    """Whether all numbers are finite, some rows at a time: no matrix is made of them."""
     if x.dim() < 2:
         return bool(x.isfinite().all())
     step = max(1, min(ROWS, ROWS * 64 // max(1, x.shape[1])))
