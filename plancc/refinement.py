@@ -34,6 +34,7 @@ from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
 from plancc.passes.fixed import agreeing, refine_around
+from plancc.passes.kernels.nets import nets_of
 from plancc.passes.migration import with_all_placed
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
@@ -276,8 +277,6 @@ def _with_all_placed(
     owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
 ) -> npt.NDArray[np.int32]:
     """Owners with a part for every vertex, also where they have -1."""
-    from plancc.passes.kernels.nets import nets_of
-
     problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=0)
     context = Context(Balance().limits(matrix, num_parts, EPSILON))
     return with_all_placed(owner, nets_of(problem), context)

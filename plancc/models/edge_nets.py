@@ -1,4 +1,4 @@
-"""Nets of the models of edge plans, in numba. Imported at first use only; knows patterns alone."""
+"""Nets of the models of edge plans, in numba."""
 
 from __future__ import annotations
 

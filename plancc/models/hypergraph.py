@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
+from plancc.models.nets import column_nets
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.scratch import moved
@@ -43,8 +44,6 @@ class HypergraphModel(Model):
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Hypergraph:
         """Build the hypergraph; `seed` is not used."""
-        from plancc.models.nets import column_nets
-
         check_num_parts(matrix.num_vertices, num_parts)
         net_ptr, pins, column = column_nets(matrix.indptr, matrix.indices)
         pins = moved(pins)

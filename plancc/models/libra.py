@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.graph.graph import Graph
+from plancc.models import libra_kernels as kernels
 from plancc.models.base import EdgeModel
 from plancc.models.medium_grain import check_nonzeros_balanced
 from plancc.models.problem import Assignment
@@ -57,8 +58,6 @@ class LibraModel(EdgeModel):
             that hold a vertex with an edge; ``edge_imbalance``, max / mean - 1 of the nonzeros off
             the diagonal. Both are left out if there is no edge.
         """
-        from plancc.models import libra_kernels as kernels
-
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)
         indptr, indices = matrix.indptr, matrix.indices

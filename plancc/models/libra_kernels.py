@@ -1,4 +1,4 @@
-"""Loops of the greedy vertex-cut, in numba. Imported at first use only; knows patterns alone."""
+"""Loops of the greedy vertex-cut, in numba."""
 
 from __future__ import annotations
 

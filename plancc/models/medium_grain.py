@@ -12,6 +12,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
 from plancc.models.crowd import Crowd
+from plancc.models.edge_nets import column_nonzeros, lighter_side, split_nets
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
@@ -70,8 +71,6 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
     """Whether every nonzero goes with its column in `MediumGrainModel`, bool[nnz]."""
-    from plancc.models.edge_nets import column_nonzeros, lighter_side
-
     in_column = column_nonzeros(matrix.indptr, matrix.indices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 
@@ -96,8 +95,6 @@ def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProb
         with_column (bool[num_nonzeros]): Whether a nonzero goes with its column; False on the
             diagonal.
     """
-    from plancc.models.edge_nets import split_nets
-
     net_ptr, pins, source, weight, nonzero_vertex = split_nets(
         matrix.indptr, matrix.indices, with_column
     )

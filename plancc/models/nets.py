@@ -1,4 +1,4 @@
-"""Nets from the columns of a pattern or of batches, in numba. Imported at first use only."""
+"""Nets from the columns of a pattern or of batches, in numba."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from plancc.fields import option, options_of
 from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import VertexData
 from plancc.models.base import Model
+from plancc.models.nets import NetUnion, column_nets
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
 from plancc.sampling import (
@@ -259,8 +260,6 @@ class BatchSource:
 
         None where the sampler's probabilities are not known.
         """
-        from plancc.models.nets import column_nets
-
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
         inclusion = self.sampler.inclusion(self.population, most)
@@ -320,8 +319,6 @@ class GrowingSample:
 
         It has one batch at least.
         """
-        from plancc.models.nets import NetUnion
-
         population = self._source.population
         indptr, indices = population.pattern
         union = self._union = self._union or NetUnion(indptr, indices)

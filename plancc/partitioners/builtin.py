@@ -15,7 +15,7 @@ Steps 1 and 3 are those of the V-cycles in ``plancc/passes/multilevel.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,10 @@ from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.weights import combined
 from plancc.partitioners.adapter import FEW, LARGE, Adapter, Start
+from plancc.partitioners.builtin_kernels import bisect
+from plancc.passes.kernels.nets import Nets, nets_of
+from plancc.passes.kernels.state import State, state_of, volume
 from plancc.passes.multilevel import Sweeps, coarsen
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
 
 STARTS_PINS = 1_000_000
 """Pins that the initial partitions may visit together; one is always made."""
@@ -99,10 +98,6 @@ def run(
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Minimise connectivity - 1 of a hypergraph, cut or volume of a graph; one thread."""
-    from plancc.partitioners.builtin_kernels import bisect
-    from plancc.passes.kernels.nets import nets_of
-    from plancc.passes.kernels.state import state_of, volume
-
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

@@ -1,4 +1,4 @@
-"""Initial partitions of the builtin partitioner, in numba. Imported at first use only."""
+"""Initial partitions of the builtin partitioner, in numba."""
 
 from __future__ import annotations
 

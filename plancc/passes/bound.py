@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from plancc.models.limits import Limits
+from plancc.passes.kernels.nets import Nets, net_weights
 from plancc.passes.presets import NEAR_LEAST
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
 
 
 def least_volume(nets: Nets, limits: Limits) -> int:
@@ -19,8 +15,6 @@ def least_volume(nets: Nets, limits: Limits) -> int:
     The pins of a net fill as many parts as it takes to hold their weight, the roomiest ones at
     best. So only nets heavier than a part count: those of hubs. Graphs without any have bound 0.
     """
-    from plancc.passes.kernels.nets import net_weights
-
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
     parts = np.zeros(len(weight), dtype=np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,15 @@ import numpy.typing as npt
 from plancc.graph.graph import Graph
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
+from plancc.passes.kernels.label_propagation import (
+    ClusterLinks,
+    between,
+    degrees,
+    numbered,
+    propagate,
+)
+from plancc.passes.kernels.nets import Nets
 from plancc.passes.presets import PROPAGATION, Propagation
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.label_propagation import ClusterLinks
-    from plancc.passes.kernels.nets import Nets
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +48,6 @@ def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
     Parameters:
         nets: Its column nets, with their sources.
     """
-    from plancc.passes.kernels.label_propagation import ClusterLinks
-
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
     if matrix.directed:
@@ -57,8 +59,6 @@ def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
 
 def degrees_of(matrix: Graph, nets: Nets) -> npt.NDArray[np.int64]:
     """Neighbours of every vertex in the undirected graph: int64[n]; arguments as of `links_of`."""
-    from plancc.passes.kernels.label_propagation import degrees
-
     links = links_of(matrix, nets)
     found: npt.NDArray[np.int64] = degrees(links.ptr, links.ends, *links[3:])
     return found
@@ -84,8 +84,6 @@ def find_clusters(
     Returns:
         None where clusters save few links, as in graphs without communities, or are too few.
     """
-    from plancc.passes.kernels.label_propagation import ClusterLinks, between
-
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
     found: Clusters | None = None
@@ -121,8 +119,6 @@ def _propagated(
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
     """Clusters 0..m-1 of the vertices, and m. Vertices with few links choose first, once."""
-    from plancc.passes.kernels.label_propagation import numbered, propagate
-
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

@@ -7,7 +7,7 @@ with the smaller volume.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +18,11 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.passes.context import Context
+from plancc.passes.kernels.edge_moves import Prices, sweep_nets, sweep_owners
+from plancc.passes.kernels.edges import EdgeState, MatrixPattern, owners_of, pattern_of, volume
 from plancc.passes.presets import EDGE_ROUNDS, Annealing, EdgeRounds, Fees
 from plancc.passes.refine import Merit, Refined, message_fees, message_size
 from plancc.plan.metrics import Traffic
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.edge_moves import Prices
-    from plancc.passes.kernels.edges import EdgeState, MatrixPattern
 
 ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 """Loads of objectives that count rows."""
@@ -77,8 +75,6 @@ class _Search:
     def __init__(
         self, options: RefineEdges, objective: Objective, matrix: Graph, context: Context
     ) -> None:
-        from plancc.passes.kernels.edges import pattern_of
-
         self.options, self.objective = options, objective
         self.numbers = options.numbers
         self.charges_messages = objective.counts_messages and not objective.of_busiest
@@ -98,15 +94,11 @@ class _Search:
 
     def _back(self) -> None:
         """Return to the best owners so far."""
-        from plancc.passes.kernels.edges import owners_of
-
         nonzeros = self.owners.of_nonzeros(self.matrix)
         rows = self.owners.rows
         self.state: EdgeState = owners_of(self.pattern, rows, nonzeros, self.num_parts, self.pairs)
 
     def _merit(self) -> Merit:
-        from plancc.passes.kernels.edges import volume
-
         state = self.state
         parts = Traffic(
             rows=state.rows,
@@ -157,8 +149,6 @@ class _Search:
         return True
 
     def _climb(self, strength: float) -> None:
-        from plancc.passes.kernels.edges import volume
-
         for _ in range(self.numbers.max_climbs):
             before = volume(self.state)
             self._sweep(0.0, self.limits.limit[:, 0], strength)
@@ -174,8 +164,6 @@ class _Search:
 
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
         """Visit all owners, then all rows and columns that several parts have."""
-        from plancc.passes.kernels.edge_moves import sweep_nets, sweep_owners
-
         if self.deadline.passed() and not restoring:
             return
         prices = self._prices(price, cap, strength)
@@ -188,9 +176,6 @@ class _Search:
         sweep_nets(order, self.pattern, self.state, prices, restoring)
 
     def _prices(self, price: float, cap: Any, strength: float) -> Prices:
-        from plancc.passes.kernels.edge_moves import Prices
-        from plancc.passes.kernels.edges import volume
-
         number = len(self.pattern.row)
         mean = max(number / self.num_parts, 1.0)
         unit = max(volume(self.state), 1) / max(number, 1) / (Annealing.overweight * mean)

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
+from plancc.passes.kernels.coarsening import contract
+from plancc.passes.kernels.nets import nets_of
 from plancc.passes.multilevel import Owner
 from plancc.passes.refine import RefineVolume
 
@@ -38,9 +40,6 @@ def refine_around(
     Returns:
         int32[num_vertices]: `owner` itself if no better ones are found.
     """
-    from plancc.passes.kernels.coarsening import contract
-    from plancc.passes.kernels.nets import nets_of
-
     label, parts = one_for_each_part(np.where(fixed, owner, np.int32(-1)))
     free = int(np.count_nonzero(~fixed))
     nets = contract(nets_of(problem), label)

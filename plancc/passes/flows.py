@@ -14,18 +14,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.models.limits import Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.kernels.flows import (
+    Region,
+    adjacent_parts,
+    cut_nets_of_pairs,
+    exchange_between,
+    split_pair,
+)
+from plancc.passes.kernels.nets import Nets
+from plancc.passes.kernels.state import State, volume
 from plancc.passes.presets import CUTS, Cuts
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +58,6 @@ class Flows:
         neighbours of most others (`Cuts.max_neighbours`), or some nets much larger than others
         (`Cuts.max_unevenness`): the work is then 0.
         """
-        from plancc.passes.kernels.flows import adjacent_parts
-        from plancc.passes.kernels.state import volume
-
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:
             return 0
@@ -114,8 +116,6 @@ class Flows:
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
         """Vertices that two parts had better exchange, and the work; changes nothing."""
-        from plancc.passes.kernels.flows import Region, split_pair
-
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         how, sums = self.numbers, state.sums[pair]
@@ -155,8 +155,6 @@ def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
     """Nets with pins in both parts, of disjoint pairs."""
-    from plancc.passes.kernels.flows import cut_nets_of_pairs
-
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
@@ -168,8 +166,6 @@ def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
     """Exchange vertices of two parts unless the nets that were left out make that worse."""
-    from plancc.passes.kernels.flows import exchange_between
-
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:
         return saved

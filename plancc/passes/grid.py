@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,18 @@ from plancc.graph.graph import Graph
 from plancc.models.checkerboard import Groups
 from plancc.models.limits import Bounds, Limits
 from plancc.passes.deadline import Deadline
+from plancc.passes.kernels.grid import (
+    CellRules,
+    CellSide,
+    Messages,
+    cells,
+    flows,
+    pins_by_group,
+    sweep,
+)
+from plancc.passes.kernels.nets import Nets, transpose
 from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.presets import GRID_SWEEPS, PART_SWEEPS, Annealing, Fees, GridSweeps
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.grid import CellSide
-    from plancc.passes.kernels.nets import Nets
-
 
 NO_FEES = np.empty(0)
 
@@ -84,8 +89,6 @@ class Level:
 
     def nets(self) -> Nets:
         """Both hypergraphs as one, whose vertices weigh the nonzeros of row and column."""
-        from plancc.passes.kernels.nets import Nets, transpose
-
         both = sp.hstack([self.expand, self.fold], format="csr")
         ptr, nets = both.indptr.astype(np.int64), both.indices.astype(np.int32)
         none = np.empty(0, dtype=np.int32)
@@ -102,8 +105,6 @@ def _pattern(matrix: sp.csr_array) -> sp.csr_array:
 
 
 def _side(pins: sp.csr_array, weight: sp.csr_array, rows: npt.NDArray[np.int64]) -> CellSide:
-    from plancc.passes.kernels.grid import CellSide
-
     index = [
         (each.indptr.astype(np.int64), each.indices.astype(np.int32)) for each in (pins, weight)
     ]
@@ -139,8 +140,6 @@ class Board:
     size: npt.NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        from plancc.passes.kernels.grid import cells, pins_by_group
-
         rows, columns = (group.astype(np.int32) for group in self.groups)
         self.groups = rows, columns
         each = zip(self.level.sides, self.groups, self.shape, strict=True)
@@ -191,8 +190,6 @@ class Board:
                 price of what is above the limit. "within": no cell grows above the limit.
             temperature: See `plancc.passes.kernels.grid.CellRules`.
         """
-        from plancc.passes.kernels.grid import CellRules, Messages, flows, sweep
-
         nonzeros, owned = (self._bounds(of, price, way) for of in range(2))
         flow = [np.zeros((1, 1, 1), dtype=np.int64)] * 2
         if len(self.fee) > 0:

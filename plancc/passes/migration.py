@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
+from plancc.passes.kernels.local_search import end_search, local_search, new_search
+from plancc.passes.kernels.nets import Nets, nets_of
+from plancc.passes.kernels.placement import place
+from plancc.passes.kernels.state import State, boundary, state_of, volume
+from plancc.passes.kernels.volume import relief_costs, relieve
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, LocalSearch
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
 
 
 def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
@@ -23,9 +23,6 @@ def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
     Parameters:
         owner (int32[num_vertices]): Parts in -1..num_parts-1; not changed.
     """
-    from plancc.passes.kernels.placement import place
-    from plancc.passes.kernels.state import state_of
-
     free = np.flatnonzero(owner < 0)
     if len(free) == 0:
         return owner
@@ -57,9 +54,6 @@ class Migrate:
             owner (int32[num_vertices]): -1 where there is none yet. Not changed.
             problem: Of the changed matrix (model hp).
         """
-        from plancc.passes.kernels.nets import nets_of
-        from plancc.passes.kernels.state import state_of, volume
-
         nets = nets_of(problem)
         state = state_of(nets, with_all_placed(owner, nets, context), context.num_parts)
         state = self._within_limits(owner, nets, state, context)
@@ -72,9 +66,6 @@ class Migrate:
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, context: Context) -> State:
         """The state after moves, then exchanges, that lower the overload."""
-        from plancc.passes.kernels.state import state_of
-        from plancc.passes.kernels.volume import relief_costs, relieve
-
         limits = context.limits
         if limits.overload(state.sums) > 0:
             costs = relief_costs(nets, state, limits.limit)
@@ -89,9 +80,6 @@ class Migrate:
 
     def _search(self, nets: Nets, state: State, context: Context, most: int) -> int:
         """One search from the whole boundary; returns the rows saved."""
-        from plancc.passes.kernels.local_search import end_search, local_search, new_search
-        from plancc.passes.kernels.state import boundary
-
         how, limits = self.numbers, context.limits
         order, search = boundary(nets, state), new_search(len(state.owner))
         limit = np.maximum(limits.limit, state.sums).astype(np.float64)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,15 @@ import numpy.typing as npt
 from plancc.models.limits import Bounds, Limits
 from plancc.passes.deadline import Deadline
 from plancc.passes.flows import Flows
+from plancc.passes.kernels.coarsening import cluster, contract
+from plancc.passes.kernels.ejection import eject
+from plancc.passes.kernels.exchange import Rules, chains, exchange
+from plancc.passes.kernels.expected import expected, sweep_expected
+from plancc.passes.kernels.local_search import end_search, local_search, new_search
+from plancc.passes.kernels.nets import Nets, with_transpose, without_transpose
+from plancc.passes.kernels.state import State, boundary, state_of, volume
+from plancc.passes.kernels.volume import relief_costs, relieve, sweep
 from plancc.passes.presets import CUTS, V_CYCLES, WIDE_CUTS, Annealing, Coarsening, Cuts, VCycles
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
 
 Owner = npt.NDArray[np.int32]
 
@@ -54,9 +58,6 @@ class Goal:
 
     def value(self, nets: Nets, state: State) -> int | float:
         """Rows moved; expected ones given that every source takes part."""
-        from plancc.passes.kernels.expected import expected
-        from plancc.passes.kernels.state import volume
-
         if self.reach is None:
             return int(volume(nets, state))
         return self.unit * float(expected(nets, state, self.reach))
@@ -69,9 +70,6 @@ class Goal:
         Returns:
             moved, evaluations: Vertices moved and gains evaluated.
         """
-        from plancc.passes.kernels.expected import sweep_expected
-        from plancc.passes.kernels.volume import sweep
-
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
         else:
@@ -106,8 +104,6 @@ class Sweeps:
         Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
         per sweep.
         """
-        from plancc.passes.kernels.state import boundary
-
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
         unit = self.price_unit(nets, state, share)
@@ -137,8 +133,6 @@ class Sweeps:
         boundary's share of the weight: a part of a mesh can only win back as much as lies on its
         boundary. `share`: that share, if it is known.
         """
-        from plancc.passes.kernels.state import boundary
-
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
         return price_unit(self.goal.value(nets, state) / self.goal.unit, share, self.limits)
@@ -167,8 +161,6 @@ class Sweeps:
 
     def climb(self, nets: Nets, state: State) -> int:
         """Sweep within the limit, so that nothing gets worse; returns the gains evaluated."""
-        from plancc.passes.kernels.state import boundary
-
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         evaluations, moved = 0, 1
         for _ in range(self.numbers.climbs):
@@ -189,10 +181,6 @@ class Sweeps:
         See `plancc.passes.kernels.ejection`. Only for the volume; neither it nor the overload
         rises.
         """
-        from plancc.passes.kernels.ejection import eject
-        from plancc.passes.kernels.exchange import chains
-        from plancc.passes.kernels.state import boundary, volume
-
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
             return 0
@@ -246,9 +234,6 @@ class Sweeps:
 
         See `plancc.passes.kernels.local_search`. Only for the volume.
         """
-        from plancc.passes.kernels.local_search import end_search, local_search, new_search
-        from plancc.passes.kernels.state import boundary
-
         order = boundary(nets, state)
         self.rng.shuffle(order)
         limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
@@ -293,8 +278,6 @@ class Sweeps:
         little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
         the limit. After the deadline only single moves are made.
         """
-        from plancc.passes.kernels.volume import relief_costs, relieve
-
         limit, how = self.limits.limit, self.numbers.restoring
         for price in how.prices:
             overload, num_parts = self.limits.overload(state.sums), len(state.sums)
@@ -318,8 +301,6 @@ class Sweeps:
         parts with room, so that thousands of parts are no problem. The overload never rises, and no
         part is emptied.
         """
-        from plancc.passes.kernels.exchange import Rules, chains, exchange
-
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
         even = np.maximum(-(-limits.total // limits.num_parts), 1)
@@ -366,9 +347,6 @@ class Sweeps:
         Returns:
             state, evaluations
         """
-        from plancc.passes.kernels.nets import with_transpose, without_transpose
-        from plancc.passes.kernels.state import state_of
-
         refine = refine or self.anneal_and_cut
         num_parts = self.limits.num_parts
         together = owner.astype(np.int64)
@@ -408,8 +386,6 @@ def coarsen(
     Only vertices with the same number in `together` meet, so the owners of the clusters are
     defined if every such group has one owner.
     """
-    from plancc.passes.kernels.coarsening import cluster, contract
-
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
         n = len(nets.weight)

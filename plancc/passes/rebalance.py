@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
 from plancc.passes.multilevel import Owner, Sweeps
 
 
@@ -20,9 +22,6 @@ def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
         int32[num_vertices]: `owner` itself if no part is above the limit, or none can be brought
             closer to it.
     """
-    from plancc.passes.kernels.nets import nets_of
-    from plancc.passes.kernels.state import state_of
-
     nets = nets_of(problem)
     limits, state = context.limits, state_of(nets, owner, context.num_parts)
     before = limits.overload(state.sums)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from plancc.graph.owners import Owners
 from plancc.models.problem import Hypergraph
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.context import Context
+from plancc.passes.kernels.nets import Nets, nets_of
+from plancc.passes.kernels.state import State, boundary, state_of, volume
+from plancc.passes.kernels.traffic import PairTraffic, Tariff, flow_of, sweep_traffic
 from plancc.passes.multilevel import VOLUME, Goal, Owner, Sweeps
 from plancc.passes.presets import (
     CUTS,
@@ -32,11 +35,6 @@ from plancc.passes.presets import (
     VCycles,
 )
 from plancc.registry import check_choice
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
-    from plancc.passes.kernels.traffic import PairTraffic, Tariff
 
 
 class Merit(NamedTuple):
@@ -84,8 +82,6 @@ class _Run:
     def __init__(
         self, options: RefineVolume, owner: Owner, problem: Hypergraph, context: Context
     ) -> None:
-        from plancc.passes.kernels.nets import nets_of
-
         goal, self.context = options._goal(problem, context), context
         self.nets = nets_of(problem, sized=goal.reach is not None)
         limits, rng = context.limits, context.rng()
@@ -99,14 +95,10 @@ class _Run:
 
     def back(self) -> None:
         """Return to the best owners so far."""
-        from plancc.passes.kernels.state import state_of
-
         self.state = state_of(self.nets, self.owner, self.context.num_parts)
 
     def merit(self, value: float) -> Merit:
         """Merit of the state, whose objective has this value."""
-        from plancc.passes.kernels.state import volume
-
         overload = self.sweeps.limits.overload(self.state.sums)
         return Merit(overload, value, int(volume(self.nets, self.state)))
 
@@ -271,8 +263,6 @@ class _RefineTraffic(RefineVolume, ABC):
         return VOLUME
 
     def _flow(self, nets: Nets, state: State) -> PairTraffic:
-        from plancc.passes.kernels.traffic import flow_of
-
         return flow_of(nets, state, OBJECTIVES[self.objective].counts_messages)
 
     def _merit(self, run: _Run) -> Merit:
@@ -410,9 +400,6 @@ class _Rounds:
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> int:
         """One sweep for every (price of overweight, tariff); returns the gains evaluated."""
-        from plancc.passes.kernels.state import boundary
-        from plancc.passes.kernels.traffic import sweep_traffic
-
         sweeps, tried = self.sweeps, 0
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -455,15 +442,11 @@ class RefineMaxVolume(_RefineTraffic):
         return int(max(flow.sent.max(), flow.received.max()))
 
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        from plancc.passes.kernels.traffic import Tariff
-
         mean, best = flow.sent.mean(), run.best.value
         ceiling = mean + Fees.ceiling * (best - mean)
         return Tariff(1.0, 0.0, ceiling, strength / max(best - ceiling, 1.0), np.zeros(1))
 
     def _held(self, value: float) -> Tariff:
-        from plancc.passes.kernels.traffic import Tariff
-
         return Tariff(1.0, 0.0, float(value), self.schedule.hold, np.zeros(1))
 
 
@@ -484,14 +467,10 @@ class RefineMessages(_RefineTraffic):
         return int(flow.messages_sent.sum())
 
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        from plancc.passes.kernels.traffic import Tariff
-
         fees = strength * np.array([1.0, Fees.second_row, 0.0])
         return Tariff(0.0, 0.0, np.inf, 0.0, fees)
 
     def _held(self, value: float) -> Tariff:
-        from plancc.passes.kernels.traffic import Tariff
-
         return Tariff(0.0, 0.0, np.inf, 0.0, np.array([self.schedule.hold, 0.0]))
 
 
@@ -520,8 +499,6 @@ class RefineTime(_RefineTraffic):
         return run.context.time.seconds(Owners(run.state.owner))
 
     def _tariff(self, strength: float, run: _Run, flow: PairTraffic) -> Tariff:
-        from plancc.passes.kernels.traffic import Tariff
-
         assert run.context.time is not None
         rates = run.context.time.rates
         row, message = max(rates.row, 1e-300), rates.message

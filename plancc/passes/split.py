@@ -11,6 +11,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import check_owners
 from plancc.models.medium_grain import lighter_columns
 from plancc.passes.context import Context
+from plancc.passes.kernels import split as kernels
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,6 @@ class Resplit:
         Raises:
             InputError: Owners of another number of vertices, or outside 0..num_parts-1.
         """
-        from plancc.passes.kernels import split as kernels
-
         num_parts, allowed = context.num_parts, context.movable
         check_owners(owner, matrix.num_vertices, num_parts)
         with_column = lighter_columns(matrix)

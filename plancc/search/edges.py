@@ -23,7 +23,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ from plancc.passes.bound import reaches
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import fill_empty_parts
+from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
 from plancc.passes.split import Resplit
@@ -54,9 +55,6 @@ from plancc.search.effort import rows_inside
 from plancc.search.job import RefiningJob
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
 from plancc.search.record import Member, SearchResult, Trial
-
-if TYPE_CHECKING:
-    from plancc.passes.kernels.nets import Nets
 
 
 def search_edges(
@@ -129,8 +127,6 @@ class EdgeJob(RefiningJob):
 
     @cached_property
     def fine_nets(self) -> Nets:
-        from plancc.passes.kernels.nets import nets_of
-
         return nets_of(self.fine.hypergraph)
 
     def members(self) -> list[Member]:

@@ -27,6 +27,8 @@ from plancc.models.weights import check_num_parts
 from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, check_problem
 from plancc.passes.fixed import numbered_by, one_for_each_part
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
 from plancc.passes.multilevel import Owner
 from plancc.search.effort import STEPS
 from plancc.search.record import Trial
@@ -214,9 +216,6 @@ def _merged(
 def _judged(
     hypergraph: Hypergraph, owner: Owner, limits: Limits, job: HypergraphJob, seconds: float
 ) -> HypergraphPartition:
-    from plancc.passes.kernels.nets import nets_of
-    from plancc.passes.kernels.state import state_of
-
     nets = nets_of(hypergraph)
     state = state_of(nets, owner, limits.num_parts)
     notes = balance_notes(owner, limits, f"effort {job.effort}")

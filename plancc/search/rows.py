@@ -33,6 +33,8 @@ from plancc.partitioners.run import (
     partitions,
 )
 from plancc.passes.bound import least_volume, reaches
+from plancc.passes.kernels.nets import Nets, nets_of
+from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
@@ -52,8 +54,6 @@ from plancc.search.starts import (
 
 if TYPE_CHECKING:
     from plancc.passes.clusters import Clusters
-    from plancc.passes.kernels.nets import Nets
-    from plancc.passes.kernels.state import State
     from plancc.search.expectation import Expectation
 
 Refiner = Callable[[Sweeps, "Nets", "State"], Any]
@@ -82,8 +82,6 @@ class RowJob(RefiningJob):
     nets: Nets = field(init=False)
 
     def __post_init__(self) -> None:
-        from plancc.passes.kernels.nets import nets_of
-
         self.nets = nets_of(self.hypergraph)
         super().__post_init__()
 
@@ -210,8 +208,6 @@ class RowJob(RefiningJob):
 
     def _measured(self, owner: Owner) -> str:
         """Kind of the graph, by the boundary of these owners."""
-        from plancc.passes.kernels.state import boundary
-
         rows = len(boundary(self.nets, self.state(owner)))
         return kind_of(self.degrees, rows / len(owner))
 
@@ -363,8 +359,6 @@ class RowJob(RefiningJob):
         return self.member_of(self.state(owners.rows))
 
     def state(self, owner: Owner) -> State:
-        from plancc.passes.kernels.state import state_of
-
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
@@ -374,8 +368,6 @@ class RowJob(RefiningJob):
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
         """What the owners of a state are worth; with `by_volume` their value is the volume."""
-        from plancc.passes.kernels.state import volume
-
         rows, owners = int(volume(self.nets, state)), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
