@@ -12,6 +12,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.fields import option
 from plancc.graph.graph import Graph
+from plancc.graph.partvector import read_part_vector
 from plancc.models.base import Model
 from plancc.models.problem import Assignment
 from plancc.models.weights import Balance, check_num_parts
@@ -63,8 +64,6 @@ def part_vector(
     n = num_vertices
     check_num_parts(n, num_parts)
     if isinstance(part, (str, os.PathLike)):
-        from plancc.graph.partvector import read_part_vector
-
         if not os.fspath(part):
             raise InputError("model 'file' needs a part vector (`part`)")
         where = os.fspath(part)

@@ -16,6 +16,7 @@ from plancc.errors import InputError
 from plancc.files import atomic_write, open_file
 from plancc.graph.bounds import bounded
 from plancc.graph.graph import check_num_vertices
+from plancc.graph.kernels import format_lines
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 from plancc.models.problem import Hypergraph
 
@@ -106,8 +107,6 @@ def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
             hold.
         OutputError: If the file cannot be written.
     """
-    from plancc.graph.kernels import format_lines
-
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
     if weights.ndim > 1:
         raise InputError(

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,6 @@ from plancc.sampling import (
     make_sampler,
     sampler_options,
 )
-
-if TYPE_CHECKING:
-    from plancc.models.nets import NetUnion
 
 AUTO = "auto"
 EXPECTED_VOLUME = "expected volume"

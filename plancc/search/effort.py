@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import call
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
+from plancc.search.expectation import Expectation
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
 from plancc.search.presets import (
@@ -46,9 +47,6 @@ from plancc.search.presets import (
 from plancc.search.record import Member, SearchResult, Trial
 from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning
-
-if TYPE_CHECKING:
-    from plancc.search.expectation import Expectation
 
 
 def search(

@@ -30,11 +30,10 @@ from plancc.passes.deadline import Deadline
 from plancc.passes.kernels.expected import expected
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
+from plancc.passes.multilevel import Owner
 from plancc.passes.refine import RefineExpected, RefineVolume, refiner
 from plancc.sampling import HELD_OUT, Inclusion
 from plancc.search.presets import Samples
-
-Owner = npt.NDArray[np.int32]
 
 
 class Expectation(Protocol):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import objective_value
@@ -15,10 +15,8 @@ from plancc.cost.rates import EpochTime
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
-
-if TYPE_CHECKING:
-    from plancc.passes.multilevel import Owner
-    from plancc.search.expectation import Expectation
+from plancc.passes.multilevel import Owner
+from plancc.search.expectation import Expectation
 
 
 @dataclass(frozen=True)

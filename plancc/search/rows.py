@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,11 +33,13 @@ from plancc.partitioners.run import (
     partitions,
 )
 from plancc.passes.bound import least_volume, reaches
+from plancc.passes.clusters import Clusters, degrees_of, find_clusters, links_of
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
+from plancc.search.expectation import Expectation
 from plancc.search.footprint import metis
 from plancc.search.job import RefiningJob
 from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
@@ -51,10 +53,6 @@ from plancc.search.starts import (
     kind_of,
     tightest,
 )
-
-if TYPE_CHECKING:
-    from plancc.passes.clusters import Clusters
-    from plancc.search.expectation import Expectation
 
 Refiner = Callable[[Sweeps, "Nets", "State"], Any]
 """Improves a state."""
@@ -112,8 +110,6 @@ class RowJob(RefiningJob):
     @cached_property
     def clusters(self) -> Clusters | None:
         """Clusters, and the graph between them; None where there are none or too many."""
-        from plancc.passes.clusters import find_clusters, links_of
-
         links = links_of(self.matrix, self.nets)
         rng = np.random.default_rng(self.options.seed)
         weight, room, few = self.nets.weight, self.options.room, not has_hubs(self.degrees)
@@ -127,8 +123,6 @@ class RowJob(RefiningJob):
     @cached_property
     def degrees(self) -> Any:
         """Neighbours of every vertex in the undirected graph: int64[n]."""
-        from plancc.passes.clusters import degrees_of
-
         return degrees_of(self.matrix, self.nets)
 
     @property
