@@ -60,9 +60,8 @@ class Resplit:
         load = load.astype(np.int64)
         load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
         scale = 1 / context.limits.relative
-        mate, mate_right = kernels.match(cut, banned)
-        left, right, component, num = kernels.cover(cut, banned, mate, mate_right)
-        kernels.complete(cut, left, right, component, num, mate, load, scale)
+        left, right, component, mate = kernels.cover(cut, banned)
+        kernels.complete(cut, left, right, component, mate, load, scale)
         of_cut = kernels.place(cut, left, right, fixed, load, scale)
         if self.evenly:
             kernels.relieve(cut, left, right, fixed, load, context.limits.limit[:, 0], of_cut)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching
 
 from plancc.kernel import njit
 from plancc.passes.kernels.nets import transpose
@@ -111,179 +113,90 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
     return Cut(at, left_ptr, left_end, right_end, right_ptr, right_edges, left_parts, right_parts)
 
 
-@njit(cache=True, nogil=True)
-def match(cut: Any, banned: Any) -> Any:
-    """A maximum matching without the right vertices `banned` (Hopcroft and Karp, 1973).
-
-    Returns the partner of every left and of every right vertex, int32, -1: none.
-    """
-    num_left, num_right = len(cut.left_ptr) - 1, len(cut.right_ptr) - 1
-    mate = np.full(num_left, -1, dtype=np.int32)
-    mate_right = np.full(num_right, -1, dtype=np.int32)
-    for x in range(num_left):  # a maximal one to start from
-        for e in range(cut.left_ptr[x], cut.left_ptr[x + 1]):
-            y = cut.right[e]
-            if mate_right[y] < 0 and not banned[y]:
-                mate[x], mate_right[y] = y, x
-                break
-    depth = np.empty(num_left, dtype=np.int32)
-    queue = np.empty(num_left, dtype=np.int32)
-    edge = np.empty(num_left, dtype=np.int64)
-    path = np.empty(num_left, dtype=np.int32)
-    while True:
-        # Layers of shortest alternating paths from all free left vertices.
-        tail = 0
-        for x in range(num_left):
-            depth[x] = -1
-            if mate[x] < 0:
-                depth[x] = 0
-                queue[tail] = x
-                tail += 1
-        head, found = 0, False
-        while head < tail:
-            x = queue[head]
-            head += 1
-            for e in range(cut.left_ptr[x], cut.left_ptr[x + 1]):
-                y = cut.right[e]
-                if banned[y]:
-                    continue
-                z = mate_right[y]
-                if z < 0:
-                    found = True
-                elif depth[z] < 0:
-                    depth[z] = depth[x] + 1
-                    queue[tail] = z
-                    tail += 1
-        if not found:
-            return mate, mate_right
-        # As many paths without a common vertex as a depth first search meets.
-        edge[:] = cut.left_ptr[:-1]
-        for start in range(num_left):
-            if mate[start] >= 0:
-                continue
-            length = 1
-            path[0] = start
-            while length > 0:
-                x = path[length - 1]
-                if edge[x] == cut.left_ptr[x + 1]:
-                    depth[x] = -1  # a dead end
-                    length -= 1
-                    continue
-                y = cut.right[edge[x]]
-                edge[x] += 1
-                if banned[y]:
-                    continue
-                z = mate_right[y]
-                if z < 0:
-                    while length > 0:
-                        length -= 1
-                        x = path[length]
-                        before = mate[x]
-                        mate[x], mate_right[y] = y, x
-                        y = before
-                elif depth[z] == depth[x] + 1:
-                    path[length] = z
-                    length += 1
-
-
-@njit(cache=True, nogil=True)
-def cover(cut: Any, banned: Any, mate: Any, mate_right: Any) -> Any:
+def cover(cut: Cut, banned: Any) -> Any:
     """Vertices of every minimum cover, and those of some (Koenig; Dulmage, Mendelsohn).
 
     Every minimum cover that has all of `banned` holds the right vertices that alternating paths
-    from free left vertices reach, and the left vertices that such paths from free right ones reach.
-    What no path reaches is matched perfectly and falls into connected components: of each all left
-    vertices are a choice, and all right ones are.
+    from free left vertices reach, and the left vertices that such paths from free right ones reach,
+    whatever the maximum matching is. All others are matched and fall into connected components: of
+    each all left vertices are a choice, and all right ones are.
+
+    Parameters:
+        banned (bool[num_right]): Right vertices that are in the cover whatever it costs.
 
     Returns:
         left, right : bool[num_left], bool[num_right]: In every cover.
         component (int32[num_left]): Component of every left vertex that may be chosen, or -1. A
             right vertex has its mate's.
-        num_components: int
+        mate (int32[num_left]): Partner of every left vertex, or -1.
     """
-    num_left, num_right = len(cut.left_ptr) - 1, len(cut.right_ptr) - 1
-    left = np.zeros(num_left, dtype=np.bool_)
-    right = banned.copy()
-    settled = np.zeros(num_left, dtype=np.bool_)
-    queue = np.empty(num_left, dtype=np.int32)
+    num_left, num_right = len(cut.left_parts), len(cut.right_parts)
+    kept = ~banned[cut.right]
+    ptr = np.concatenate([[0], np.cumsum(kept)])[cut.left_ptr]
+    edges = (np.ones(ptr[-1], np.bool_), cut.right[kept], ptr)
+    graph = csr_matrix(edges, shape=(num_left, num_right))
+    mate = maximum_bipartite_matching(graph, perm_type="column").astype(np.int32)
+    mate_right = np.full(num_right, -1, dtype=np.int32)
+    mate_right[mate[mate >= 0]] = np.flatnonzero(mate >= 0)
+    free = (mate_right < 0) & ~banned
+    right = _reached(cut.left_ptr, cut.right, mate < 0, mate_right, banned)
+    left = _reached(
+        cut.right_ptr, cut.left[cut.right_edges], free, mate, np.zeros(num_left, np.bool_)
+    )
+
+    may = (mate >= 0) & ~left & ~right[mate]
+    of_both = may[cut.left] & ~right[cut.right]
+    pairs = cut.left[of_both], mate_right[cut.right[of_both]]
+    joined = coo_matrix((np.ones(len(pairs[0]), np.bool_), pairs), shape=(num_left, num_left))
+    component = np.full(num_left, -1, dtype=np.int32)
+    label = connected_components(joined, directed=False)[1]
+    number = np.cumsum(np.bincount(label[may], minlength=num_left) > 0) - 1
+    component[may] = number[label[may]]
+    return left, right, component, mate
+
+
+@njit(cache=True, nogil=True)
+def _reached(ptr: Any, ends: Any, starts: Any, mate: Any, before: Any) -> Any:
+    """Ends that are reached from the starts by any edge, from there by the one to their mate.
+
+    Parameters:
+        ptr (int64[n + 1]): The edges of vertex x lead to ``ends[ptr[x]:ptr[x + 1]]``.
+        starts: bool[n].
+        mate (int32[m]): Of the ends.
+        before (bool[m]): Ends that count as reached, and lead no further.
+    """
+    found, queue = before.copy(), np.empty(len(starts), dtype=np.int64)
     tail = 0
-    for x in range(num_left):
-        if mate[x] < 0:
-            settled[x] = True
+    for x in range(len(starts)):
+        if starts[x]:
             queue[tail] = x
             tail += 1
     head = 0
     while head < tail:
         x = queue[head]
         head += 1
-        for e in range(cut.left_ptr[x], cut.left_ptr[x + 1]):
-            y = cut.right[e]
-            if not right[y]:
-                right[y] = True
-                settled[mate_right[y]] = True
-                queue[tail] = mate_right[y]
+        for k in range(ptr[x], ptr[x + 1]):
+            y = ends[k]
+            if not found[y]:
+                found[y] = True
+                queue[tail] = mate[y]
                 tail += 1
-    waiting = np.empty(num_right, dtype=np.int32)
-    tail = 0
-    for y in range(num_right):
-        if mate_right[y] < 0 and not banned[y]:
-            waiting[tail] = y
-            tail += 1
-    head = 0
-    while head < tail:
-        y = waiting[head]
-        head += 1
-        for a in range(cut.right_ptr[y], cut.right_ptr[y + 1]):
-            x = cut.left[cut.right_edges[a]]
-            if not left[x]:
-                left[x] = settled[x] = True
-                waiting[tail] = mate[x]
-                tail += 1
-
-    component = np.full(num_left, -1, dtype=np.int32)
-    num = 0
-    for start in range(num_left):
-        if settled[start] or component[start] >= 0:
-            continue
-        component[start] = num
-        queue[0], head, tail = start, 0, 1
-        while head < tail:
-            x = queue[head]
-            head += 1
-            y = mate[x]
-            for a in range(cut.right_ptr[y], cut.right_ptr[y + 1]):
-                z = cut.left[cut.right_edges[a]]
-                if not settled[z] and component[z] < 0:
-                    component[z] = num
-                    queue[tail] = z
-                    tail += 1
-            for e in range(cut.left_ptr[x], cut.left_ptr[x + 1]):
-                if not right[cut.right[e]]:
-                    z = mate_right[cut.right[e]]
-                    if component[z] < 0:
-                        component[z] = num
-                        queue[tail] = z
-                        tail += 1
-        num += 1
-    return left, right, component, num
+    return found
 
 
 @njit(cache=True, nogil=True)
-def complete(  # type: ignore[no-untyped-def]
-    cut, left, right, component, num, mate, own, scale
-):
+def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
     """Choose a side of every component, so that the parts are even; changes `left` and `right`.
 
     The larger components come first, each to the part that has less so far; then all once more.
 
     Parameters:
         cut: Cut.
-        left, right, component, num: What `cover` answered.
-        mate: int32[num_left].
+        left, right, component, mate: What `cover` answered.
         own (int64[num_parts]): Nonzeros that the parts have beside those of the cut.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
     """
-    load = own.copy()
+    load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
     size = np.zeros(num, dtype=np.int64)
     parts = np.zeros((num, 2), dtype=np.int32)
     for e in range(len(cut.at)):
