@@ -102,15 +102,15 @@ class _Search:
         state = self.state
         parts = Traffic(
             rows=state.rows,
-            nonzeros=state.load,
+            nonzeros=state.sums,
             sent=state.sent,
             received=state.received,
             messages_sent=state.messages_sent,
             messages_received=state.messages_received,
         )
-        owners = Owners(state.owner, state.part)
+        owners = Owners(state.owner, state.nonzeros)
         value = objective_value(self.options.objective, parts, owners, self.context.time)
-        return Merit(self.limits.overload(state.load), value, volume(state))
+        return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
         """Rounds until several in a row found nothing better."""
@@ -145,7 +145,7 @@ class _Search:
         if reached >= self.best:
             return False
         self.best = reached
-        self.owners = Owners(self.state.owner.copy(), self.state.part.copy())
+        self.owners = Owners(self.state.owner.copy(), self.state.nonzeros.copy())
         return True
 
     def _climb(self, strength: float) -> None:
@@ -158,7 +158,7 @@ class _Search:
     def _restore(self, strength: float) -> None:
         """Bring parts below the limit, also after the deadline."""
         for price in self.numbers.restoring:
-            if self.limits.overload(self.state.load) == 0:
+            if self.limits.overload(self.state.sums) == 0:
                 return
             self._sweep(price, np.inf, strength, restoring=True)
 
@@ -202,7 +202,7 @@ class _Search:
             rates = self.context.time.rates
             speed = float(np.mean(self.limits.capacities or 1.0))
             rates = rates._replace(nonzero=rates.nonzero / speed, own_row=rates.own_row / speed)
-        work = (rates.nonzero * state.load + rates.own_row * state.rows) * self.scale
+        work = (rates.nonzero * state.sums + rates.own_row * state.rows) * self.scale
         out = rates.row * state.sent + rates.message * state.messages_sent + work
         into = rates.row * state.received + rates.message * state.messages_received + work
         mean = 0.5 * (out + into).mean()

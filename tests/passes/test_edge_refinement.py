@@ -31,7 +31,7 @@ def time_of(graph, num_parts):
         side = MESSAGE * np.maximum(parts["messages_sent"], parts["messages_received"])
         side += ROW * np.maximum(parts["sent"], parts["received"])
         return float(
-            (side + NONZERO * np.array(parts["load"]) + OWN_ROW * np.array(parts["rows"])).max()
+            (side + NONZERO * np.array(parts["sums"]) + OWN_ROW * np.array(parts["rows"])).max()
         )
 
     return EpochTime(seconds, EpochRates(MESSAGE, ROW, NONZERO, OWN_ROW))
@@ -72,18 +72,18 @@ def counted(graph, owner, part, num_parts):
         "received": per_part(moved, 3),
         "messages_sent": per_part(messages, 1),
         "messages_received": per_part(messages, 2),
-        "load": np.bincount(part, minlength=num_parts).tolist(),
+        "sums": np.bincount(part, minlength=num_parts).tolist(),
         "rows": np.bincount(owner, minlength=num_parts).tolist(),
     }, len(moved)
 
 
 def check_state(graph, state, num_parts):
-    expected, volume = counted(graph, state.owner, state.part, num_parts)
+    expected, volume = counted(graph, state.owner, state.nonzeros, num_parts)
     for name, values in expected.items():
         assert getattr(state, name).tolist() == values, name
     assert edges.volume(state) == volume
     rows, on_diagonal = rows_of(graph), graph.indices == rows_of(graph)
-    assert (state.part[on_diagonal] == state.owner[rows[on_diagonal]]).all()
+    assert (state.nonzeros[on_diagonal] == state.owner[rows[on_diagonal]]).all()
 
 
 def drawn(seed, n, num_parts, diagonal, with_messages=True):
@@ -114,7 +114,7 @@ def test_moves_keep_every_count_exact(num_parts, diagonal):
     for _ in range(200):
         there = int(rng.integers(num_parts))
         v, k = int(rng.integers(graph.num_vertices)), int(rng.integers(graph.num_nonzeros))
-        if pattern.movable[k] and state.part[k] != there:
+        if pattern.movable[k] and state.nonzeros[k] != there:
             edges.move(k, there, pattern, state)
         if state.owner[v] != there:
             edges.move_owner(v, there, pattern, state)

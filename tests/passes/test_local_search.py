@@ -97,7 +97,7 @@ def test_a_search_in_progress_ends_at_the_deadline(monkeypatch, asked):
         answers.append(len(answers) >= asked)
         return answers[-1]
 
-    monkeypatch.setattr("plancc.passes.kernels.local_search.local_search", counted)
+    monkeypatch.setattr("plancc.passes.multilevel.local_search", counted)
     _, _, nets, state = make(0, 4, 7, 120, 150, costs=True)
     given, limits = state.owner.copy(), Limits(nets.weight, 4, 0.1)
     short = replace(V_CYCLES, local_search=LocalSearch(work=50))

@@ -8,6 +8,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.models.nets import merge_equal_nets
+from plancc.passes.kernels.label_propagation import numbered
 from plancc.passes.kernels.nets import Nets, transpose
 from plancc.passes.presets import Coarsening
 
@@ -105,13 +106,7 @@ def _cluster(
             single[best] = False
             for c in range(num_constraints):
                 load[best, c] += nets.weight[v, c]
-    number = np.full(n, -1, dtype=np.int32)
-    count = 0
-    for v in range(n):
-        if number[label[v]] < 0:
-            number[label[v]] = count
-            count += 1
-        label[v] = number[label[v]]
+    numbered(label)
     return label
 
 

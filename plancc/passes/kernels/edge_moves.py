@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.edges import last_slot, move, move_owner, other, pins_in
+from plancc.passes.kernels.edges import move, move_owner, other
+from plancc.passes.kernels.state import last_slot, pins_in
 from plancc.passes.kernels.volume import penalty
 from plancc.passes.presets import SHORT, TINY
 
@@ -42,7 +43,7 @@ class Prices(NamedTuple):
             of nonzeros and own rows: 1 over their capacities, times the mean.
         row, message, nonzero, own_row: Loads.
         fees (float64[m], m at least 1): Fees of the first, second, ... row of a message, the last
-            for all that follow; they never rise. Messages and fees need ``Owners.pair``.
+            for all that follow; they never rise. Messages and fees need ``EdgeState.pair``.
     """
 
     target: Any
@@ -61,7 +62,7 @@ class Prices(NamedTuple):
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
     """Bring the tolls of part q up to date."""
-    load = float(state.load[q])
+    load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
     own = nonzero * load + prices.own_row * prices.scale[q] * state.rows[q]
     toll[OUT, q] = own + prices.row * state.sent[q] + prices.message * state.messages_sent[q]
@@ -79,20 +80,20 @@ def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
 @njit(cache=True, nogil=True)
 def _lighter(r: int, q: int, state: Any, prices: Any) -> bool:
     """Whether part r has fewer nonzeros than part q, over their capacities."""
-    return state.load[r] * prices.scale[r] < state.load[q] * prices.scale[q]
+    return state.sums[r] * prices.scale[r] < state.sums[q] * prices.scale[q]
 
 
 @njit(cache=True, nogil=True)
 def _tolls(state: Any, prices: Any) -> Any:
-    toll = np.empty((6, len(state.load)))
-    for q in range(len(state.load)):
+    toll = np.empty((6, len(state.sums)))
+    for q in range(len(state.sums)):
         _update(q, state, prices, toll)
     return toll
 
 
 @njit(cache=True, nogil=True)
 def _move(k: int, there: int, pattern: Any, state: Any, prices: Any, toll: Any) -> None:
-    here = state.part[k]
+    here = state.nonzeros[k]
     move(k, there, pattern, state)
     row, column = state.owner[pattern.row[k]], state.owner[pattern.column[k]]
     for q in (here, np.int32(there), row, column):
@@ -107,8 +108,8 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
     _update(here, state, prices, toll)
     for e in (v, n + v):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
-            if state.slot_count[s] > 0:
-                _update(state.slot_part[s], state, prices, toll)
+            if state.count[s] > 0:
+                _update(state.part[s], state, prices, toll)
 
 
 @njit(cache=True, nogil=True)
@@ -116,12 +117,12 @@ def _touched(e: int, state: Any, parts: Any) -> Any:
     """The parts that net e touches, ascending, in the first places of `parts`: for short nets."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
-        if state.slot_count[s] > 0:
+        if state.count[s] > 0:
             at = num
-            while at > 0 and parts[at - 1] > state.slot_part[s]:
+            while at > 0 and parts[at - 1] > state.part[s]:
                 parts[at] = parts[at - 1]
                 at -= 1
-            parts[at] = state.slot_part[s]
+            parts[at] = state.part[s]
             num += 1
     return parts[:num]
 
@@ -161,13 +162,13 @@ def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
 def _load_counts(e: int, state: Any, mine: Any) -> None:
     """Pins of net e by part; `_clear_counts` sets them back to 0."""
     for s in range(state.slot_ptr[e], last_slot(e, state)):
-        mine[state.slot_part[s]] = state.slot_count[s]
+        mine[state.part[s]] = state.count[s]
 
 
 @njit(cache=True, nogil=True)
 def _clear_counts(e: int, state: Any, mine: Any) -> None:
     for s in range(state.slot_ptr[e], last_slot(e, state)):
-        mine[state.slot_part[s]] = 0
+        mine[state.part[s]] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -178,7 +179,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 
     Returns how many nonzeros moved.
     """
-    num_parts = len(state.load)
+    num_parts = len(state.sums)
     toll = _tolls(state, prices)
     mine = np.zeros(num_parts, dtype=np.int64)
     theirs = np.zeros(num_parts, dtype=np.bool_)
@@ -199,12 +200,12 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
     for e in order:
         first, last = pattern.net_ptr[e], pattern.net_ptr[e + 1]
         _load_counts(e, state, mine)
-        lightest = np.argmin(state.load * prices.scale) if anywhere else -1
+        lightest = np.argmin(state.sums * prices.scale) if anywhere else -1
         for a in range(first, last):
             k = pattern.pins[a]
             if not pattern.movable[k]:
                 continue
-            q, f = state.part[k], other(k, e, pattern)
+            q, f = state.nonzeros[k], other(k, e, pattern)
             within = state.spread[f] == 1
             if within and idle_net[q] == e and idle[q] == moved:
                 continue
@@ -213,7 +214,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
                 saved += _saved(e, q, state, prices, toll)
             if pins_in(f, q, state) == 1:
                 saved += _saved(f, q, state, prices, toll)
-            if saved <= TINY and state.load[q] <= prices.target[q]:
+            if saved <= TINY and state.sums[q] <= prices.target[q]:
                 continue
             r = _best_part(e, f, q, saved, lightest, mine, theirs, state, prices, toll)
             if r >= 0:
@@ -227,15 +228,15 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
             short = SHORT * (last - first) < num_parts
             parts = _touched(e, state, some) if short else every
             for a in range(first, last):
-                size[state.part[pattern.pins[a]]] += 1
+                size[state.nonzeros[pattern.pins[a]]] += 1
             total = 0
             for q in parts:
                 end[q] = total
                 total += size[q]
             for a in range(first, last):
                 k = pattern.pins[a]
-                by_part[end[state.part[k]]] = k
-                end[state.part[k]] += 1
+                by_part[end[state.nonzeros[k]]] = k
+                end[state.nonzeros[k]] += 1
             owner = state.owner[e % len(state.owner)]
             for q in parts:
                 pins = by_part[end[q] - size[q] : end[q]]
@@ -264,8 +265,8 @@ def _best_part(  # type: ignore[no-untyped-def]
     base_f = 1.0 + prices.row * toll[TAKE - step_f, owner_f]
     best, least = -1, np.inf
     for s in range(state.slot_ptr[f], last_slot(f, state)):
-        r = state.slot_part[s]
-        if state.slot_count[s] == 0 or r == q:
+        r = state.part[s]
+        if state.count[s] == 0 or r == q:
             continue
         theirs[r] = True
         cost = toll[BURDEN, r]
@@ -275,11 +276,11 @@ def _best_part(  # type: ignore[no-untyped-def]
                 cost += _fee(step_e, owner_e, r, 0, state.pair, prices, toll)
         if cost < least or (cost == least and best >= 0 and _lighter(r, best, state, prices)):
             best, least = r, cost
-    heavy = state.load[q] > prices.target[q]
+    heavy = state.sums[q] > prices.target[q]
     if least > TINY and (heavy or saved > base_f - TINY):
         for s in range(state.slot_ptr[e], last_slot(e, state)):
-            r = state.slot_part[s]
-            if state.slot_count[s] == 0 or theirs[r] or r == q:
+            r = state.part[s]
+            if state.count[s] == 0 or theirs[r] or r == q:
                 continue
             cost = toll[BURDEN, r] + base_f + prices.row * toll[GIVE + step_f, r]
             if paired and cost <= least:
@@ -296,11 +297,11 @@ def _best_part(  # type: ignore[no-untyped-def]
             if cost < least:
                 best, least = r, cost
     for s in range(state.slot_ptr[f], last_slot(f, state)):
-        theirs[state.slot_part[s]] = False
+        theirs[state.part[s]] = False
     if best < 0 or least > saved + TINY:
         return -1
-    after = (state.load[best] + 1) * prices.scale[best]
-    if saved <= TINY and after >= state.load[q] * prices.scale[q]:
+    after = (state.sums[best] + 1) * prices.scale[best]
+    if saved <= TINY and after >= state.sums[q] * prices.scale[q]:
         return -1
     return best
 
@@ -340,24 +341,24 @@ def _leave(  # type: ignore[no-untyped-def]
         best, least = -1, np.inf
         value += relief
         for s in range(state.slot_ptr[f], last_slot(f, state)):
-            r = state.slot_part[s]
-            if mine[r] == 0 or state.slot_count[s] == 0:
+            r = state.part[s]
+            if mine[r] == 0 or state.count[s] == 0:
                 continue
             if r == q:
-                if state.slot_count[s] == 1:
+                if state.count[s] == 1:
                     value += _saved(f, q, state, prices, toll)
-            elif state.load[r] + added[r] + 1 <= prices.cap[r]:
+            elif state.sums[r] + added[r] + 1 <= prices.cap[r]:
                 cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 if cost < least:
                     best, least = r, cost
         if best < 0:
             base = 1.0 + prices.row * toll[TAKE - step, owner_f]
             for s in range(state.slot_ptr[e], last_slot(e, state)):
-                r = state.slot_part[s]
+                r = state.part[s]
                 free = prices.weight[r] == 0.0
-                if r == q or state.slot_count[s] == 0 or (best == owner and free):
+                if r == q or state.count[s] == 0 or (best == owner and free):
                     continue
-                if state.load[r] + added[r] + 1 > prices.cap[r]:
+                if state.sums[r] + added[r] + 1 > prices.cap[r]:
                     continue
                 cost = toll[BURDEN, r] + prices.weight[r] * added[r] * (toll[BURDEN, r] > 0)
                 cost += base + prices.row * toll[GIVE + step, r]
@@ -411,7 +412,7 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     The nonzeros that a row or a column has in the old owner's part come along, or go to other
     parts, if all of them can leave that part with gain. Fees are not looked at.
     """
-    n, num_parts = len(state.owner), len(state.load)
+    n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
     mine = np.zeros((2, num_parts), dtype=np.int64)
     bonus = np.zeros((2, num_parts))
@@ -475,7 +476,7 @@ def _staying(
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
         k = pattern.pins[a]
-        if state.part[k] != q or pattern.row[k] == pattern.column[k]:
+        if state.nonzeros[k] != q or pattern.row[k] == pattern.column[k]:
             continue
         pins[num] = k
         num += 1
@@ -488,7 +489,7 @@ def _staying(
         start, end = state.slot_ptr[f], last_slot(f, state)
         kept = False
         for s in range(start, end):
-            count, r = state.slot_count[s], state.slot_part[s]
+            count, r = state.count[s], state.part[s]
             if r == q:
                 base += count == 1
             else:
@@ -496,8 +497,8 @@ def _staying(
         if not kept:
             base -= 1.0
             for s in range(start, end):
-                if state.slot_count[s] > 0:
-                    bonus[state.slot_part[s]] += 1.0
+                if state.count[s] > 0:
+                    bonus[state.part[s]] += 1.0
     return base, num
 
 
@@ -508,8 +509,8 @@ def _best_owner(  # type: ignore[no-untyped-def]
     """The part that vertex v of part q should move to, with its `weight` nonzeros; or -1."""
     n = len(state.owner)
     best, best_value = -1, TINY
-    for r in range(len(state.load)):
-        if r == q or state.load[r] + weight > prices.cap[r]:
+    for r in range(len(state.sums)):
+        if r == q or state.sums[r] + weight > prices.cap[r]:
             continue
         burden = toll[BURDEN, r] if prices.weight[r] > 0.0 or prices.nonzero > 0.0 else 0.0
         value = weight * (toll[RELIEF, q] - burden)
@@ -517,7 +518,7 @@ def _best_owner(  # type: ignore[no-untyped-def]
         for side in range(2):
             before = state.spread[v + side * n] - 1
             left = num[side] == 0
-            if not left and state.load[r] + weight + num[side] <= prices.cap[r]:
+            if not left and state.sums[r] + weight + num[side] <= prices.cap[r]:
                 gain = 1.0 + base[side] + bonus[side, r] - burden * num[side]
                 if gain > TINY:
                     left = True

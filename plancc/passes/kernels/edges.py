@@ -20,6 +20,8 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.nets import transpose
+from plancc.passes.kernels.state import last_slot
+from plancc.passes.kernels.traffic import add_rows, no_traffic
 
 
 class MatrixPattern(NamedTuple):
@@ -46,16 +48,11 @@ class MatrixPattern(NamedTuple):
 class EdgeState(NamedTuple):
     """Owners of a `MatrixPattern`, and what follows from them; moves change all but `slot_ptr`.
 
-    A net with fewer pins than there are parts has a slot per pin, of which the first ``spread[e]``
-    are in use, in no order; any other net has a slot per part, in use where its count is above 0.
-
     Attributes:
         owner: int32[n].
-        part (int32[nnz]): Owner of every nonzero.
-        slot_ptr: int64[2n + 1].
-        slot_part, slot_count (int32[num_slots]): Parts that a net touches, and its pins in each.
-        spread (int32[2n]): How many parts a net touches.
-        load, rows (int64[num_parts]): Nonzeros and vertices that a part owns.
+        nonzeros (int32[nnz]): Owner of every nonzero.
+        slot_ptr, part, count, spread: Of the 2n nets, as in `plancc.passes.kernels.state.State`.
+        sums, rows (int64[num_parts]): Nonzeros and vertices that a part owns.
         sent, received (int64[num_parts]): Rows, in expand and fold together.
         messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
         pair (int32[2, num_parts, num_parts], or int32[2, 0, 0] where messages do not matter): Rows
@@ -63,12 +60,12 @@ class EdgeState(NamedTuple):
     """
 
     owner: Any
-    part: Any
+    nonzeros: Any
     slot_ptr: Any
-    slot_part: Any
-    slot_count: Any
+    part: Any
+    count: Any
     spread: Any
-    load: Any
+    sums: Any
     rows: Any
     sent: Any
     received: Any
@@ -107,21 +104,16 @@ def owners_of(
     """Count owners of rows and nonzeros, which are copied. At most 16 bytes per nonzero."""
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
-    side = num_parts if with_pairs else 0
     state = EdgeState(
         owner=np.array(owner, dtype=np.int32),
-        part=np.array(nonzero_owner, dtype=np.int32),
+        nonzeros=np.array(nonzero_owner, dtype=np.int32),
         slot_ptr=slot_ptr,
-        slot_part=np.empty(slot_ptr[-1], dtype=np.int32),
-        slot_count=np.zeros(slot_ptr[-1], dtype=np.int32),
+        part=np.empty(slot_ptr[-1], dtype=np.int32),
+        count=np.zeros(slot_ptr[-1], dtype=np.int32),
         spread=np.zeros(len(size), dtype=np.int32),
-        load=np.bincount(nonzero_owner, minlength=num_parts),
+        sums=np.bincount(nonzero_owner, minlength=num_parts),
         rows=np.bincount(owner, minlength=num_parts),
-        sent=np.zeros(num_parts, dtype=np.int64),
-        received=np.zeros(num_parts, dtype=np.int64),
-        messages_sent=np.zeros(num_parts, dtype=np.int64),
-        messages_received=np.zeros(num_parts, dtype=np.int64),
-        pair=np.zeros((2, side, side), dtype=np.int32),
+        **no_traffic(num_parts, 2, with_pairs)._asdict(),
     )
     _fill(pattern, state)
     return state
@@ -132,12 +124,12 @@ def _fill(pattern: Any, state: Any) -> None:
     n = len(state.owner)
     for e in range(2 * n):
         start = state.slot_ptr[e]
-        if state.slot_ptr[e + 1] - start == len(state.load):
-            for q in range(len(state.load)):
-                state.slot_part[start + q] = q
+        if state.slot_ptr[e + 1] - start == len(state.sums):
+            for q in range(len(state.sums)):
+                state.part[start + q] = q
         insert(e, state.owner[e % n], state)
         for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
-            insert(e, state.part[pattern.pins[a]], state)
+            insert(e, state.nonzeros[pattern.pins[a]], state)
         send_all(e, 1, state)
 
 
@@ -154,42 +146,21 @@ def other(k: int, e: int, pattern: Any) -> int:
 
 
 @njit(cache=True, nogil=True)
-def last_slot(e: int, state: Any) -> int:
-    """End of the slots to be read; those with a count of 0 do not count."""
-    start = state.slot_ptr[e]
-    if state.slot_ptr[e + 1] - start == len(state.load):
-        return start + len(state.load)
-    return start + state.spread[e]
-
-
-@njit(cache=True, nogil=True)
-def pins_in(e: int, q: int, state: Any) -> int:
-    """Number of pins of net e in part q."""
-    start = state.slot_ptr[e]
-    if state.slot_ptr[e + 1] - start == len(state.load):
-        return state.slot_count[start + q]
-    for s in range(start, start + state.spread[e]):
-        if state.slot_part[s] == q:
-            return state.slot_count[s]
-    return 0
-
-
-@njit(cache=True, nogil=True)
 def insert(e: int, q: int, state: Any) -> bool:
     """One pin of net e more in part q; returns whether it is the first one there."""
     start = state.slot_ptr[e]
-    if state.slot_ptr[e + 1] - start == len(state.load):
+    if state.slot_ptr[e + 1] - start == len(state.sums):
         s = start + q
     else:
         end = start + state.spread[e]
         s = start
-        while s < end and state.slot_part[s] != q:
+        while s < end and state.part[s] != q:
             s += 1
         if s == end:
-            state.slot_part[s] = q
-            state.slot_count[s] = 0
-    first = state.slot_count[s] == 0
-    state.slot_count[s] += 1
+            state.part[s] = q
+            state.count[s] = 0
+    first = state.count[s] == 0
+    state.count[s] += 1
     state.spread[e] += first
     return first
 
@@ -198,20 +169,20 @@ def insert(e: int, q: int, state: Any) -> bool:
 def delete(e: int, q: int, state: Any) -> bool:
     """One pin of net e less in part q; returns whether it was the last one there."""
     start = state.slot_ptr[e]
-    dense = state.slot_ptr[e + 1] - start == len(state.load)
+    dense = state.slot_ptr[e + 1] - start == len(state.sums)
     s = start + q
     if not dense:
         s = start
-        while state.slot_part[s] != q:
+        while state.part[s] != q:
             s += 1
-    state.slot_count[s] -= 1
-    last = state.slot_count[s] == 0
+    state.count[s] -= 1
+    last = state.count[s] == 0
     if last:
         state.spread[e] -= 1
         if not dense:
             end = start + state.spread[e]
-            state.slot_part[s] = state.slot_part[end]
-            state.slot_count[s] = state.slot_count[end]
+            state.part[s] = state.part[end]
+            state.count[s] = state.count[end]
     return last
 
 
@@ -220,17 +191,10 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
     """`rows` more (or fewer) of net e between part m and the owner, another part."""
     n = len(state.owner)
     q = state.owner[e % n]
-    expand = e >= n
-    sender, receiver = (q, m) if expand else (m, q)
-    state.sent[sender] += rows
-    state.received[receiver] += rows
-    if state.pair.shape[1] > 0:
-        step = 1 if expand else 0
-        before = state.pair[step, sender, receiver]
-        state.pair[step, sender, receiver] = before + rows
-        change = (before + rows > 0) - (before > 0)
-        state.messages_sent[sender] += change
-        state.messages_received[receiver] += change
+    if e >= n:
+        add_rows(1, q, m, rows, state)
+    else:
+        add_rows(0, m, q, rows, state)
 
 
 @njit(cache=True, nogil=True)
@@ -238,18 +202,18 @@ def send_all(e: int, rows: int, state: Any) -> None:
     """`send` for all parts that net e touches."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
-        if state.slot_count[s] > 0 and state.slot_part[s] != q:
-            send(e, state.slot_part[s], rows, state)
+        if state.count[s] > 0 and state.part[s] != q:
+            send(e, state.part[s], rows, state)
 
 
 @njit(cache=True, nogil=True)
 def move(k: int, there: int, pattern: Any, state: Any) -> None:
     """Give nonzero k, which is not on the diagonal, to part `there`, another than its own."""
     n = len(state.owner)
-    here = state.part[k]
-    state.part[k] = there
-    state.load[here] -= 1
-    state.load[there] += 1
+    here = state.nonzeros[k]
+    state.nonzeros[k] = there
+    state.sums[here] -= 1
+    state.sums[there] += 1
     for side in range(2):
         e = n + pattern.column[k] if side else pattern.row[k]
         if delete(e, here, state):
@@ -269,9 +233,9 @@ def move_owner(v: int, there: int, pattern: Any, state: Any) -> None:
             delete(e, here, state)
             insert(e, there, state)
     if k >= 0:
-        state.part[k] = there
-        state.load[here] -= 1
-        state.load[there] += 1
+        state.nonzeros[k] = there
+        state.sums[here] -= 1
+        state.sums[there] += 1
     state.rows[here] -= 1
     state.rows[there] += 1
     state.owner[v] = there

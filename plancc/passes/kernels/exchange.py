@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.state import move, pins_in
+from plancc.passes.kernels.state import move
+from plancc.passes.kernels.volume import gain_of
 from plancc.passes.presets import GROUP, MAX_STEPS, SAMPLE, TINY, TRIPLED
 
 
@@ -97,19 +98,6 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _saves(v: int, there: int, nets: Any, state: Any) -> Any:
-    """Rows that moving v to part `there` saves."""
-    here, saved = state.owner[v], np.int64(0)
-    for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
-        e = nets.nets[a]
-        if pins_in(e, here, state) == 1:
-            saved += nets.cost[e]
-        if pins_in(e, there, state) == 0:
-            saved -= nets.cost[e]
-    return saved
-
-
-@njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
     """A part that shares a net with v, its own where none does: at random."""
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
@@ -160,12 +148,12 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
         step = 1 + (end - start - 1) // GROUP
         best = -1
         for at in range(start + rng.integers(0, step), end, step):
-            saved = _saves(members[at], there, nets, state)
+            saved = gain_of(members[at], there, nets, state)
             if best < 0 or saved > chosen.gains[k]:
                 best, chosen.gains[k] = members[at], saved
         if best < 0:
             best = members[start]
-            chosen.gains[k] = _saves(best, there, nets, state)
+            chosen.gains[k] = gain_of(best, there, nets, state)
         chosen.vertices[k] = best
         for c in range(nets.weight.shape[1]):
             chosen.weights[k, c] = nets.weight[best, c]

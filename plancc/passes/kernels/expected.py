@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.state import move
+from plancc.passes.kernels.state import last_slot, move
 from plancc.passes.kernels.volume import fits, lightens, saving, value_in
 from plancc.passes.presets import BOUND_ROUNDING, TINY
 
@@ -24,16 +24,13 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
     """Expected rows moved, given that every source takes part: a sum over all nets."""
-    num_parts = len(state.sums)
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
             continue
         own = state.owner[nets.source[e]]
-        start = state.slot_ptr[e]
-        dense = state.slot_ptr[e + 1] - start == num_parts
         of_net = 0.0
-        for k in range(start, start + (num_parts if dense else state.spread[e])):
+        for k in range(state.slot_ptr[e], last_slot(e, state)):
             if state.part[k] != own:
                 of_net += reach[state.count[k]]
         total += nets.cost[e] * of_net
@@ -58,9 +55,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
     Returns:
         num, base
     """
-    here = state.owner[v]
-    num_parts = len(state.sums)
-    base, num = 0.0, 0
+    here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
         cost, size = nets.cost[e], nets.size_at_vertex[a]
@@ -72,12 +67,11 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
                 count = state.count[start + here]
                 base += cost * (reach[count] - reach[count - size])
             continue
-        dense = state.slot_ptr[e + 1] - start == num_parts
         if source != v:
             base -= cost * enter
             if state.spread[e] == 1:
                 continue
-        for k in range(start, start + (num_parts if dense else state.spread[e])):
+        for k in range(start, last_slot(e, state)):
             count = state.count[k]
             if count == 0:
                 continue
@@ -145,7 +139,7 @@ def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -
     Parameters:
         order: int64[m].
         reach (float64[k]): Longer than the largest net; ascending.
-        bounds: plancc.passes.kernels.volume.Bounds.
+        bounds: plancc.models.limits.Bounds.
 
     Returns:
         moved, evaluations: Vertices moved, and pairs of vertex and part whose gain was computed.

@@ -22,7 +22,8 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.heap import pop, push
-from plancc.passes.kernels.state import move
+from plancc.passes.kernels.nets import transpose
+from plancc.passes.kernels.state import last_slot, move
 from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
@@ -98,9 +99,7 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
             spread = state.spread[e]
             if spread < 2 or spread > max_spread:
                 continue
-            start = state.slot_ptr[e]
-            full = state.slot_ptr[e + 1] - start == num_parts
-            end = start + (num_parts if full else spread)
+            start, end = state.slot_ptr[e], last_slot(e, state)
             for k in range(start, end):
                 if state.count[k] > 0:
                     here[state.part[k]] = e + 1
@@ -140,9 +139,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
             spread = state.spread[e]
             if spread < 2 or spread > max_spread:
                 continue
-            start = state.slot_ptr[e]
-            full = state.slot_ptr[e + 1] - start == num_parts
-            for k in range(start, start + (num_parts if full else spread)):
+            for k in range(state.slot_ptr[e], last_slot(e, state)):
                 if state.count[k] > 0:
                     q = state.part[k]
                     if fill == 1:
@@ -158,9 +155,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
             break
         for a in range(ptr[q], ptr[q + 1]):
             e = of_part[a]
-            start = state.slot_ptr[e]
-            full = state.slot_ptr[e + 1] - start == num_parts
-            for k in range(start, start + (num_parts if full else state.spread[e])):
+            for k in range(state.slot_ptr[e], last_slot(e, state)):
                 if state.count[k] > 0 and state.part[k] > q:
                     shared[state.part[k]] += nets.cost[e]
         for r in range(q + 1, num_parts):
@@ -289,15 +284,8 @@ def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, sta
             weight[x, c] = nets.weight[vertex[x], c]
     for x in range(2, end):
         place[vertex[x]] = -1
-    vertex_ptr = np.zeros(end + 1, dtype=np.int64)
-    for k in range(at):
-        vertex_ptr[pins[k] + 1] += 1
-    vertex_ptr = np.cumsum(vertex_ptr)
-    pins_of = np.empty(at, dtype=np.int32)
-    fill = vertex_ptr[:-1].copy()
-    for k in range(at):
-        pins_of[fill[pins[k]]] = k
-        fill[pins[k]] += 1
+    places = np.arange(at).astype(np.int32)
+    vertex_ptr, _, pins_of = transpose(net_ptr[: m + 1], pins[:at], places, end)
     found = CutNetwork(
         vertex[:end],
         part[:end],

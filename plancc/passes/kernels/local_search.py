@@ -77,6 +77,15 @@ USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
 """Places in ``Search.number``."""
 
 
+@njit(cache=True, nogil=True)
+def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
+    """The heap, or a larger one, with a move of v."""
+    if number[KEYS] == len(keys):
+        keys = np.concatenate((keys, np.empty_like(keys)))
+    number[KEYS] = push(keys, number[KEYS], _key(v, gain))
+    return keys
+
+
 def new_search(num_vertices: int) -> Search:
     """Nothing has been searched yet."""
     return Search(
@@ -130,7 +139,7 @@ def local_search(
             it.
         most: Moves, undone ones included, after which a search ends.
         limit (float64[num_parts, num_constraints]): No move fills a part above it.
-        scale (float64[num_parts]): See `plancc.passes.kernels.volume.Bounds`.
+        scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
         search: Search.
 
     Returns:
@@ -183,9 +192,7 @@ def local_search(
                     work += nets.vertex_ptr[u + 1] - nets.vertex_ptr[u]
                     there, gain = _best_move(u, limit, scale, nets, state, score, seen)
                     if there >= 0:
-                        if number[KEYS] == len(keys):
-                            keys = np.concatenate((keys, np.empty_like(keys)))
-                        number[KEYS] = push(keys, number[KEYS], _key(u, gain))
+                        keys = _listed(u, gain, keys, number)
         end_search(search, nets, state)
         if number[USED] == len(order) or work > max_work:
             return keys, number[USED] == len(order)
@@ -198,6 +205,4 @@ def local_search(
             work += nets.vertex_ptr[v + 1] - nets.vertex_ptr[v]
             q, gain = _best_move(v, limit, scale, nets, state, score, seen)
             if q >= 0:
-                if number[KEYS] == len(keys):
-                    keys = np.concatenate((keys, np.empty_like(keys)))
-                number[KEYS] = push(keys, number[KEYS], _key(v, gain))
+                keys = _listed(v, gain, keys, number)

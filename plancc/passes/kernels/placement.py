@@ -27,7 +27,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     Parameters:
         order (int64[m]): The vertices of the last part.
         limit (float64[num_parts, num_constraints]): Of the parts but the last.
-        scale (float64[num_parts]): See `plancc.passes.kernels.volume.Bounds`.
+        scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
     """
     nowhere = len(limit)
     score = np.zeros(nowhere + 1, dtype=np.int64)

@@ -118,6 +118,14 @@ def is_alone(v: int, nets: Any, state: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
+def last_slot(e: int, state: Any) -> int:
+    """End of the slots of net e to be read; those with a count of 0 do not count."""
+    start = state.slot_ptr[e]
+    dense = state.slot_ptr[e + 1] - start == len(state.sums)
+    return start + (len(state.sums) if dense else state.spread[e])
+
+
+@njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
     """Number of pins of net e in part q."""
     start = state.slot_ptr[e]

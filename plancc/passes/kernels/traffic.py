@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.state import move, pins_in
-from plancc.passes.kernels.volume import fits, penalty
+from plancc.passes.kernels.state import last_slot, move, pins_in
+from plancc.passes.kernels.volume import fits, penalty, saving, value_in
 from plancc.passes.presets import MAX_FEES_READ
 
 
@@ -31,8 +31,8 @@ class PairTraffic(NamedTuple):
     Attributes:
         sent, received (int64[num_parts]): Rows.
         messages_sent, messages_received (int64[num_parts]): Zero unless `pair` is kept.
-        pair (int32[num_parts, num_parts], or int32[0, 0] where messages do not matter): Rows from
-            one part to another.
+        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0] where messages do not
+            matter): Rows from one part to another in every step; here there is one.
     """
 
     sent: Any
@@ -59,17 +59,16 @@ class Tariff(NamedTuple):
     fees: Any
 
 
+def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
+    """No part sends anything."""
+    side = num_parts if with_pairs else 0
+    sums = (np.zeros(num_parts, dtype=np.int64) for _ in range(4))
+    return PairTraffic(*sums, np.zeros((steps, side, side), dtype=np.int32))
+
+
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
     """Count the traffic of a partition of nets with sources."""
-    num_parts = len(state.sums)
-    side = num_parts if with_pairs else 0
-    flow = PairTraffic(
-        sent=np.zeros(num_parts, dtype=np.int64),
-        received=np.zeros(num_parts, dtype=np.int64),
-        messages_sent=np.zeros(num_parts, dtype=np.int64),
-        messages_received=np.zeros(num_parts, dtype=np.int64),
-        pair=np.zeros((side, side), dtype=np.int32),
-    )
+    flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)
     return flow
 
@@ -82,13 +81,13 @@ def _fill(nets: Any, state: Any, flow: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add(q: int, m: int, rows: int, flow: Any) -> None:
+def add_rows(step: int, q: int, m: int, rows: int, flow: Any) -> None:
     """`rows` more (or fewer) from part q to part m."""
     flow.sent[q] += rows
     flow.received[m] += rows
-    if len(flow.pair) > 0:
-        before = flow.pair[q, m]
-        flow.pair[q, m] = before + rows
+    if flow.pair.shape[1] > 0:
+        before = flow.pair[step, q, m]
+        flow.pair[step, q, m] = before + rows
         change = (before + rows > 0) - (before > 0)
         flow.messages_sent[q] += change
         flow.messages_received[m] += change
@@ -97,15 +96,9 @@ def _add(q: int, m: int, rows: int, flow: Any) -> None:
 @njit(cache=True, nogil=True)
 def _send(e: int, q: int, rows: int, nets: Any, state: Any, flow: Any) -> None:
     """The rows of net e from part q to all others that it touches."""
-    start = state.slot_ptr[e]
-    if state.slot_ptr[e + 1] - start == len(state.sums):
-        for m in range(len(state.sums)):
-            if m != q and state.count[start + m] > 0:
-                _add(q, m, rows, flow)
-    else:
-        for k in range(start, start + state.spread[e]):
-            if state.part[k] != q:
-                _add(q, state.part[k], rows, flow)
+    for k in range(state.slot_ptr[e], last_slot(e, state)):
+        if state.part[k] != q and state.count[k] > 0:
+            add_rows(0, q, state.part[k], rows, flow)
 
 
 @njit(cache=True, nogil=True)
@@ -120,9 +113,9 @@ def shift(v: int, there: int, nets: Any, state: Any, flow: Any) -> None:
             continue
         q = state.owner[nets.source[e]]
         if pins_in(e, here, state) == 1:
-            _add(q, here, -cost, flow)
+            add_rows(0, q, here, -cost, flow)
         if pins_in(e, there, state) == 0:
-            _add(q, there, cost, flow)
+            add_rows(0, q, there, cost, flow)
     move(v, there, nets, state)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -152,9 +145,9 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _fee(q: int, m: int, step: int, flow: Any, tariff: Any) -> float:
-    """Fee of the next row from q to m (step 0), or of the last one (step -1)."""
-    at = flow.pair[q, m] + step
+def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
+    """Fee of the next row from q to m (`more` 0), or of the last one (-1)."""
+    at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
 
@@ -168,13 +161,12 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 
     Parameters:
         order: int64[m].
-        bounds: plancc.passes.kernels.volume.Bounds.
+        bounds: plancc.models.limits.Bounds.
 
     Returns:
         moved, evaluations
     """
-    target, price, cap, _ = bounds
-    num_parts, num_constraints = state.sums.shape
+    num_parts = len(state.sums)
     saved_rows = np.zeros(num_parts)  # at their prices: nets of v that touch the part already
     known_rows = np.zeros(num_parts, dtype=np.int64)  # ... as rows
     known_fees = np.zeros(num_parts)  # ... their fees
@@ -184,7 +176,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
     receivers = np.empty(num_parts, dtype=np.int64)
     from_part = np.zeros(num_parts, dtype=np.int64)  # rows that v needs, by their owner
     owners = np.empty(num_parts, dtype=np.int64)
-    fees = len(flow.pair) > 0
+    fees = flow.pair.shape[1] > 0
     moved, evaluations = 0, 0
     for v in order:
         here = state.owner[v]
@@ -196,8 +188,6 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             e = nets.nets[a]
             cost = nets.cost[e]
             own = nets.source[e] == v
-            start = state.slot_ptr[e]
-            dense = state.slot_ptr[e + 1] - start == num_parts
             q0 = state.owner[nets.source[e]]
             row_price = 0.0
             if own:
@@ -211,8 +201,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                         owners[num_owners] = q0
                         num_owners += 1
                     from_part[q0] += cost
-            end = start + (num_parts if dense else state.spread[e])
-            for k in range(start, end):
+            for k in range(state.slot_ptr[e], last_slot(e, state)):
                 count = state.count[k]
                 if count == 0:
                     continue
@@ -238,13 +227,7 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
                     saved_rows[q] += cost * row_price
                     if fees and q != q0:
                         known_fees[q] += cost * _fee(q0, q, 0, flow, tariff)
-        alone = True
-        freed = 0.0
-        for c in range(num_constraints):
-            w, full = nets.weight[v, c], state.sums[here, c]
-            alone &= w == full
-            freed += penalty(full, target[here, c], price[here, c])
-            freed -= penalty(full - w, target[here, c], price[here, c])
+        freed, alone = saving(v, nets, state, bounds)
         freed += _sides(here, 0, 0, flow, tariff)
         freed -= _sides(here, -own_sent, own_stay - left, flow, tariff)
         num_own = 0
@@ -260,14 +243,11 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
             q = seen[(k + v) % num]
             if alone or tried == most:
                 break
-            if not fits(v, q, nets, state, cap):
+            if not fits(v, q, nets, state, bounds.cap):
                 continue
             tried += 1
             value = freed + left_price - (needed_price - saved_rows[q]) + own_rows[q] - own_stay
-            for c in range(num_constraints):
-                w, full = nets.weight[v, c], state.sums[q, c]
-                value += penalty(full, target[q, c], price[q, c])
-                value -= penalty(full + w, target[q, c], price[q, c])
+            value = value_in(v, q, value, nets, state, bounds)
             received = needed - known_rows[q] - own_rows[q]
             sent = own_sent - own_rows[q] + own_stay
             value += _sides(q, 0, 0, flow, tariff)

@@ -390,7 +390,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
         v, part = order[k], np.int64(best[k])
         if part < 0:
             continue
-        gain = _gain(v, part, nets, state)
+        gain = gain_of(v, part, nets, state)
         saved, alone = saving(v, nets, state, bounds)
         evaluations += 1
         value = value_in(v, part, gain + saved, nets, state, bounds)
@@ -415,7 +415,7 @@ def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: 
 
 
 @njit(cache=True, nogil=True)
-def _gain(v: int, there: int, nets: Any, state: Any) -> Any:
+def gain_of(v: int, there: int, nets: Any, state: Any) -> Any:
     """Rows that moving v to part `there` saves."""
     here, gain = state.owner[v], np.int64(0)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
