@@ -102,11 +102,11 @@ def refined(
     states = [state_of(nets, owner, limits.num_parts) for owner in owners]
     state = min(states, key=lambda each: int(volume(nets, each)))
     if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
-        state, _ = sweeps.v_cycle(nets, state.owner, sweeps.anneal)
+        state = sweeps.v_cycle(nets, state.owner, sweeps.anneal)
     found = []
     for again in range(1 + coarse):
         if again:
-            state, _ = sweeps.v_cycle(nets, state.owner)
+            state = sweeps.v_cycle(nets, state.owner)
         sweeps.settle(nets, state)
         sweeps.cut(nets, state, (CUTS if coarse else SINGLE_CUTS,))
         found.append((limits.overload(state.sums), int(volume(nets, state)), again, state.owner))

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from plancc.clock import wall_seconds
 from plancc.cost.objectives import Objective, find_objective, objective_value
 from plancc.cost.rates import EpochRates
 from plancc.errors import InputError
@@ -63,10 +62,10 @@ class RefineEdges:
         if objective.is_time and context.time is None:
             raise InputError("objective 'time' needs the prediction of an epoch (`time`)")
         owners.check(matrix, context.num_parts)
-        start, search = wall_seconds(), _Search(self, objective, matrix, context)
+        search = _Search(self, objective, matrix, context)
         before = search.start(owners)
         search.run()
-        return Refined(search.owners, before, search.best, wall_seconds() - start)
+        return Refined(search.owners, before, search.best)
 
 
 class _Search:

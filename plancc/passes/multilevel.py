@@ -80,7 +80,7 @@ class Goal:
 VOLUME = Goal()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Sweeps:
     """Sweeps over the vertices of a partition; all methods but `price_unit` change its state.
 
@@ -89,6 +89,7 @@ class Sweeps:
             balance.
         goal: What they lower.
         threads: For sweeps and cuts, which give the same with any number.
+        evaluations: Pairs of vertex and part whose gain was computed so far.
     """
 
     limits: Limits
@@ -97,9 +98,16 @@ class Sweeps:
     goal: Goal = VOLUME
     threads: int = 1
     numbers: VCycles = V_CYCLES
+    evaluations: int = 0
 
-    def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> int:
-        """Sweep with rising prices of overweight; returns the gains evaluated.
+    def _sweep(self, order: Any, nets: Nets, state: State, bounds: Bounds) -> int:
+        """One sweep; returns how many vertices moved."""
+        moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
+        self.evaluations += tried
+        return moved
+
+    def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> None:
+        """Sweep with rising prices of overweight.
 
         Sweeps are repeated where the boundary is small, since weight travels one layer of vertices
         per sweep.
@@ -109,7 +117,7 @@ class Sweeps:
         unit = self.price_unit(nets, state, share)
         how = self.numbers.annealing
         repeats = int(np.clip(how.swept / share.max(), 1, how.max_repeats))
-        evaluations, last, moved = 0, None, 1
+        last, moved = None, 1
         prices = how.prices if prices is None else prices
         for k, price in enumerate(np.repeat(prices, repeats)):
             if self.deadline.passed():
@@ -118,11 +126,8 @@ class Sweeps:
                 order = boundary(nets, state)
             self.rng.shuffle(order)
             if moved or price != last:  # nothing would move again
-                bounds = self.limits.bounds(price * unit)
-                moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
-                evaluations += tried
+                moved = self._sweep(order, nets, state, self.limits.bounds(price * unit))
             last = price
-        return evaluations
 
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
@@ -144,37 +149,35 @@ class Sweeps:
         least = self.numbers.annealing.least_boundary
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
-    def settle(self, nets: Nets, state: State) -> int:
-        """Bring parts below the limit and improve them within it; returns the gains evaluated.
+    def settle(self, nets: Nets, state: State) -> None:
+        """Bring parts below the limit and improve them within it.
 
         The balance is restored also after the deadline, in its quickest way.
         """
         self.restore_balance(nets, state)
-        return self.improve(nets, state)
+        self.improve(nets, state)
 
-    def improve(self, nets: Nets, state: State) -> int:
-        """`climb`, then `eject`: nothing gets worse; returns the gains evaluated."""
-        evaluations, chains = self.climb(nets, state), self.numbers.ejection
+    def improve(self, nets: Nets, state: State) -> None:
+        """`climb`, then `eject`: nothing gets worse."""
+        before, chains = self.evaluations, self.numbers.ejection
+        self.climb(nets, state)
         if chains is not None:
-            evaluations += self.eject(nets, state, chains.work * evaluations)
-        return evaluations
+            self.eject(nets, state, chains.work * (self.evaluations - before))
 
-    def climb(self, nets: Nets, state: State) -> int:
-        """Sweep within the limit, so that nothing gets worse; returns the gains evaluated."""
+    def climb(self, nets: Nets, state: State) -> None:
+        """Sweep within the limit, so that nothing gets worse."""
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
-        evaluations, moved = 0, 1
+        moved = 1
         for _ in range(self.numbers.climbs):
             if self.deadline.passed():
                 break
             order = boundary(nets, state)
             self.rng.shuffle(order)
             if moved:  # else nothing would move again
-                moved, tried = self.goal.sweep(order, nets, state, bounds, self.threads)
-                evaluations += tried
-        return evaluations
+                moved = self._sweep(order, nets, state, bounds)
 
-    def eject(self, nets: Nets, state: State, most: int) -> int:
-        """Moves into full parts, which eject other vertices; returns the gains evaluated.
+    def eject(self, nets: Nets, state: State, most: int) -> None:
+        """Moves into full parts, which eject other vertices.
 
         No chain begins once `most` gains were evaluated.
 
@@ -183,9 +186,9 @@ class Sweeps:
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
-            return 0
+            return
         limit = np.maximum(self.limits.limit, state.sums).astype(np.float64)
-        evaluations, rows = 0, int(volume(nets, state))
+        rows, last = int(volume(nets, state)), self.evaluations + most
         for _ in range(how.rounds):
             order = boundary(nets, state)
             self.rng.shuffle(order)
@@ -194,15 +197,14 @@ class Sweeps:
             probed = max(int(how.probed * total), how.least_probed)
             for end in (min(total, probed), total):
                 if self.deadline.passed():
-                    return evaluations
-                starts, left = order[done:end], most - evaluations
-                most_of = how.chain, how.ejectable, left
-                more, tried = eject(starts, limit, *most_of, chain, nets, state)
-                evaluations, saved, done = evaluations + int(tried), saved + int(more), end
-                if saved * total <= how.least_saved * rows * done or evaluations >= most:
-                    return evaluations
+                    return
+                most_of = how.chain, how.ejectable, last - self.evaluations
+                more, tried = eject(order[done:end], limit, *most_of, chain, nets, state)
+                self.evaluations += int(tried)
+                saved, done = saved + int(more), end
+                if saved * total <= how.least_saved * rows * done or self.evaluations >= last:
+                    return
             rows -= saved
-        return evaluations
 
     def cut(self, nets: Nets, state: State, cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS)) -> int:
         """Minimum cuts between neighbouring parts, where these are few; returns their work.
@@ -259,15 +261,13 @@ class Sweeps:
         state: State,
         prices: tuple[float, ...] | None = None,
         cuts: Cuts = CUTS,
-    ) -> int:
-        """Sweep with rising prices, or without any within the limit, then cut.
-
-        Returns the gains that sweeps evaluated.
-        """
-        within = prices is not None and len(prices) == 0
-        evaluations = self.improve(nets, state) if within else self.anneal(nets, state, prices)
+    ) -> None:
+        """Sweep with rising prices, or without any within the limit, then cut."""
+        if prices is not None and len(prices) == 0:
+            self.improve(nets, state)
+        else:
+            self.anneal(nets, state, prices)
         self.cut(nets, state, (cuts,))
-        return evaluations
 
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit where that costs the fewest rows.
@@ -330,22 +330,19 @@ class Sweeps:
         self,
         nets: Nets,
         owner: Owner,
-        refine: Callable[[Nets, State], int] | None = None,
+        refine: Callable[[Nets, State], object] | None = None,
         *,
         other: Owner | None = None,
-    ) -> tuple[State, int]:
+    ) -> State:
         """One V-cycle from a partition; it may end worse or unbalanced.
 
         Parameters:
             owner (int32[num_vertices]): Not changed.
-            refine: ``refine(nets, state)``, called on every level from the coarsest to the finest:
-                changes the state, returns how many gains it evaluated. None: `anneal`, then `cut`.
+            refine: ``refine(nets, state)`` changes the state, on every level from the coarsest to
+                the finest. None: `anneal`, then `cut`.
             other (int32[num_vertices], optional): A second partition: only vertices that share
                 their part in both are clustered, so that either's cut can be kept (the combine
                 operator of evolutionary partitioners).
-
-        Returns:
-            state, evaluations
         """
         refine = refine or self.anneal_and_cut
         num_parts = self.limits.num_parts
@@ -360,16 +357,15 @@ class Sweeps:
             levels.append((without_transpose(coarser), label))
             if self.deadline.passed():
                 break
-        evaluations = 0
         while levels:
             level, label = levels.pop()
             if label is not None:
                 level = with_transpose(level)
             state = state_of(level, current, num_parts)
-            evaluations += refine(level, state)
+            refine(level, state)
             if label is not None:
                 current = state.owner[label]
-        return state, evaluations
+        return state
 
 
 def coarsen(

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -65,7 +64,6 @@ class Refined:
     owners: Owners
     before: Merit
     after: Merit
-    seconds: float
     cycles: int = 0
     evaluations: int = 0
     least: int = 0
@@ -87,7 +85,7 @@ class _Run:
         limits, rng = context.limits, context.rng()
         deadline, threads = context.deadline, context.threads
         self.sweeps = Sweeps(limits, rng, deadline, goal, threads, options.numbers)
-        self.evaluations, self.least = 0, 0
+        self.least = 0
         self.other: Owner | None = None
         self.owner = owner
         self.back()
@@ -147,11 +145,10 @@ class RefineVolume:
             InputError: Owners of another number of vertices, or outside 0..num_parts-1; no net
                 sources, or no prediction, where the objective needs them.
         """
-        start, run = wall_seconds(), _Run(self, owner, problem, context)
-        run.other = other
-        before, cycles = run.best, self._refine(run)
-        owners, seconds = Owners(run.owner), wall_seconds() - start
-        return Refined(owners, before, run.best, seconds, cycles, run.evaluations, run.least)
+        run = _Run(self, owner, problem, context)
+        run.other, before = other, run.best
+        cycles, tried = self._refine(run), run.sweeps.evaluations
+        return Refined(Owners(run.owner), before, run.best, cycles, tried, run.least)
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
         """What sweeps lower; InputError for a problem that the pass cannot refine."""
@@ -165,7 +162,7 @@ class RefineVolume:
         nets, sweeps = run.nets, run.sweeps
 
         def settle(cuts: bool = True) -> None:
-            run.evaluations += sweeps.settle(nets, run.state)
+            sweeps.settle(nets, run.state)
             tried_cuts = cuts and sweeps.cut(nets, run.state, (CUTS,)) > 0
             reached = self._merit(run)
             if reached < run.best:
@@ -183,15 +180,14 @@ class RefineVolume:
         if reached_least():
             return cycle
         if run.other is None:
-            run.evaluations += sweeps.anneal(nets, run.state)
+            sweeps.anneal(nets, run.state)
             settle(self.polishes)
         while cycle < self.cycles and not (sweeps.deadline.passed() or reached_least()):
             cycle += 1
             current, before = run.state.owner, run.best
             del run.state  # its counts are not needed while the hypergraph is coarsened
-            run.state, tried = sweeps.v_cycle(nets, current, other=run.other)
+            run.state = sweeps.v_cycle(nets, current, other=run.other)
             run.other = None
-            run.evaluations += tried
             settle()
             if run.best == before and self._ends_in_vain:
                 break
@@ -295,12 +291,11 @@ class _Rounds:
         fruitless, cycle, reached = 0, 0, run.best
         for cycle in range(self.options.cycles + 1):
             if cycle == 0:
-                run.evaluations += self._refine_level(run.nets, run.state)
+                self._refine_level(run.nets, run.state)
             else:
                 less = reached.overload == 0 and reached.value < run.best.value
                 begin = run.state.owner if less else run.owner
-                run.state, tried = self.sweeps.v_cycle(run.nets, begin, self._refine_level)
-                run.evaluations += tried
+                run.state = self.sweeps.v_cycle(run.nets, begin, self._refine_level)
             reached = self._settled()
             better = reached < run.best
             if reached.overload < run.best.overload:  # balance comes first, whatever it costs
@@ -352,18 +347,19 @@ class _Rounds:
     def _tariff(self, price: float, flow: PairTraffic) -> Tariff:
         return self.options._tariff(self.strength * price, self.run, flow)
 
-    def _refine_level(self, level: Nets, state: State) -> int:
+    def _refine_level(self, level: Nets, state: State) -> None:
         """Sweeps on one level: beyond the limit, at rising prices of overweight, or within it."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
-            return self._sweep(level, state, flow, ladder, self.sweeps.limits.limit)
+            self._sweep(level, state, flow, ladder, self.sweeps.limits.limit)
+            return
         unit = self.sweeps.price_unit(level, state)
         ladder = [
             (weight * unit, self._tariff(price, flow))
             for weight, price in zip(self.sweeps.numbers.annealing.prices, prices, strict=True)
         ]
-        return self._sweep(level, state, flow, ladder)
+        self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
         """Merit of the finest level's state after restoring the balance and the last sweeps."""
@@ -375,12 +371,11 @@ class _Rounds:
             for price in self.sweeps.numbers.restoring.prices:
                 if limits.overload(run.state.sums) == 0:
                     break
-                ladder = [(price * unit, tariff)]
-                run.evaluations += self._sweep(run.nets, run.state, flow, ladder)
+                self._sweep(run.nets, run.state, flow, [(price * unit, tariff)])
         self.sweeps.restore_balance(run.nets, run.state)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, self._tariff(schedule.prices[-1], flow))] * schedule.climbs
-        run.evaluations += self._sweep(run.nets, run.state, flow, ladder, limits.limit)
+        self._sweep(run.nets, run.state, flow, ladder, limits.limit)
         reached = run.merit(self.options._value(run, flow))
         best = run.best.value
         near = reached.overload == 0 and reached.value < (1 + schedule.near) * best
@@ -393,22 +388,22 @@ class _Rounds:
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
-        run.evaluations += self._sweep(run.nets, run.state, flow, ladder, self.sweeps.limits.limit)
+        self._sweep(run.nets, run.state, flow, ladder, self.sweeps.limits.limit)
         return run.merit(self.options._value(run, flow))
 
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
-    ) -> int:
-        """One sweep for every (price of overweight, tariff); returns the gains evaluated."""
-        sweeps, tried = self.sweeps, 0
+    ) -> None:
+        """One sweep for every (price of overweight, tariff)."""
+        sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
                 break
             order = boundary(level, state)
             sweeps.rng.shuffle(order)
             bounds = sweeps.limits.bounds(price, cap)
-            tried += int(sweep_traffic(order, level, state, flow, tariff, bounds)[1])
-        return tried
+            _, tried = sweep_traffic(order, level, state, flow, tariff, bounds)
+            sweeps.evaluations += int(tried)
 
 
 def message_size(traffic: Any, share: float) -> float:

@@ -288,7 +288,7 @@ class EdgeJob(RefiningJob):
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)
         owner, other = self._partition_of(min(one, two)), self._partition_of(max(one, two))
-        state, _ = sweeps.v_cycle(nets, owner, other=other)
+        state = sweeps.v_cycle(nets, owner, other=other)
         sweeps.settle(nets, state)
         found = self.note(f"combined {number}", begin, self.filled(self.fine.owners(state.owner)))
         if self.deadline.passed():

@@ -410,7 +410,7 @@ class RowJob(RefiningJob):
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
-        state, _ = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
+        state = sweeps.v_cycle(self.nets, owner, partial(anneal, prices=prices), other=other)
         sweeps.settle(self.nets, state)
         if cuts:
             sweeps.cut(self.nets, state, (cuts,))
@@ -439,7 +439,7 @@ class RowJob(RefiningJob):
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
         """One V-cycle within the limit: no worse, if the owners are within it."""
         begin, sweeps = wall_seconds(), self.sweeps(rng)
-        state, _ = sweeps.v_cycle(self.nets, owner, sweeps.improve)
+        state = sweeps.v_cycle(self.nets, owner, sweeps.improve)
         return self.note_state("V-cycle within the limit", begin, state)
 
     def chain(

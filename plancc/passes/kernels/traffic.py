@@ -62,8 +62,9 @@ class Tariff(NamedTuple):
 def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
     """No part sends anything."""
     side = num_parts if with_pairs else 0
-    sums = (np.zeros(num_parts, dtype=np.int64) for _ in range(4))
-    return PairTraffic(*sums, np.zeros((steps, side, side), dtype=np.int32))
+    sent, received, messages_sent, messages_received = np.zeros((4, num_parts), dtype=np.int64)
+    pair = np.zeros((steps, side, side), dtype=np.int32)
+    return PairTraffic(sent, received, messages_sent, messages_received, pair)
 
 
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
