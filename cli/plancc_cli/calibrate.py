@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from plancc.clock import announcing
-from plancc.errors import InputError, PlanccError
+from plancc.errors import InputError
 from plancc.text import printable
 from plancc.threads import MOST_THREADS
 from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
@@ -27,8 +26,6 @@ SUFFIX = ".toml"
 """Extension of machine files."""
 OF_ONE_RANK = "simple"
 """Machine whose messages are taken where one rank, which sends none, is measured."""
-GRACE = 3
-"""Seconds that other ranks leave to rank 0 to speak, since mpirun ends all with one."""
 DISTURBED = 0.25
 """Spread of samples from which the machine was not idle."""
 
@@ -71,17 +68,11 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
 
     launch.need_torch("calibration")
     level = verbosity_level()
-    rank, size = launch.announced()
+    _, size = launch.announced()
     if size > 1:  # over MPI
         if ranks is not None:
             raise InputError(f"--ranks {ranks}: the launcher has started {size} ranks already")
-        try:
-            _measure(launch.open_transport(), output, threads, quick, level)
-        except PlanccError as error:
-            if rank > 0:
-                time.sleep(GRACE)
-                sys.exit(error.exit_code)
-            raise
+        _measure(launch.open_transport(), output, threads, quick, level)
         return
     if ranks is None:
         launch.check_no_singleton()

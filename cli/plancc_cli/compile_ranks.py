@@ -7,12 +7,15 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccWarning
+from plancc.fields import options_of
+from plancc.graph.formats import ReadOptions
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import PlanOptions, SearchOptions
 from plancc_cli import options
@@ -26,20 +29,6 @@ from plancc_cli.words import say
 if TYPE_CHECKING:
     from plancc.distributed.compile import Compiled
     from plancc_runtime.transport.base import Transport
-
-SEARCH = (
-    *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine"),
-    *("partitioner", "preset", "time_limit", "topology"),
-)
-"""Options of the search that several ranks take."""
-PLAN = ("balance", "normalize", "value_dtype", "keys", "memory")
-"""Fields of `PlanOptions` that they take by the same name."""
-TAKEN = {
-    *("graph", "output", "parts", "model", "no_self_loops", "data", "no_data", "split_name"),
-    *("allow_large", "format", "compress", "part", "timeout", "as_json", "as_csv"),
-    *(*SEARCH, *PLAN),
-}
-"""Parameters of the command that several ranks take."""
 
 
 def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
@@ -59,43 +48,38 @@ def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
 
 def _work(context: click.Context, of_models: Mapping[str, Any], transport: Transport) -> None:
     """Compile, and print on rank 0. Collective."""
-    from plancc.distributed.compile import Order, compile_folder
+    from plancc.distributed.compile import compile_folder
 
     transport.patient = True  # a partition may take hours, for which the others wait
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        for name in sorted(given):
-            source = context.get_parameter_source(name)
-            if source is click.core.ParameterSource.COMMANDLINE and name not in TAKEN:
-                raise InputError(f"`{name}` is for a compile by one process")
+        if given["keep_best"]:
+            raise InputError("`keep_best` is for a compile by one process")
         data = given["data"]
         if data and given["no_data"]:
             raise InputError("`data` and `no_data` exclude each other: give one of them")
         if first:
             options.check_plan_output(output, given["graph"], given["part"], *data)
         model = given["model"] or DEFAULT_MODEL
-        order = Order(
-            given["graph"],
-            given["parts"],
-            model,
-            of_class(of_models, MODELS[model].option_fields()),
-            SearchOptions(**{name: given[name] for name in SEARCH}),
-            PlanOptions(
-                self_loops=not given["no_self_loops"],
-                data=data or (False if given["no_data"] else None),
-                split=given["split_name"],
-                **{name: given[name] for name in PLAN},
-            ),
-            allow_large=given["allow_large"],
-            compress=given["compress"],
-            command=command_line(),
-        )
+        declared = chain.from_iterable(map(options_of, (SearchOptions, PlanOptions, ReadOptions)))
+        asked = {each.name: given[each.name] for each in declared if each.name in given}
+        asked |= of_class(of_models, MODELS[model].option_fields())
+        asked["self_loops"], asked["split"] = not given["no_self_loops"], given["split_name"]
+        asked["data"] = data or (False if given["no_data"] else None)
     start = wall_seconds()
     level = verbosity_level()
     with progress(None) if first and level >= USUAL else nullcontext() as shown:
         compiled = compile_folder(
-            transport, order, output, nullcontext if shown is None else shown.stage
+            transport,
+            given["graph"],
+            output,
+            model,
+            given["parts"],
+            compress=given["compress"],
+            command=command_line(),
+            observer=nullcontext if shown is None else shown.stage,
+            **asked,
         )
     if first:
         _print(compiled, output, wall_seconds() - start, transport.size)

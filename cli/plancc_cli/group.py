@@ -11,11 +11,12 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from plancc.errors import PlanccError
+from plancc.errors import InputError, PlanccError
 from plancc.processes import ends_with, interrupted, is_stopping
 from plancc.registry import check_choice
 from plancc.text import docstring, message
 from plancc_cli.missing import missing_library
+from plancc_cli.run import started_by_launcher
 from plancc_cli.words import Interruptible, interruption, name_flags, unexpected, usage_words
 
 PROGRAM = "plancc"
@@ -65,6 +66,8 @@ SECTIONS = {
 `LISTINGS`."""
 COMMANDS = {name: words for each in SECTIONS.values() for name, words in each.items()}
 TRAIN = "Train from a plan: mpirun -n 4 plancc-run plan.h5"
+ON_RANKS = ("compile", "predict", "calibrate", "warm-up")
+"""Commands that a launcher may start on several ranks; others are for one process."""
 LAST = "Others"
 """The section that the help shows in one line."""
 LISTINGS = ("models", "partitioners", "samplers", "formats", "machines", "objectives")
@@ -133,6 +136,9 @@ class LazyGroup(Interruptible, click.Group):
 @click.version_option(package_name="plancc", prog_name=PROGRAM)
 def command() -> None:
     """Compile sparse graphs into communication plans for distributed GNN training."""
+    name = click.get_current_context().invoked_subcommand
+    if name not in ON_RANKS and started_by_launcher():
+        raise InputError(f"`{name}` is for one process: start it without a launcher of ranks")
 
 
 def run() -> None:
@@ -172,5 +178,9 @@ def run() -> None:
 
 def _say(sentence: str, code: int) -> int:
     ends_with(code)
+    if started_by_launcher():
+        from plancc_cli.ranks import said_alone
+
+        sentence = said_alone(sentence)
     click.echo(f"{PROGRAM}: error: {message(sentence)}", err=True)
     return code

@@ -107,18 +107,23 @@ class RankJob:
         say(f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}")
 
     def say_alone(self, sentence: str, code: int) -> int:
-        """Print once although the ranks cannot talk: what they see, most often all see alike.
-
-        The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
-        Who is still there then is alone with its error.
-        """
-        rank, _ = launch.announced()
-        if rank > 0:
-            time.sleep(ALONE)
-            sentence = f"rank {rank}: {sentence}"
+        """Print once although the ranks cannot talk, and return the code."""
         processes.ends_with(code)
-        self.say(sentence)
+        self.say(said_alone(sentence))
         return code
+
+
+def said_alone(sentence: str) -> str:
+    """What a rank says that cannot talk to others: what it sees, most often all see alike.
+
+    The launcher kills all ranks once one has left with an error, so the others wait for rank 0.
+    Who is still there then is alone with its error.
+    """
+    rank, _ = launch.announced()
+    if rank == 0:
+        return sentence
+    time.sleep(ALONE)
+    return f"rank {rank}: {sentence}"
 
 
 def check_threads_of(plan: str, ranks: int | None) -> None:

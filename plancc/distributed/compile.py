@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -25,10 +25,11 @@ from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
+from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import own_data
 from plancc.graph.csr import MappedGraph, graph_files
-from plancc.graph.formats import find_format, source_of
-from plancc.graph.graph import Graph, Source
+from plancc.graph.formats import ReadOptions, find_format, source_of
+from plancc.graph.graph import Source
 from plancc.graph.mapped import MappedRows
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData, read_vertex_data
@@ -38,7 +39,7 @@ from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
 from plancc.owners.provenance import of_graph, provenance
-from plancc.owners.request import prepared, with_dims
+from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, cut_points, digests_of, root_of
 from plancc.plan.exchange import Int64Array
@@ -65,6 +66,12 @@ FORMAT = "csr"
 """The format that ranks read their shares of."""
 RELATIONS = "relations"
 """The format of graphs of types."""
+TAKEN = {
+    *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
+    *("partitioner", "preset", "time_limit", "balance", "memory"),
+    *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
+}
+"""Options of search, plan and graph file that several ranks take; others have their defaults."""
 
 
 @dataclass(frozen=True)
@@ -83,100 +90,18 @@ class Compiled:
     warnings: list[str]
 
 
-@dataclass(frozen=True, eq=False)
-class Order:
-    """What is to be compiled, and how.
-
-    Attributes:
-        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to
-            read.
-        num_parts: At least one for every rank.
-        model: One whose class is `on_ranks`.
-        options: The objective is the volume, the effort fast.
-        plan: ``memory`` is that of every rank; None: its share of what its computer has left, less
-            a margin.
-        allow_large: As of `plancc.graph.convert.own_data`.
-        command: For the provenance.
-    """
-
-    folder: str | PathLike[str]
-    num_parts: int
-    model: str = DEFAULT_MODEL
-    model_options: Mapping[str, Any] = field(default_factory=dict)
-    options: SearchOptions = field(default_factory=SearchOptions)
-    plan: PlanOptions = field(default_factory=PlanOptions)
-    allow_large: bool = False
-    compress: bool = False
-    command: str = "plancc.distributed.compile_folder(...)"
-
-    def words(self) -> dict[str, str]:
-        """What all ranks must agree on, by parameter; where the graph is may differ."""
-        values = (self, self.options, self.plan)
-        every = [(each, field.name) for each in values for field in fields(each)]
-        said = {name: getattr(each, name) for each, name in every}
-        return {
-            name: str(value.tolist() if isinstance(value, np.ndarray) else value)
-            for name, value in said.items()
-            if name not in ("folder", "options", "plan", "command")
-        }
-
-    def asked(self, num_ranks: int) -> tuple[Task, Balance]:
-        """What is to be done; InputError for what several ranks cannot do."""
-        options = self.options
-        assigner, task, wanted = prepared(
-            self.model, self.num_parts, self.model_options, options, self.plan.balance
-        )
-        if assigner.grid is not None or not task.model.on_ranks:
-            able = [name for name, model in MODELS.loaded().items() if model.on_ranks]
-            raise InputError(
-                f"model '{self.model}' is compiled by one process; several ranks compile models "
-                f"{', '.join(able)}"
-            )
-        if task.objective not in (None, "volume"):
-            raise InputError(
-                f"`objective` {task.objective}: several ranks minimise the volume only"
-            )
-        if options.effort not in (None, "fast"):
-            raise InputError(
-                f"`effort` {options.effort}: several ranks search with effort fast only"
-            )
-        of_one = ("budget", "until_pays", "weights", "clusters", "links", "link_split")
-        for name in (*of_one, "edge_features", "features_from_edges"):
-            given = options if hasattr(options, name) else self.plan
-            if getattr(given, name) is not None:
-                raise InputError(f"`{name}` is for a compile by one process")
-        if self.plan.exchange == "nodes":
-            raise InputError("`exchange` nodes: hops are compiled by one process; drop it")
-        if set(wanted.names) - {"nnz", "rows", "work"}:
-            raise InputError(
-                f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, "
-                "work)"
-            )
-        if num_ranks > self.num_parts:
-            raise InputError(
-                f"{num_ranks} ranks for {self.num_parts} parts: start at most as many ranks as "
-                "parts"
-            )
-        return task, wanted
-
-    def vertex_data(self, graph: Graph) -> VertexData:
-        """What is to be written of the vertices; features stay in their file."""
-        choice: dict[str, Any] = {
-            "split": self.plan.split,
-            "keys": self.plan.keys,
-            "allow_large": self.allow_large,
-        }
-        data = self.plan.data
-        if data is None:
-            return own_data(self.folder, graph, format=FORMAT, **choice)
-        return VertexData() if data is False else read_vertex_data(data, graph, **choice)
-
-
+@taking(SearchOptions, PlanOptions, rest="model_options")
 def compile_folder(
     transport: Collectives,
-    order: Order,
+    folder: str | PathLike[str],
     output: str | PathLike[str],
+    model: str = DEFAULT_MODEL,
+    num_parts: int = 2,
+    *,
+    compress: bool = False,
+    command: str = "plancc.distributed.compile_folder(...)",
     observer: Observer = nullcontext,
+    **options: Any,
 ) -> Compiled:
     """Compile a graph on all ranks, and write the plan in pieces. Collective.
 
@@ -184,29 +109,58 @@ def compile_folder(
 
     Parameters:
         transport: A transport of `plancc_runtime`.
-        order: The same on all ranks.
+        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), for all ranks to
+            read. It may be elsewhere on every rank; other parameters are the same on all.
         output: Head of the plan; its pieces are in a folder beside it.
+        model: One whose class is `on_ranks`.
+        num_parts: At least one for every rank.
+        command: Recorded in the provenance.
+        **options
+        **model_options: As of `plancc.compile`, or of `plancc.graph.formats.ReadOptions`; all but
+            `TAKEN` have their defaults. ``memory`` is that of every rank; None: its share of what
+            its computer has left, less a margin.
 
     Raises:
-        InputError: On all ranks: what cannot be compiled by several ranks, and all that is wrong
-            with the graph.
+        InputError: On all ranks: what several ranks cannot compile, and all that is wrong with the
+            graph.
         PlanccError: On all ranks, if one cannot go on.
     """
     ranks = Ranks(transport)
     give_back_at_once()
-    _check_same_order(ranks, order.words() | {"output": os.path.realpath(output)})
-    allowed = order.plan.memory or (allowed_memory() or 0) // ranks.here
+    declared = SearchOptions, PlanOptions, ReadOptions
+    *given, model_options = divided(options, *declared)
     with ranks.agreement():
-        task, wanted = order.asked(ranks.size)
-        files, source = _opened(order.folder)
-    sha256 = _same_source(ranks, files.folder)
-    source = replace(source, sha256=sha256)
+        every = [each(**own) for each, own in zip(declared, given, strict=True)]
+        search, wishes, reading = every
+    said = {"num_parts": num_parts, "model": model, "model_options": model_options}
+    said |= {"compress": compress, "output": os.path.realpath(output)}
+    _check_same_order(ranks, said | vars(reading) | vars(wishes) | vars(search))
+    allowed = wishes.memory or (allowed_memory() or 0) // ranks.here
+    with ranks.agreement():
+        _check_taken(search, wishes, reading)
+        assigner, task, wanted = prepared(model, num_parts, model_options, search, wishes.balance)
+        _check_on_ranks(assigner, task, wanted)
+        if ranks.size > num_parts:
+            raise InputError(
+                f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"
+            )
+        files, source = _opened(folder)
+    source = replace(source, sha256=_same_source(ranks, files.folder))
     with ranks.agreement():
         n = len(files.indptr) - 1
-        check_num_parts(n, order.num_parts)
+        check_num_parts(n, num_parts)
         predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
         graph = files.graph(source)
-        vertex_data = order.vertex_data(graph)
+        choice: Any = {
+            "split": wishes.split,
+            "keys": wishes.keys,
+            "allow_large": reading.allow_large,
+        }
+        if wishes.data is None:
+            vertex_data = own_data(folder, graph, format=FORMAT, **choice)
+        else:
+            given = wishes.data is not False
+            vertex_data = read_vertex_data(wishes.data, graph, **choice) if given else VertexData()
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     with observer("read"):
@@ -214,9 +168,9 @@ def compile_folder(
             files,
             ranks,
             name=source.name,
-            normalization=order.plan.normalize,
-            self_loops=order.plan.self_loops,
-            dtype=order.plan.value_dtype,
+            normalization=wishes.normalize,
+            self_loops=wishes.self_loops,
+            dtype=wishes.value_dtype,
         )
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
@@ -230,19 +184,19 @@ def compile_folder(
     reached = limits.imbalance(limits.load(owner)).tolist()
     del limits
     with observer("baseline"):
-        baseline, random = random_figures(ranks, share, order.num_parts)
+        baseline, random = random_figures(ranks, share, num_parts)
         predictor = task.options.predictor
         if predictor.machine.speed:
-            speeds = tuple(predictor.machine.speeds(order.num_parts))
-            _, random = random_figures(ranks, share, order.num_parts, speeds)
+            speeds = tuple(predictor.machine.speeds(num_parts))
+            _, random = random_figures(ranks, share, num_parts, speeds)
     header = Header(
         layout="row",
         num_vertices=n,
         num_nonzeros=int(share.degree.sum()),
-        num_parts=order.num_parts,
+        num_parts=num_parts,
         directed=graph.directed,
-        normalization=order.plan.normalize,
-        self_loops=order.plan.self_loops,
+        normalization=wishes.normalize,
+        self_loops=wishes.self_loops,
     )
     with observer("lower"):
         parts = lower_share(ranks, share, owner, header)
@@ -254,8 +208,8 @@ def compile_folder(
     if forecast.slower and not task.model.even_random:
         notes = [*notes, f"{forecast.comparison}; try fewer parts"]
     written = provenance(
-        of_graph(source, order.model, order.model_options),
-        order.command,
+        of_graph(source, model, model_options),
+        command,
         wanted,
         reached,
         task.options,
@@ -263,7 +217,7 @@ def compile_folder(
             "ranks": ranks.size,
             **forecast.provenance(),
             **how,
-            **({} if order.plan.memory is None else {"memory": order.plan.memory}),
+            **({} if wishes.memory is None else {"memory": wishes.memory}),
             "predicted_memory": predicted,
         },
         notes,
@@ -275,7 +229,7 @@ def compile_folder(
             original_id=files.original_ids,
         )
         attributes = attributes_of(written, metrics, baseline)
-        content = _write(ranks, output, header, parts, attributes, order.compress)
+        content = _write(ranks, output, header, parts, attributes, compress)
     return Compiled(content, header, metrics, baseline, written, notes)
 
 
@@ -310,8 +264,39 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
     return peak
 
 
-def _check_same_order(ranks: Ranks, words: dict[str, str]) -> None:
+def _check_taken(*options: Any) -> None:
+    """InputError for an option that several ranks do not take, unless it has its default."""
+    for each in options:
+        for one in options_of(each):
+            value = getattr(each, one.name)
+            default = isinstance(value, int | float) and value == one.default
+            if one.name not in TAKEN and value is not one.default and not default:
+                raise InputError(f"`{one.name}` is for a compile by one process")
+
+
+def _check_on_ranks(assigner: Assigner, task: Task, wanted: Balance) -> None:
+    """InputError for a model, or a value of an option, that several ranks cannot do."""
+    if assigner.grid is not None or not task.model.on_ranks:
+        able = [name for name, model in MODELS.loaded().items() if model.on_ranks]
+        raise InputError(
+            f"model '{assigner.named}' is compiled by one process; several ranks compile models "
+            f"{', '.join(able)}"
+        )
+    if task.objective not in (None, "volume"):
+        raise InputError(f"`objective` {task.objective}: several ranks minimise the volume only")
+    if task.options.effort not in (None, "fast"):
+        raise InputError(
+            f"`effort` {task.options.effort}: several ranks search with effort fast only"
+        )
+    if set(wanted.names) - {"nnz", "rows", "work"}:
+        raise InputError(
+            f"balance '{wanted}': several ranks balance nonzeros, rows and work (nnz, rows, work)"
+        )
+
+
+def _check_same_order(ranks: Ranks, asked: dict[str, Any]) -> None:
     """InputError, on all ranks, unless they are to do the same. Collective."""
+    words = {k: str(v.tolist() if isinstance(v, np.ndarray) else v) for k, v in asked.items()}
     every = ranks.gathered(words)
     with ranks.agreement():
         for name in words:

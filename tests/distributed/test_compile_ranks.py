@@ -7,8 +7,7 @@ random partition, the volume of a search.
 import json
 import operator
 import shutil
-from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -18,18 +17,17 @@ from scipy.sparse import csr_array
 import plancc
 from plancc.cost.owners import traffic
 from plancc.distributed import clusters, kernels, nets
-from plancc.distributed.compile import Order, compile_folder
+from plancc.distributed.compile import compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import read_share
 from plancc.distributed.sweeps import sweep
 from plancc.errors import InputError, OutputError
-from plancc.fields import divided
 from plancc.graph.csr import MappedGraph, write_csr
 from plancc.graph.graph import Source
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models.weights import Balance
-from plancc.options import PlanOptions, SearchOptions
+from plancc.options import SearchOptions
 from plancc.plan.reader import load
 from plancc.plan.verify import verify_file
 from plancc.predict.forecast import RECORDED
@@ -68,9 +66,10 @@ def folder_of(graph, path, data=None):
 
 def on_ranks(ranks, folder, output, parts, **options):
     """What rank 0 says, after all did the same."""
-    plan, rest = divided(options, PlanOptions)
-    order = Order(folder, parts, plan=PlanOptions(**plan), **rest)
-    work = partial(compile_folder, order=order, output=output)
+
+    def work(transport):
+        return compile_folder(transport, folder, output, num_parts=parts, **options)
+
     if ranks == 1:
         return work(SingleTransport())
     found = run_ranks(ranks, work, 180)
@@ -201,17 +200,17 @@ def test_normalised_rows_are_those_of_one_process(normalize, self_loops, tmp_pat
 def test_models_that_assign_rows(model, tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
     options = {"part": np.arange(N) % 7} if model == "file" else {}
-    found = on_ranks(2, folder, tmp_path / "p.h5", 7, model=model, model_options=options)
+    found = on_ranks(2, folder, tmp_path / "p.h5", 7, model=model, **options)
     alone = plancc.compile(folder, model, 7, **options)
     assert found.content_sha256 == alone.content_sha256()
 
 
 def test_unequal_parts(tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
-    options = SearchOptions(capacities=(3.0, 1.0, 1.0, 1.0))
-    found = on_ranks(2, folder, tmp_path / "p.h5", 4, options=options)
+    found = on_ranks(2, folder, tmp_path / "p.h5", 4, capacities=(3.0, 1.0, 1.0, 1.0))
     plan = load(tmp_path / "p.h5")
-    same = plancc.compile(folder, "file", 4, part=plan.owner(), machine=options.machine)
+    machine = SearchOptions(capacities=(3.0, 1.0, 1.0, 1.0)).machine
+    same = plancc.compile(folder, "file", 4, part=plan.owner(), machine=machine)
     check_forecast(found.provenance, same.provenance)
     rows = np.bincount(plan.owner())
     assert abs(rows[0] - N / 2) <= 3
@@ -221,10 +220,9 @@ def test_unequal_parts(tmp_path):
 def test_parts_are_numbered_for_nodes_as_by_one_process(tmp_path):
     folder = folder_of(roads(20), tmp_path / "graph")
     part = np.array([0, 4, 1, 5, 2, 6, 3, 7], np.int32)[np.arange(400) // 50]
-    given = {"model": "file", "model_options": {"part": part}}
-    options = SearchOptions(topology="2x4")
-    found = on_ranks(3, folder, tmp_path / "p.h5", 8, options=options, **given)
-    same = plancc.compile(folder, "file", 8, part=part, topology="2x4", exchange="flat")
+    given = {"part": part, "topology": "2x4"}
+    found = on_ranks(3, folder, tmp_path / "p.h5", 8, model="file", **given)
+    same = plancc.compile(folder, "file", 8, exchange="flat", **given)
     assert found.content_sha256 == same.content_sha256()
     assert (same.owner() != part).any()
     assert found.provenance["topology"] == same.provenance["topology"] == "2x4"
@@ -243,7 +241,7 @@ def test_a_graph_without_edges(tmp_path):
     """No sweep moves a row, and parts are even all the same."""
     graph = plancc.Graph(np.zeros(101, np.int64), np.empty(0, np.int32), directed=False)
     folder = folder_of(graph, tmp_path / "graph")
-    found = on_ranks(3, folder, tmp_path / "p.h5", 3, options=SearchOptions(capacities=(2, 1, 1)))
+    found = on_ranks(3, folder, tmp_path / "p.h5", 3, capacities=(2, 1, 1))
     assert found.metrics.volume == 0
     assert not found.warnings
     assert np.bincount(load(tmp_path / "p.h5").owner()).tolist() == pytest.approx(
@@ -255,15 +253,13 @@ def test_a_graph_without_edges(tmp_path):
 REFUSED = {
     "model": ({"model": "gp"}, "model 'gp' is compiled by one process"),
     "grid": ({"model": "cagnet-1d"}, "model 'cagnet-1d' is compiled by one process"),
-    "objective": ({"options": SearchOptions(objective="time")}, "minimise the volume only"),
-    "effort": ({"options": SearchOptions(effort="best")}, "search with effort fast only"),
-    "budget": ({"options": SearchOptions(budget=3)}, "`budget` is for a compile by one process"),
+    "objective": ({"objective": "time"}, "minimise the volume only"),
+    "effort": ({"effort": "best"}, "search with effort fast only"),
+    "budget": ({"budget": 3}, "`budget` is for a compile by one process"),
     "links": ({"link_split": (0.1, 0.1)}, "`link_split` is for a compile by one process"),
     "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
-    "hops": (
-        {"options": SearchOptions(topology="2x2"), "exchange": "nodes"},
-        "hops are compiled by one process",
-    ),
+    "hops": ({"topology": "2x2", "exchange": "nodes"}, "`exchange` is for a compile by one"),
+    "reading": ({"symmetrize": True}, "`symmetrize` is for a compile by one process"),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
     "parts": ({"num_parts": N + 1}, "every part needs at least one vertex"),
@@ -339,7 +335,7 @@ def column_changed(folder):
 DIFFERENT = {
     "parts": ({"num_parts": 5}, "`num_parts` is '4' on ranks 0, 2, '5' on rank 1: give all"),
     "model": ({"model": "rp"}, "`model` is 'hp' on ranks 0, 2, 'rp' on rank 1"),
-    "seed": ({"options": SearchOptions(seed=7)}, "`seed` is '1' on ranks 0, 2, '7' on rank 1"),
+    "seed": ({"seed": 7}, "`seed` is '1' on ranks 0, 2, '7' on rank 1"),
     "output": ({"output": "other.h5"}, r"`output` is '.*p\.h5' on ranks 0, 2, '.*other\.h5' on"),
     "graph": ({"folder": column_changed}, "rank 1 reads another graph than rank 0"),
 }
@@ -350,14 +346,11 @@ def test_ranks_that_are_told_different_things(name, tmp_path):
     """No rank waits for ever, or takes what another was told."""
     told, sentence = DIFFERENT[name]
     folder = folder_of(communities(), tmp_path / "graph")
-    order, output = Order(folder, 4), tmp_path / "p.h5"
+    usual = {"folder": folder, "output": tmp_path / "p.h5", "num_parts": 4}
     other = {key: value(folder) if callable(value) else value for key, value in told.items()}
-    other_output = tmp_path / other.pop("output", output)
 
     def work(transport):
-        if transport.rank == 1:
-            return compile_folder(transport, replace(order, **other), other_output)
-        return compile_folder(transport, order, output)
+        return compile_folder(transport, **usual | (other if transport.rank == 1 else {}))
 
     with pytest.raises(InputError, match=sentence):
         run_ranks(3, work, 180)
@@ -368,7 +361,7 @@ def test_folders_of_the_same_content_are_the_same(tmp_path):
     folder = folder_of(communities(), tmp_path / "graph")
     folders = folder, shutil.copytree(folder, tmp_path / "copy")
     found = run_ranks(
-        2, lambda t: compile_folder(t, Order(folders[t.rank], 4), tmp_path / "p.h5"), 180
+        2, lambda t: compile_folder(t, folders[t.rank], tmp_path / "p.h5", num_parts=4), 180
     )
     assert found[0].provenance["source_sha256"] == plancc.read_graph(folder).source.sha256
 

@@ -65,6 +65,16 @@ def test_a_variable_alone_is_no_launcher(folder, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["p.h5"]
 
 
+def test_what_one_process_does_is_not_done_twice(folder, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    done = alone("export", folder, "--to", "hgr", "-o", folder / "g.hgr", program="plancc")
+    assert done.returncode == 2
+    assert sentences(done) == [
+        "plancc: error: export is for one process: start it without a launcher of ranks"
+    ]
+
+
 def test_what_is_wrong_is_said_once(folder, tmp_path, ranks):
     for words, sentence, code in (
         (["--objective", "time"], "--objective time: several ranks minimise the volume only", 2),
