@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from plancc.distributed.kernels import take_labels, turns, wanted_labels
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array, joined
+from plancc.distributed.share import joined
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.passes.clusters import Clusters, weights_of
@@ -26,6 +26,7 @@ from plancc.passes.kernels.label_propagation import (
     numbered,
 )
 from plancc.passes.presets import PROPAGATION
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.search.presets import ON_RANKS
 
 
@@ -86,9 +87,8 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
     links = found.links
     sizes = ranks.at_root(np.diff(links.ptr))
     ends, cost = ranks.at_root(links.ends), ranks.at_root(links.cost)
-    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     weight = found.weight if ranks.rank == 0 else found.weight[:0]
-    return Clusters(label, WeightedGraph(ptr, ends, weight, cost))
+    return Clusters(label, WeightedGraph(offsets(sizes), ends, weight, cost))
 
 
 def _propagated(
@@ -136,7 +136,7 @@ class _Between:
     def made(self) -> ClusterLevel:
         """The graph: every rank has the links of consecutive clusters, about as many as others."""
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
-        load = np.concatenate([[0], np.cumsum(self.ranks.sums(np.diff(self.ptr)))])
+        load = offsets(self.ranks.sums(np.diff(self.ptr)))
         bounds = np.searchsorted(load, load[-1] * steps // (size * ON_RANKS.steps))
         bounds[-1] = self.num
         pieces = []
@@ -144,12 +144,10 @@ class _Between:
             at = np.arange(size) * ON_RANKS.steps + step
             chosen = [np.arange(*each) for each in zip(bounds[at], bounds[at + 1], strict=True)]
             pieces.append(self._gathered(chosen))
-        offsets = np.concatenate([[0], *(np.diff(each.indptr) for each in pieces)]).cumsum()
+        ptr = offsets(np.concatenate([np.diff(each.indptr) for each in pieces]))
         ends, cost = (np.concatenate([getattr(m, n) for m in pieces]) for n in ("indices", "data"))
         none = np.empty(0, np.int32)
-        links = ClusterLinks(
-            offsets.astype(np.int64), ends, cost, np.zeros(1, np.int64), none, none
-        )
+        links = ClusterLinks(ptr, ends, cost, np.zeros(1, np.int64), none, none)
         weight = weights_of(self.label, self.level.weight, self.num)
         first = int(bounds[self.ranks.rank * ON_RANKS.steps])
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))

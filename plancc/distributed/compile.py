@@ -42,7 +42,7 @@ from plancc.owners.provenance import of_graph, provenance
 from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, cut_points, digests_of, root_of
-from plancc.plan.exchange import Int64Array
+from plancc.plan.exchange import Int64Array, offsets
 from plancc.plan.format import (
     NODES,
     header_attributes,
@@ -156,11 +156,11 @@ def compile_folder(
             "keys": wishes.keys,
             "allow_large": reading.allow_large,
         }
+        vertex_data = VertexData()
         if wishes.data is None:
             vertex_data = own_data(folder, graph, format=FORMAT, **choice)
-        else:
-            given = wishes.data is not False
-            vertex_data = read_vertex_data(wishes.data, graph, **choice) if given else VertexData()
+        elif wishes.data is not False:
+            vertex_data = read_vertex_data(wishes.data, graph, **choice)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     with observer("read"):
@@ -414,4 +414,4 @@ def _write(
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
     """Sums of all ranks' sizes, from 0 on. Collective."""
-    return np.concatenate([[0], np.cumsum(ranks.concatenated(sizes))])
+    return offsets(ranks.concatenated(sizes))

@@ -10,10 +10,11 @@ import scipy.sparse as sp
 from plancc.cost.owners import BASELINE_SEED
 from plancc.distributed.kernels import parts_of_nets
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Share
+from plancc.distributed.share import Share
 from plancc.models.capacities import Capacities
 from plancc.models.random import random_owner
 from plancc.passes.topology import MapToTopology
+from plancc.plan.exchange import Int32Array
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
@@ -39,9 +40,9 @@ def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) 
         stop = min(start + NETS_AT_ONCE, len(ptr) - 1)
         sender = np.repeat(owner[share.first + start : share.first + stop], lengths[start:stop])
         receiver = entry[ptr[start] : ptr[stop]] >> 1
-        number = sender[sender != receiver] * np.int64(num_parts) + receiver[sender != receiver]
-        number, rows = np.unique(number, return_counts=True)
-        found += sp.csr_array((rows, np.divmod(number, num_parts)), shape)
+        away = np.flatnonzero(sender != receiver)
+        ends = sender[away], receiver[away]
+        found += sp.csr_array((np.ones(len(away), np.int64), ends), shape)
     cuts = found.indptr[block_of_parts(num_parts, ranks.size)[1:-1]]
     entries = found.tocoo()
     columns = [*entries.coords, entries.data]

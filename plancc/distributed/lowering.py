@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from plancc.distributed.kernels import packed_rows, unpack_rows
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array, Share
-from plancc.plan.exchange import Exchange, Side
-from plancc.plan.lowering import by_sender, lower_parts_of_rows, mark_boundary
+from plancc.distributed.share import Share
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
+from plancc.plan.lowering import by_sender, lowered_parts, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.receive_sets import grouped, offsets_of
@@ -98,25 +98,16 @@ def _expand(
 ) -> Exchange:
     """Number the columns of this rank's parts; the messages of their rows. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
-    scratch = np.empty(part_ptr[-1], dtype=np.int32)
-    halo = np.empty(len(column), dtype=np.int32)
-    lengths, receiver, sender = lower_parts_of_rows(
-        part_ptr, row_ptr, first, last, scratch, halo, column, value
-    )
-    halo = halo[: lengths.sum()].copy()
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    receive = Side(offsets_of(receiver - np.int32(first), last - first), sender, offsets, halo)
+    rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)
+    lengths, receiver, sender = messages
+    ptr = offsets_of(receiver - np.int32(first), last - first)
+    receive = Side(ptr, sender, offsets(lengths), rows)
 
-    rank_of = np.searchsorted(bounds, sender, side="right") - 1
+    every, rank_of = range(ranks.size), np.searchsorted(bounds, sender, side="right") - 1
     rank_of_row = np.repeat(rank_of, lengths)
-    sent = [rank_of == k for k in range(ranks.size)]
-    columns = [
-        ranks.collected([array[mask] for mask in sent]) for array in (receiver, sender, lengths)
-    ]
-    rows = ranks.collected([halo[rank_of_row == k] for k in range(ranks.size)])
-    receiver, sender, lengths = columns
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    send = by_sender(receiver, sender - np.int32(first), offsets, rows, last - first)
+    lengths, receiver, sender = (
+        ranks.collected([each[rank_of == k] for k in every]) for each in messages
+    )
+    rows = ranks.collected([rows[rank_of_row == k] for k in every])
+    send = by_sender(receiver, sender - np.int32(first), offsets(lengths), rows, last - first)
     return Exchange(Side(*send), receive)

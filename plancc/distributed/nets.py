@@ -16,7 +16,7 @@ import numpy as np
 
 from plancc.distributed.kernels import mark_columns, parts_of_nets
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.distributed.share import Share
 from plancc.models.limits import Limits
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph
@@ -26,6 +26,7 @@ from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Sweeps
 from plancc.passes.presets import CUTS
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.lowering import mark_boundary
 from plancc.search.presets import ON_RANKS, SINGLE_CUTS
 
@@ -52,14 +53,13 @@ def nets_between(
     if ranks.total(len(pins)) > ON_RANKS.most_pins:
         return None
     sizes, pins, cost = _merged(*(ranks.at_root(each) for each in (sizes, pins, cost)))
-    ptr = np.concatenate([[0], np.cumsum(sizes)])
-    return Hypergraph(ptr, pins, weights_of(label, weight, num), cost)
+    return Hypergraph(offsets(sizes), pins, weights_of(label, weight, num), cost)
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
     """Equal nets as one, which costs their sum: numbers of pins, pins and costs."""
-    ptr, none = np.concatenate([[0], np.cumsum(sizes)]), pins[:0]
-    ptr, pins, _, cost, _ = merge_equal_nets(ptr, pins, none, cost, none)
+    none = pins[:0]
+    ptr, pins, _, cost, _ = merge_equal_nets(offsets(sizes), pins, none, cost, none)
     return np.diff(ptr), pins, cost
 
 

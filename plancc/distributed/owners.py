@@ -10,7 +10,7 @@ from plancc.clock import wall_seconds
 from plancc.distributed.clusters import ClusterLevel, find_clusters
 from plancc.distributed.nets import corridor, nets_between, refined
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.distributed.share import Share
 from plancc.distributed.sweeps import sweep
 from plancc.graph.graph import Source
 from plancc.graph.owners import Owners
@@ -23,6 +23,7 @@ from plancc.owners.task import Ownership, Task
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import PartitionResult, balance_notes, partitions
 from plancc.passes.clusters import Clusters, number_of_links
+from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.search.presets import ON_RANKS
 from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 

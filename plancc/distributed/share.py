@@ -17,9 +17,7 @@ from plancc.graph.normalize import Rows
 from plancc.graph.symmetry import mirror_sum
 from plancc.passes.kernels.label_propagation import ClusterLinks
 from plancc.passes.kernels.nets import transpose
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +54,9 @@ class Share:
 
     def sizes(self, source: Source) -> Graph:
         """The matrix as far as every rank knows it: the sizes of its rows, and no columns."""
-        offsets = np.zeros(len(self.degree) + 1, dtype=np.int64)
-        np.cumsum(self.degree, out=offsets[1:])
-        nobody = np.broadcast_to(np.int32(0), int(offsets[-1]))  # no memory
-        return Graph(offsets, nobody, source=source)
+        indptr = offsets(self.degree)
+        nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # no memory
+        return Graph(indptr, nobody, source=source)
 
     @property
     def links(self) -> ClusterLinks:

@@ -21,13 +21,14 @@ from plancc.distributed.kernels import (
     wanted_parts,
 )
 from plancc.distributed.ranks import Ranks
-from plancc.distributed.share import Int32Array, Int64Array, Share
+from plancc.distributed.share import Share
 from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of
 from plancc.passes.multilevel import Sweeps, price_unit
 from plancc.passes.presets import PRICES, Annealing
+from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.lowering import mark_boundary
 from plancc.search.presets import ON_RANKS
 
@@ -173,6 +174,4 @@ class _Work:
         answers = [picked(*self.nets, which - np.int32(share.first)) for which in asked]
         lengths = self.ranks.collected([lengths for lengths, _ in answers])
         entries = self.ranks.collected([entries for _, entries in answers])
-        ptr = np.zeros(len(lengths) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=ptr[1:])
-        return place, (ptr, entries)
+        return place, (offsets(lengths), entries)

@@ -36,7 +36,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
 from plancc.plan.links import lower_links
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
@@ -165,22 +165,32 @@ def _lower_rows(
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position
     row_ptr = np.concatenate([[0], np.diff(indptr)[order.rows]]).cumsum()
-    nonzeros_ptr = row_ptr[part_ptr]
+    in_chunks(
+        lambda first, last: _permute(
+            indptr, indices, values, position, row_ptr, first, last, column, value
+        ),
+        indptr,
+    )
+    return row_ptr, in_chunks(
+        lambda first, last: lowered_parts(part_ptr, row_ptr, first, last, column, value),
+        row_ptr[part_ptr],
+    )
 
-    def permute(first: int, last: int) -> None:
-        _permute(indptr, indices, values, position, row_ptr, first, last, column, value)
 
-    def lower_parts(first: int, last: int) -> tuple[Int32Array, ...]:
-        local = np.empty(matrix.num_vertices, dtype=np.int32)
-        # an upper bound; untouched pages cost nothing
-        halo_row = np.empty(nonzeros_ptr[last] - nonzeros_ptr[first], dtype=np.int32)
-        messages = lower_parts_of_rows(
-            part_ptr, row_ptr, first, last, local, halo_row, column, value
-        )
-        return halo_row[: messages[0].sum()], *messages
+def lowered_parts(
+    part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
+) -> tuple[Int32Array, ...]:
+    """Number the columns of parts first..last-1 locally; the messages that they receive, by part.
 
-    in_chunks(permute, indptr)
-    return row_ptr, in_chunks(lower_parts, nonzeros_ptr)
+    Returns rows as their sender numbers them, and length, receiver and sender of every message.
+    """
+    scratch = np.empty(part_ptr[-1], dtype=np.int32)
+    # an upper bound; untouched pages cost nothing
+    halo_row = np.empty(row_ptr[part_ptr[last]] - row_ptr[part_ptr[first]], dtype=np.int32)
+    messages = _lower_parts_of_rows(
+        part_ptr, row_ptr, first, last, scratch, halo_row, column, value
+    )
+    return halo_row[: messages[0].sum()], *messages
 
 
 @njit(cache=True, nogil=True)
@@ -206,7 +216,7 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 
 @njit(cache=True, nogil=True)
-def lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
+def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally and find what these parts receive.
 
     `local` (int32[n]) is scratch. Fills `halo_row` with all received rows, numbered as their
@@ -378,9 +388,7 @@ def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)
-    row_ptr = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=row_ptr[1:])
-    del lengths
+    row_ptr = offsets(lengths)
     ptr = offsets_of(receiver, num_parts)
     send = by_sender(receiver, sender, row_ptr, halo_row, num_parts)
     return Exchange(Side(*send), Side(ptr, sender, row_ptr, halo_row))
