@@ -68,7 +68,7 @@ RELATIONS = "relations"
 """The format of graphs of types."""
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
-    *("partitioner", "preset", "time_limit", "balance", "memory"),
+    *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
 }
 """Options of search, plan and graph file that several ranks take; others have their defaults."""
@@ -140,6 +140,8 @@ def compile_folder(
         _check_taken(search, wishes, reading)
         assigner, task, wanted = prepared(model, num_parts, model_options, search, wishes.balance)
         _check_on_ranks(assigner, task, wanted)
+        if wishes.exchange == "nodes":
+            raise InputError("`exchange` nodes: hops are compiled by one process; drop it")
         if ranks.size > num_parts:
             raise InputError(
                 f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"
@@ -151,27 +153,18 @@ def compile_folder(
         check_num_parts(n, num_parts)
         predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
         graph = files.graph(source)
-        choice: Any = {
-            "split": wishes.split,
-            "keys": wishes.keys,
-            "allow_large": reading.allow_large,
-        }
+        named: Any = {"split": wishes.split, "keys": wishes.keys}
+        named["allow_large"] = reading.allow_large
         vertex_data = VertexData()
         if wishes.data is None:
-            vertex_data = own_data(folder, graph, format=FORMAT, **choice)
+            vertex_data = own_data(folder, graph, format=FORMAT, **named)
         elif wishes.data is not False:
-            vertex_data = read_vertex_data(wishes.data, graph, **choice)
+            vertex_data = read_vertex_data(wishes.data, graph, **named)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
+    normalised: Any = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
-        share = read_share(
-            files,
-            ranks,
-            name=source.name,
-            normalization=wishes.normalize,
-            self_loops=wishes.self_loops,
-            dtype=wishes.value_dtype,
-        )
+        share = read_share(files, ranks, name=source.name, dtype=wishes.value_dtype, **normalised)
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, source)
         owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
@@ -195,8 +188,7 @@ def compile_folder(
         num_nonzeros=int(share.degree.sum()),
         num_parts=num_parts,
         directed=graph.directed,
-        normalization=wishes.normalize,
-        self_loops=wishes.self_loops,
+        **normalised,
     )
     with observer("lower"):
         parts = lower_share(ranks, share, owner, header)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -14,11 +15,11 @@ from plancc.distributed.share import Share
 from plancc.distributed.sweeps import sweep
 from plancc.graph.graph import Source
 from plancc.graph.owners import Owners
-from plancc.models import build_problem
 from plancc.models.limits import Limits
-from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
+from plancc.models.problem import Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
+from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Ownership, Task
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import PartitionResult, balance_notes, partitions
@@ -41,17 +42,15 @@ def find_owners(
         task: Of a model that is `on_ranks`.
         source: For messages.
     """
-    num_parts, seed, epsilon = task.num_parts, task.options.seed, task.options.epsilon
-    made, begin = None, wall_seconds()
+    num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
-        sizes = share.sizes(source)
-        limits = balance.limits(sizes, num_parts, epsilon)
+        sizes, found = share.sizes(source), None
         if not task.model.searched:
-            made = build_problem(
-                task.model, sizes, num_parts, balance=balance, seed=seed, takes=(Assignment,)
-            )
-    if made is not None:
-        return Ownership(Owners(made.rows), dict(made.notes), limits=limits)
+            unnumbered = replace(task, options=replace(task.options, topology=None))
+            found = find_row_owners(sizes, unnumbered, balance, nullcontext)
+        limits = balance.limits(sizes, num_parts, task.options.epsilon)
+    if found is not None:
+        return found
     del sizes
     links = share.links
     total = ranks.total(number_of_links(links))

@@ -258,7 +258,7 @@ REFUSED = {
     "budget": ({"budget": 3}, "`budget` is for a compile by one process"),
     "links": ({"link_split": (0.1, 0.1)}, "`link_split` is for a compile by one process"),
     "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
-    "hops": ({"topology": "2x2", "exchange": "nodes"}, "`exchange` is for a compile by one"),
+    "hops": ({"topology": "2x2", "exchange": "nodes"}, "hops are compiled by one process"),
     "reading": ({"symmetrize": True}, "`symmetrize` is for a compile by one process"),
     "balance": ({"balance": "nnz,train"}, "balance 'nnz,train': several ranks balance"),
     "ranks": ({"num_parts": 2}, "3 ranks for 2 parts"),
