@@ -20,7 +20,7 @@ from benchmarks.report import Report
 from plancc.cost.pairs import pair_volumes_of_table
 from plancc.cost.topology import volumes_by_node
 from plancc.graph.graph import Graph
-from plancc.owners.rows import mapped
+from plancc.owners.numbering import mapped
 from plancc.plan.exchange import Exchange
 from plancc.plan.format import STEPS
 from plancc.plan.lowering import lower

@@ -26,9 +26,8 @@ from plancc.models.file import part_vector
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.weights import BATCH, Balance
 from plancc.options import EPSILON, RefineOptions, SearchOptions
-from plancc.owners.numbering import STEP, with_better_numbers
+from plancc.owners.numbering import STEP, mapped, with_better_numbers
 from plancc.owners.provenance import empty_parts, provenance
-from plancc.owners.rows import mapped
 from plancc.owners.task import REFINED, Observer, Report
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context

@@ -13,7 +13,7 @@ from test_ownership import DIMS, clustered, compiled, value_of
 
 import plancc
 from plancc.cost.objectives import OBJECTIVES
-from plancc.owners.rows import mapped
+from plancc.owners.numbering import mapped
 from plancc.plan.matrix import graph_of, matrix_of, owners_of
 from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine

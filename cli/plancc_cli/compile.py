@@ -154,6 +154,8 @@ def command(
     For the best plan: --objective time --machine YOURS --effort best --budget 10m. An entry (i, j)
     means that row i needs row j; --transpose turns that round, --symmetrize adds both.
     """
+    if settings["data"] and no_data:
+        raise InputError("`data` and `no_data` exclude each other: give one of them")
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 
@@ -194,8 +196,6 @@ def command(
     data, from_edges = settings.pop("data"), settings.pop("features_from_edges")
     of_edges = settings.pop("edge_features")
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
-    if data and no_data:
-        raise InputError("`data` and `no_data` exclude each other: give one of them")
     reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     settings = chosen | settings

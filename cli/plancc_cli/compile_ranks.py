@@ -56,17 +56,14 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
     with transport.agreement():
         if given["keep_best"]:
             raise InputError("`keep_best` is for a compile by one process")
-        data = given["data"]
-        if data and given["no_data"]:
-            raise InputError("`data` and `no_data` exclude each other: give one of them")
         if first:
-            options.check_plan_output(output, given["graph"], given["part"], *data)
+            options.check_plan_output(output, given["graph"], given["part"], *given["data"])
         model = given["model"] or DEFAULT_MODEL
         declared = chain.from_iterable(map(options_of, (SearchOptions, PlanOptions, ReadOptions)))
         asked = {each.name: given[each.name] for each in declared if each.name in given}
         asked |= of_class(of_models, MODELS[model].option_fields())
         asked["self_loops"], asked["split"] = not given["no_self_loops"], given["split_name"]
-        asked["data"] = data or (False if given["no_data"] else None)
+        asked["data"] = given["data"] or (False if given["no_data"] else None)
     start = wall_seconds()
     level = verbosity_level()
     with progress(None) if first and level >= USUAL else nullcontext() as shown:

@@ -46,8 +46,7 @@ def find_owners(
     with ranks.agreement():
         sizes, found = share.sizes(source), None
         if not task.model.searched:
-            unnumbered = replace(task, options=replace(task.options, topology=None))
-            found = find_row_owners(sizes, unnumbered, balance, nullcontext)
+            found = find_row_owners(sizes, task, balance, nullcontext)
         limits = balance.limits(sizes, num_parts, task.options.epsilon)
     if found is not None:
         return found

@@ -25,7 +25,7 @@ from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import search_on_nodes
 from plancc.owners.provenance import empty_parts
-from plancc.owners.rows import found_by_search, mapped_to_nodes, partitioned
+from plancc.owners.rows import found_by_search, partitioned
 from plancc.owners.task import REFINED, Observer, Ownership, Report, Task
 from plancc.partitioners.run import TRIVIAL, balance_notes, checked_owner
 from plancc.passes.context import Context
@@ -51,9 +51,6 @@ def find_edge_owners(
     balance = replace(balance, capacities=task.options.capacities)
     taken = task.model.taken(matrix, task.num_parts)
     found = _found(matrix, task, balance, observer, report)
-    if task.options.nodes is not None and "topology" not in found.how:
-        with observer("map to nodes"):
-            found = mapped_to_nodes(found, matrix, task.options.nodes, task.options.capacities)
     return replace(found, how=found.how | taken, limits=_limits(matrix, task))
 
 

@@ -27,7 +27,7 @@ from plancc.models.capacities import relative_capacities
 from plancc.models.crowd import HUB, Crowd
 from plancc.models.weights import Balance
 from plancc.owners.edges import find_edge_owners
-from plancc.owners.numbering import numbered
+from plancc.owners.numbering import mapped, numbered
 from plancc.owners.rows import find_row_owners
 from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.metrics import imbalance, summarize
@@ -83,11 +83,23 @@ def find_owners(
         InputError, BackendUnavailable
         BackendError: Of model ``auto``: every candidate failed.
     """
-    find = {"row": find_row_owners, "edge": find_edge_owners, "any": choose}[task.model.layout]
-    found = find(matrix, task, balance, observer, report)
+    found = _found(matrix, task, balance, observer, report)
     if task.options.stop is not None and task.options.stop():
         found = replace(found, about_run=[*found.about_run, STOPPED])
     return found
+
+
+def _found(
+    matrix: Graph, task: Task, balance: Balance, observer: Observer, report: Report | None
+) -> Ownership:
+    """The same, of a search that may go on; parts have numbers for the nodes of a topology."""
+    find = {"row": find_row_owners, "edge": find_edge_owners, "any": choose}[task.model.layout]
+    found, nodes = find(matrix, task, balance, observer, report), task.options.nodes
+    if nodes is None or task.model.layout == "any" or "topology" in found.how:
+        return found
+    with observer("map to nodes"):
+        owners = mapped(found.owners, matrix, nodes, task.options.capacities)
+    return replace(found, owners=owners, how=found.how | {"topology": str(nodes)})
 
 
 def choose(
@@ -142,7 +154,6 @@ def choose(
                 least_words = f"no search so far took less than {least:.1f} s"
                 unfits[name] = f"{left:.1f} s were left of it, and {least_words}"
         by_rows = known[name].layout == "row"
-        find = find_row_owners if by_rows else find_edge_owners
         shared = balance if by_rows else of_edges
         entry = Candidate(name, candidate.objective or "")
         found = None
@@ -152,7 +163,7 @@ def choose(
             continue
         try:
             with observer(f"candidate {name}"):
-                found = find(matrix, candidate, shared, observer, report)
+                found = _found(matrix, candidate, shared, observer, report)
             found = replace(numbered(matrix, found, candidate, report), balance=shared)
         except (BackendError, BackendUnavailable) as error:
             entry = replace(entry, failed=str(error))

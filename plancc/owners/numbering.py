@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+import scipy.sparse as sp
 
 from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
+from plancc.models.capacities import Capacities
 from plancc.options import SearchOptions
 from plancc.owners.task import Ownership, Report, Task
+from plancc.plan.topology import Topology
+from plancc.predict.schedules import Tables, matrix_of_pairs, tables_of_owners
 from plancc.search.record import Trial
 
 STEP = "numbered for the machine"
@@ -61,12 +69,31 @@ def with_better_numbers(
     if not 1 < predictor.machine.node.ranks < num_parts <= MAX_PARTS:
         return owners  # all numbers are alike, or too many to try
     from plancc.passes.numbering import MapToMachine
-    from plancc.predict.schedules import matrix_of_pairs, tables_of_owners
 
     tables = tables_of_owners(matrix, owners, num_parts)
-    exchanges = [matrix_of_pairs(each) for each in (tables.expand, tables.fold) if each is not None]
     links, speeds = predictor.links(num_parts), predictor.machine.speeds(num_parts)
-    number = MapToMachine(links, speeds, options.seed).run(exchanges)
+    number = MapToMachine(links, speeds, options.seed).run(_exchanges(tables))
     better = owners.renumbered(number)
     reached = predictor.of_owners(matrix, better, num_parts).seconds
     return better if reached < predictor.epoch(tables).seconds else owners
+
+
+def mapped(
+    owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
+) -> Owners:
+    """The same parts under numbers that keep what they exchange inside nodes.
+
+    Only parts of equal capacity change places.
+    """
+    from plancc.passes.topology import MapToTopology
+
+    num_parts = topology.num_ranks
+    parts = np.arange(num_parts, dtype=np.int32)
+    pairs = reduce(add, _exchanges(tables_of_owners(matrix, owners, num_parts)))
+    number = MapToTopology(topology, capacities=capacities).run(parts, pairs, num_parts)
+    return owners if number is parts else owners.renumbered(number)
+
+
+def _exchanges(tables: Tables) -> list[sp.csr_array]:
+    """The rows that every part sends to every other, in each step of a product."""
+    return [matrix_of_pairs(each) for each in (tables.expand, tables.fold) if each is not None]

@@ -13,15 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from plancc.clock import wall_seconds
 from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models import build_problem
-from plancc.models.capacities import Capacities
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
@@ -101,21 +98,7 @@ def find_row_owners(
         random = random_owner(matrix.num_vertices, num_parts, options.seed, options.capacities)
         how["expected_volume_random"] = job.expectation.value(random, num_parts)
         found = replace(found, how=found.how | how, about_owners=[*found.about_owners, *notes])
-    if options.nodes is not None and "topology" not in found.how:
-        with observer("map to nodes"):
-            found = mapped_to_nodes(found, matrix, options.nodes, options.capacities)
     return replace(found, limits=limits)
-
-
-def mapped_to_nodes(
-    found: Ownership, matrix: Graph, topology: Topology, capacities: Capacities = None
-) -> Ownership:
-    """The same parts under numbers that keep what they exchange inside nodes.
-
-    Only parts of equal capacity change places.
-    """
-    owners = mapped(found.owners, matrix, topology, capacities)
-    return replace(found, owners=owners, how=found.how | {"topology": str(topology)})
 
 
 def _expectation(
@@ -270,23 +253,6 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     notes = balance_notes(result.owners.rows, limits, who)
     how = found.how | {"tried": result.tried_json()}
     return Ownership(result.owners, how, about_run, notes)
-
-
-def mapped(
-    owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
-) -> Owners:
-    """The owners of `mapped_to_nodes`."""
-    from plancc.passes.topology import MapToTopology
-    from plancc.predict.schedules import matrix_of_pairs, tables_of_owners
-
-    num_parts = topology.num_ranks
-    tables = tables_of_owners(matrix, owners, num_parts)
-    pairs = matrix_of_pairs(tables.expand)
-    if tables.fold is not None:
-        pairs = pairs + matrix_of_pairs(tables.fold)
-    parts = np.arange(num_parts, dtype=np.int32)
-    number = MapToTopology(topology, capacities=capacities).run(parts, pairs, num_parts)
-    return owners if number is parts else owners.renumbered(number)
 
 
 def with_clusters(

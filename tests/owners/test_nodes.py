@@ -16,7 +16,7 @@ from plancc.models.limits import Limits
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners.nodes import pays, search_on_nodes
-from plancc.owners.rows import mapped
+from plancc.owners.numbering import mapped
 from plancc.plan.lowering import lower
 from plancc.plan.matrix import graph_of, owners_of
 from plancc.plan.routing import hops_of
