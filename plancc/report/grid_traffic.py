@@ -53,9 +53,9 @@ def product_traffic(tables: Tables, width: int) -> ProductTraffic:
         width: Columns of H.
     """
     scheduler, step = scheduler_of(tables), Aggregate(width)
-    moved, words = scheduler.moved(1, step), dict.fromkeys(KINDS.values(), 0)
+    works, words = scheduler.works(1, step), dict.fromkeys(KINDS.values(), 0)
     for each in scheduler.program(1):
-        for _, work in moving(each, moved):
+        for _, work in moving(each, works):
             if isinstance(work, Transfer) and not is_of_one(work):  # with oneself nothing is
                 counts = work.counts(tables.num_ranks)
                 words[KINDS[each.name]] += int((counts.words_sent + counts.words_reduced).sum())

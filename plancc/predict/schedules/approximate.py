@@ -19,7 +19,7 @@ from plancc.plan.products import Program, clone_program
 from plancc.predict.memory import Memory
 from plancc.predict.passes import DELAY, FOLDS
 from plancc.predict.schedule import Pairs, PointToPoint, SparseProduct, Work
-from plancc.predict.schedules.epoch import Moved
+from plancc.predict.schedules.epoch import PRODUCTS, Works
 from plancc.predict.schedules.row import RowScheduler
 from plancc.predict.schedules.tables import Tables
 
@@ -112,7 +112,7 @@ class SampledScheduler(RowScheduler):
 
     def at_hand(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
         if isinstance(step, Aggregate | Maximum):
-            for work in self.multiplied(layer, Aggregate(step.columns)):
+            for work in self.works(layer, Aggregate(step.columns))[PRODUCTS]:
                 yield "multiply", work
 
 
@@ -137,13 +137,11 @@ class CloneScheduler(RowScheduler):
     def program(self, layer: int) -> Program:
         return clone_program(self._turn is not None, returns=layer < self._num_layers)
 
-    def moved(self, layer: int, step: Aggregate) -> Moved:
-        if self._turn is None:
-            return {}
-        return {"trees": [PointToPoint(self._turn, step.columns, "fold", is_late=True)]}
-
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        yield SparseProduct(self.rows, self._tables.nonzeros, step.columns)
+    def works(self, layer: int, step: Aggregate) -> Works:
+        turn, width = self._turn, step.columns
+        late = [] if turn is None else [PointToPoint(turn, width, "fold", is_late=True)]
+        product = SparseProduct(self.rows, self._tables.nonzeros, width)
+        return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
         """That of the exact epoch with the rows of the copies: evaluations are exact."""

@@ -40,8 +40,10 @@ from plancc.predict.schedule import (
 )
 from plancc.predict.schedules.links import LinkTables
 
-Moved = Mapping[str, Sequence[Work]]
-"""What the steps of a program move, by their names, as it moves it forward; hop by hop."""
+Works = Mapping[str, Sequence[Work]]
+"""What the names of a program's steps stand for, as it is moved forward; hop by hop."""
+PRODUCTS = "products"
+"""Their name for all local products at once, and what prepares the matrices."""
 COLLECTIVES = "collectives"
 """Step of an epoch that the operations of groups are."""
 PACK_WORDS = 2
@@ -78,12 +80,8 @@ class Scheduler(ABC):
         """The product of a layer, from 1, forward."""
 
     @abstractmethod
-    def moved(self, layer: int, step: Aggregate) -> Moved:
-        """What the names of the program stand for in a layer's product."""
-
-    @abstractmethod
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        """All local products of the program at once, and what prepares their matrices."""
+    def works(self, layer: int, step: Aggregate) -> Works:
+        """What the names of the program, and `PRODUCTS`, stand for in a layer's product."""
 
     @abstractmethod
     def memory(self, dims: Sequence[int]) -> Memory:
@@ -147,9 +145,10 @@ class Scheduler(ABC):
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """A x, or back A^T g: the steps of the program, whose products are made at once."""
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
-        moved, products = self.moved(layer, step), self.multiplied(layer, step)
+        works = self.works(layer, step)
+        products = iter(works[PRODUCTS])
         for each in program:
-            yield from moving(each, moved)
+            yield from moving(each, works)
             if isinstance(each, Multiply):  # the first one: no product is left for others
                 yield from (("multiply", work) for work in products)
 
@@ -176,10 +175,10 @@ class Scheduler(ABC):
         )
 
 
-def moving(step: Step, moved: Moved) -> Iterator[tuple[str, Work]]:
+def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
     """What a step of a program moves, with what is packed or added for messages."""
-    works = moved.get(step.name, ()) if step.moves else ()
-    for work in works[::-1] if isinstance(step, ScatterAdd) else works:
+    moved = works.get(step.name, ()) if step.moves else ()
+    for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank. A run counts the words of a sum of one rank all the same.
         if is_of_one(work) and not isinstance(step, AllReduce):
             continue

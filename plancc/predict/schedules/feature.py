@@ -7,7 +7,7 @@ slice. Back, the same in the other order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +17,7 @@ from plancc.plan.layers import Aggregate
 from plancc.plan.words import AllToAllWords
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import Elementwise, SparseProduct, Work
-from plancc.predict.schedules.epoch import Moved
+from plancc.predict.schedules.epoch import PRODUCTS, Works
 from plancc.predict.schedules.grid import GridScheduler, pairs_in, row_groups, slices
 from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables
@@ -41,26 +41,24 @@ class FeatureScheduler(GridScheduler):
         self.rows = self._share.ravel()
         self._pairs = pairs_in(np.arange(columns)[None], tables.expand, columns)
 
-    def moved(self, layer: int, step: Aggregate) -> Moved:
+    def works(self, layer: int, step: Aggregate) -> Works:
         grid, share = self._grid, slices(self._grid, step.columns)
+        width = np.tile(share, grid.num_parts)
         # packed slice by slice
         packed = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
         columns = np.broadcast_to(share, self._share.shape)
         swapped: list[Work] = [Elementwise(packed, calls=grid.columns * self._stages)]
         for rows in self._batches(self._share):
             swapped.append(AllToAllWords(row_groups(grid), rows, columns))
+        of_ranks = (
+            self._batches(np.repeat(sizes, grid.columns))
+            for sizes in (self._tables.rows, self._tables.nonzeros)
+        )
         return {
             "slices": swapped if grid.columns > 1 else (),
-            "expand": messages("expand", self._pairs, np.tile(share, grid.num_parts)),
+            "expand": messages("expand", self._pairs, width),
+            PRODUCTS: [SparseProduct(*sizes, width) for sizes in zip(*of_ranks, strict=True)],
         }
-
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        grid, tables = self._grid, self._tables
-        width = np.tile(slices(grid, step.columns), grid.num_parts)
-        batches = self._batches(tables.rows), self._batches(tables.nonzeros)
-        for rows, nonzeros in zip(*batches, strict=True):
-            sizes = np.repeat(rows, grid.columns), np.repeat(nonzeros, grid.columns)
-            yield SparseProduct(*sizes, width)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         grid, tables = self._grid, self._tables

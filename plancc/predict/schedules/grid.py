@@ -7,7 +7,7 @@ all-gather a reduce-scatter; pieces of A are broadcast in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from plancc.plan.products import Program, grid_program
 from plancc.plan.words import AllGatherWords, AllReduceWords, BroadcastWords
 from plancc.predict.memory import Memory, grid_memory
 from plancc.predict.schedule import Elementwise, Pairs, SparseProduct, Work
-from plancc.predict.schedules.epoch import Moved, Scheduler
+from plancc.predict.schedules.epoch import PRODUCTS, Scheduler, Works
 from plancc.predict.schedules.row import messages
 from plancc.predict.schedules.tables import Tables, piece_of_rows, pieces_of_grid
 
@@ -61,7 +61,7 @@ class BlockRowScheduler(GridScheduler):
         stages = np.bincount(self._chunk, minlength=grid.columns)
         self._calls = 1 if grid.sparse else np.tile(stages, grid.rows)
 
-    def moved(self, layer: int, step: Aggregate) -> Moved:
+    def works(self, layer: int, step: Aggregate) -> Works:
         grid, width, copies = self._grid, step.columns, row_groups(self._grid)
         rows, root = self._rounds
         words, chunk = self._tables.rows * width, self._chunk[None]
@@ -70,10 +70,8 @@ class BlockRowScheduler(GridScheduler):
             "pieces": [BroadcastWords(column_groups(grid), rows * width, root)],
             "copies": [AllReduceWords(copies, words)],
             "holder": [BroadcastWords(copies, words[None], chunk)],
+            PRODUCTS: [SparseProduct(self.rows, self._nonzeros, width, self._calls)],
         }
-
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        yield SparseProduct(self.rows, self._nonzeros, step.columns, self._calls)
 
     def memory(self, dims: Sequence[int]) -> Memory:
         if self._pairs is not None:
@@ -117,7 +115,7 @@ class BlockScheduler(GridScheduler):
     def columns(self, width: int) -> int | Int64Array:
         return np.tile(slices(self._grid, width), self._grid.num_parts)
 
-    def moved(self, layer: int, step: Aggregate) -> Moved:
+    def works(self, layer: int, step: Aggregate) -> Works:
         grid, share = self._grid, slices(self._grid, step.columns)
         pieces = BroadcastWords(
             column_groups(grid),
@@ -127,22 +125,22 @@ class BlockScheduler(GridScheduler):
         sums = _of_fibers(self._part_rows, grid) * np.tile(share, grid.rows)[:, None]
         # a reduce-scatter forward: an all-gather the other way
         layers = AllGatherWords(fiber_groups(grid), words=sums)
-        matrix = self._matrix(self._nonzeros_of(step.coefficients))
-        return {"matrix": [matrix], "pieces": [pieces], "layers": [layers]}
-
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        grid, nonzeros = self._grid, self._nonzeros_of(step.coefficients)
-        calls = len(self._of_row)
-        if grid.columns > 1:
-            each = TRANSPOSE_WORDS if step.back else LAYOUT_WORDS
-            yield Elementwise(each * self._received(nonzeros), calls)
+        nonzeros, calls = self._nonzeros_of(step.coefficients), len(self._of_row)
+        laid_out = (TRANSPOSE_WORDS if step.back else LAYOUT_WORDS) * self._received(nonzeros)
         held = nonzeros.sum(axis=2)  # of every layer of a process row
-        yield SparseProduct(
+        product = SparseProduct(
             rows=np.repeat(self._row_rows, grid.layers * grid.columns),
             nonzeros=np.repeat(held.ravel(), grid.columns),
-            width=np.tile(slices(grid, step.columns), grid.num_parts),
+            width=np.tile(share, grid.num_parts),
             calls=calls,
         )
+        prepared = [Elementwise(laid_out, calls)] if grid.columns > 1 else []
+        return {
+            "matrix": [self._matrix(nonzeros)],
+            "pieces": [pieces],
+            "layers": [layers],
+            PRODUCTS: [*prepared, product],
+        }
 
     def memory(self, dims: Sequence[int]) -> Memory:
         grid = self._grid

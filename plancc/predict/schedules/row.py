@@ -15,7 +15,7 @@ from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.values import HOPS
 from plancc.predict.memory import Memory, row_memory
 from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, SparseProduct, Work
-from plancc.predict.schedules.epoch import Moved, Scheduler, moving
+from plancc.predict.schedules.epoch import PRODUCTS, Scheduler, Works, moving
 from plancc.predict.schedules.tables import Tables
 
 # work as long as reading these numbers of words: fitted to epochs on one core
@@ -60,22 +60,14 @@ class RowScheduler(Scheduler):
         # in which order own rows are multiplied makes no difference here
         return ROW if self._fold is None else edge_program(expand_is_longer=True)
 
-    def moved(self, layer: int, step: Aggregate) -> Moved:
-        tables, fold = self.tables_of(layer), self._fold
+    def works(self, layer: int, step: Aggregate) -> Works:
+        tables, fold, width = self.tables_of(layer), self._fold, step.columns
+        rows = tables.rows if fold is None else tables.rows + fold.step.received
         return {
-            "expand": messages("expand", tables.expand, step.columns, tables.route),
-            "fold": messages("fold", fold, step.columns, tables.fold_route) if fold else (),
+            "expand": messages("expand", tables.expand, width, tables.route),
+            "fold": messages("fold", fold, width, tables.fold_route) if fold else (),
+            PRODUCTS: [SparseProduct(rows, tables.nonzeros, width, own=tables.own_nonzeros)],
         }
-
-    def multiplied(self, layer: int, step: Aggregate) -> Iterator[Work]:
-        tables = self.tables_of(layer)
-        folded = 0 if tables.fold is None else tables.fold.step.sent
-        yield SparseProduct(
-            rows=tables.rows + folded,
-            nonzeros=tables.nonzeros,
-            width=step.columns,
-            own=tables.own_nonzeros,
-        )
 
     def of_neighbours(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
         if self._fold is not None:
@@ -89,11 +81,11 @@ class RowScheduler(Scheduler):
         match step:
             case GatherNeighbours():
                 expand = adjoint(ROW[:1])[0] if step.back else ROW[0]
-                yield from moving(expand, self.moved(layer, Aggregate(columns)))
+                yield from moving(expand, self.works(layer, Aggregate(columns)))
             case Maximum():
                 words = MAXIMUM_WORDS[direction] * self.outputs(layer) * columns
                 if not step.back:
-                    works += self.multiplied(layer, Aggregate(columns))
+                    works += self.works(layer, Aggregate(columns))[PRODUCTS]
                     words = words + _whole(COMPARE_WORDS * nonzeros * columns)
                 works.append(Elementwise(words))
             case Attention():
@@ -101,7 +93,7 @@ class RowScheduler(Scheduler):
                 columns *= 1 + step.back  # back, products of rows too
                 of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
                 works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
-                works += self.multiplied(layer, Aggregate(columns))
+                works += self.works(layer, Aggregate(columns))[PRODUCTS]
         yield from (("multiply", work) for work in works)
 
     def memory(self, dims: Sequence[int]) -> Memory:
