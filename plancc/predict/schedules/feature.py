@@ -48,16 +48,16 @@ class FeatureScheduler(GridScheduler):
         packed = 2 * self.rows * int(np.maximum(share[share > 0], LINE).sum())
         columns = np.broadcast_to(share, self._share.shape)
         swapped: list[Work] = [Elementwise(packed, calls=grid.columns * self._stages)]
-        for rows in self._batches(self._share):
-            swapped.append(AllToAllWords(row_groups(grid), rows, columns))
-        of_ranks = (
+        for share_rows in self._batches(self._share):
+            swapped.append(AllToAllWords(row_groups(grid), share_rows, columns))
+        rows, nonzeros = (
             self._batches(np.repeat(sizes, grid.columns))
             for sizes in (self._tables.rows, self._tables.nonzeros)
         )
         return {
             "slices": swapped if grid.columns > 1 else (),
             "expand": messages("expand", self._pairs, width),
-            PRODUCTS: [SparseProduct(*sizes, width) for sizes in zip(*of_ranks, strict=True)],
+            PRODUCTS: [SparseProduct(*of, width) for of in zip(rows, nonzeros, strict=True)],
         }
 
     def memory(self, dims: Sequence[int]) -> Memory:
