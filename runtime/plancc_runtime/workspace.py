@@ -91,6 +91,13 @@ def empty(rows: int, width: int, like: Tensor) -> Tensor:
     return _local.workspace.empty(rows, width, like)
 
 
+def as_type(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same rows in another type."""
+    if x.dtype == dtype:
+        return x
+    return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
+
+
 def release() -> None:
     """`Workspace.release` of this thread's workspace."""
     _local.workspace.release()

@@ -123,7 +123,7 @@ def test_an_adjoint_is_refused_where_it_runs():
     """Messages that no product reads have no gradient; forward they are nothing wrong."""
     unread = executor_of(OWN, Gather("e", "x", "halo"))
     with pytest.raises(InputError, match="ScatterAdd 'e' from 'halo' to 'x': no product before it"):
-        unread.run({}, {}, back=True)
+        unread.run({}, back=True)
 
 
 def test_a_step_of_a_group_that_is_idle_parts_steps_all_the_same():

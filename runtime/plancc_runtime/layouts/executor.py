@@ -13,31 +13,39 @@ bits.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from plancc.errors import InputError
 from plancc.plan.products import (
+    AllGather,
+    AllReduce,
     Broadcast,
     Gather,
     Multiply,
     Program,
     Reduce,
+    ReduceScatter,
+    Replicate,
     ScatterAdd,
     Step,
     adjoint,
     without_messages,
 )
+from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.halo import ALL, HaloExchange, RowMover, at_rows
+from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.shared_rows import SharedRows
+from plancc_runtime.transport.base import Group
+from plancc_runtime.workspace import as_type, empty
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,23 @@ def _by_pieces(steps: Sequence[Step], overlap: bool) -> Iterator[Action]:
         yield Action("add", leave)
 
 
+class SharedRows(NamedTuple):
+    """Rows that the ranks of a group share: what a step of the group works on.
+
+    Attributes:
+        rows: Rows of its members.
+        place: Those of this rank among them.
+        root: Place in the group of the one that has what is replicated.
+        idle: Whether the step is left out: source and target are the same rows of one rank.
+    """
+
+    group: Group
+    rows: list[int]
+    place: slice = slice(0)
+    root: int = 0
+    idle: bool = False
+
+
 class Executor:
     """A program of one rank, with what it works on; runs it and its adjoint.
 
@@ -184,6 +209,11 @@ class Executor:
         self._program, self._blocks = checked(program), blocks
         self._movers, self._shared = movers, shared or {}
         self._clock, self._overlap = resources.clock, resources.overlap
+        self._filled = {  # spaces by the messages that fill them, or take them back
+            step.name: step.target if isinstance(step, Gather) else step.source
+            for step in program
+            if isinstance(step, Gather | ScatterAdd)
+        }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
         """The same with other movers, and some other blocks."""
@@ -197,31 +227,31 @@ class Executor:
             if isinstance(piece, TransposedPiece):
                 piece.lay_out()
 
-    def run(
-        self,
-        spaces: Mapping[str, Tensor],
-        buffers: Mapping[str, Any] | None,
-        back: bool = False,
-    ) -> None:
-        """Run the steps, of the adjoint if `back`. Collective, with buffers.
+    def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
+        """Run the steps, of the adjoint if `back`. Collective, unless rows are at hand.
 
         Parameters:
-            spaces (mapping of str to Tensor[rows, width]): But those of pieces in turn. The targets
-                of steps are overwritten.
-            buffers: Those of the movers, of the same width; overwritten. None: nothing travels, and
-                spaces have all that else would.
+            given (mapping of str to Tensor[rows, width]): Spaces, but those of pieces in turn. The
+                targets of steps are overwritten. Of the spaces that messages fill: none, or all;
+                then rows are at hand, and nothing travels.
         """
-        made: set[str] = set()
-        for action in self._actions_of(back, at_hand=buffers is None):
+        filled = set(self._filled.values())
+        at_hand = bool(filled) and filled <= given.keys()
+        actions = self._actions_of(back, at_hand)
+        buffers, spaces, made = {}, {**given}, set[str]()
+        for name, each in () if at_hand else self._movers.items():
+            buffers[name] = each.buffers_for(given["x"].shape[1])
+            if name in self._filled:
+                spaces[self._filled[name]] = buffers[name].halo
+        for action in actions:
             step = action.step
             if isinstance(step, Multiply):
-                self._multiply(action, step, spaces, buffers or {}, add=step.target in made)
+                self._multiply(action, step, spaces, buffers, add=step.target in made)
                 made.add(step.target)
                 continue
             if action.what == "share":
-                self._shared[step.name].run(step, spaces, self._clock)
+                self._share(step, spaces[step.source], spaces[step.target])
                 continue
-            assert buffers is not None
             mover, buffer = self._movers[step.name], buffers[step.name]
             if action.what == "start":
                 mover.send_rows(spaces[step.source], buffer)
@@ -239,6 +269,24 @@ class Executor:
         movers: dict[str, Any] = {**self._movers, **self._shared}
         idle = frozenset(name for name, each in movers.items() if each.idle)
         return _actions(self._program, back, at_hand, self._overlap, idle)
+
+    def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
+        """Do a step of a group, whose copies are in the target. Collective in the group."""
+        group, rows, place, root, _ = self._shared[step.name]
+        if isinstance(step, AllGather):
+            target[place] = source
+        with self._clock("wait"):
+            match step:
+                case AllGather():
+                    group.allgather(target.split(rows))
+                case ReduceScatter():
+                    group.reduce_scatter_sum(source.split(rows))
+                case AllReduce():
+                    group.allreduce_sum(target)
+                case Replicate():
+                    group.broadcast(target, root)
+        if isinstance(step, ReduceScatter):
+            target.copy_(source[place])
 
     def _multiply(
         self,
@@ -269,3 +317,35 @@ class Executor:
             add = add or not step.transposed  # pieces of its source, into one target
         if not (pieces or add or step.transposed):
             spaces[step.target].zero_()
+
+
+class ProgramGraph(LayerGraph):
+    """A layout whose products an executor runs.
+
+    Attributes:
+        resources: Sums are made in their type.
+    """
+
+    resources: Resources
+
+    @abstractmethod
+    def lay_out(self, coefficients: str) -> Executor:
+        """What multiplies by A with these values; made once."""
+
+    def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """The spaces of the program that `Executor.run` is given, with own inputs and outputs."""
+        return {"x": x, "y": y}
+
+    @property
+    def reads_own(self) -> bool:
+        """Whether no row of the input of a product is sent: rows on the disk stay there."""
+        return self.transport.size == 1
+
+    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
+        """A x or, `back`, A^T x, summed in the type of the resources. Collective."""
+        x = x if self.reads_own and not back else in_memory(x)
+        rows = as_type(x, self.resources.dtype).contiguous()
+        out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
+        executor = self.lay_out(coefficients)
+        executor.run(self.spaces(*((out, rows) if back else (rows, out))), back)
+        return as_type(out, x.dtype)

@@ -54,7 +54,7 @@ from plancc.plan.words import (
 )
 from plancc_runtime.kernels.dense import laid_out_for, weight_gradient
 from plancc_runtime.layouts.block import Block
-from plancc_runtime.layouts.executor import Executor
+from plancc_runtime.layouts.executor import Executor, ProgramGraph, SharedRows
 from plancc_runtime.layouts.grid_block import (
     block_of_chunk,
     block_of_share,
@@ -62,17 +62,15 @@ from plancc_runtime.layouts.grid_block import (
     rows_of_process_row,
 )
 from plancc_runtime.layouts.grid_pieces import OwnPieces, Rounds, RowPieces, in_turn
-from plancc_runtime.layouts.halo import Halo, MessageBuffers, RowMover
-from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.halo import Halo, RowMover
 from plancc_runtime.layouts.matrices import Blocks, blocks_of, halo_part
 from plancc_runtime.layouts.resources import Resources
-from plancc_runtime.layouts.shared_rows import SharedRows
 from plancc_runtime.layouts.whole_counts import with_whole_counts
 from plancc_runtime.transport.group import as_transport
 from plancc_runtime.workspace import empty
 
 
-class GridGraph(LayerGraph):
+class GridGraph(ProgramGraph):
     """What a layer needs of the graph, on a process grid. Making one is collective.
 
     Gradients are whole ones, of the rank's rows and columns; in "1.5d" 1 / copies of them.
@@ -117,7 +115,6 @@ class GridGraph(LayerGraph):
             self.pieces = held_pieces(share)
         self._rounds = Rounds(self.pieces, part.first_row, self.column, resources)
         self._needed: Halo | None = None
-        self._buffers: dict[int, MessageBuffers] = {}
         if share.block is None:
             self._block = block_of_share(share, header.self_loops)
         else:
@@ -149,32 +146,17 @@ class GridGraph(LayerGraph):
             self._block = with_whole_counts(self._block, [self.row, self.fiber])
         return self._block
 
-    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        x = x.contiguous()
-        out = empty(len(x), x.shape[1], x)
-        rows, y = (out, x) if back else (x, out)
+    def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         sums = y if self.fiber.size == 1 else empty(self.num_row_rows, x.shape[1], x)
-        spaces = {"x": rows, "held": rows, "sums": sums, "y": y}
-        executor, buffers = self.lay_out(coefficients), self._buffers_for(x)
-        if self._needed is not None:
-            spaces |= {"held": rows[: self._block.num_inputs], "halo": buffers["expand"].halo}
-        executor.run(spaces, buffers, back)
-        return out
-
-    def _buffers_for(self, like: Tensor) -> dict[str, Any]:
-        if self._needed is None:
-            return {"pieces": self._rounds.buffers(like)}
-        width = like.shape[1]
-        if width not in self._buffers:
-            self._buffers[width] = self._needed.buffers(width)
-        return {"expand": self._buffers[width]}
+        held = x if self._needed is None else x[: self._block.num_inputs]
+        return {"x": x, "held": held, "sums": sums, "y": y}
 
     def use_kernel(self, name: str) -> None:
         """Make products by this kernel; before the first one."""
         self.resources = replace(self.resources, kernel=name)
 
     def lay_out(self, coefficients: str) -> Executor:
-        """What multiplies by A with these values; made once. Collective."""
+        """As of `ProgramGraph`. Collective."""
         if coefficients not in self._executors:
             blocks = self._blocks(coefficients)
             movers: dict[str, RowMover[Any]] = {"pieces": self._rounds}
@@ -303,7 +285,8 @@ class GridGraph(LayerGraph):
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 
     def release_buffers(self) -> None:
-        self._buffers.clear()
+        if self._needed is not None:
+            self._needed.release_buffers()
         for pieces in self._travelling.values():
             pieces.release()
 

@@ -239,12 +239,12 @@ class Rounds(RowMover[RoundBuffers]):
     ) -> None:
         self._pieces, self._first_row, self._column = pieces, first_row, column
         self._clock, self._overlap = resources.clock, resources.overlap
+        self._like = torch.empty(0, dtype=resources.dtype, device=resources.device)
         others = [piece.size for piece in pieces if piece.row != column.rank]
         self._largest = max(others, default=0)
 
-    def buffers(self, like: Tensor) -> RoundBuffers:
-        """New ones for rows of this width."""
-        ring = (empty(self._largest, like.shape[1], like) for _ in range(2))
+    def buffers_for(self, width: int) -> RoundBuffers:
+        ring = (empty(self._largest, width, self._like) for _ in range(2))
         return RoundBuffers((next(ring), next(ring)))
 
     def moved(self, columns: int) -> BroadcastWords:

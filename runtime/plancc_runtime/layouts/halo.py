@@ -108,6 +108,10 @@ class RowMover(ABC, Generic[M]):
     idle: bool
 
     @abstractmethod
+    def buffers_for(self, width: int) -> M:
+        """Buffers of a product of this width, of any content."""
+
+    @abstractmethod
     def send_rows(self, h: Tensor, buffers: M) -> None:
         """Start a round forward, with the own rows of h. Collective."""
 
@@ -140,14 +144,25 @@ class HaloExchange(RowMover[B]):
         steps: What every hop of one round moves forward: int64[1] each.
     """
 
-    num_inputs: int
-    num_halo: int
-    resources: Resources
     steps: tuple[StepTraffic, ...]
+
+    def __init__(self, num_inputs: int, num_halo: int, resources: Resources) -> None:
+        self.num_inputs, self.num_halo, self.resources = num_inputs, num_halo, resources
+        self._clock = resources.clock
+        self._kept: dict[int, B] = {}
 
     @abstractmethod
     def buffers(self, width: int) -> B:
         """New buffers for products of `width` columns; reusable for any number of them."""
+
+    def buffers_for(self, width: int) -> B:
+        if width not in self._kept:
+            self._kept[width] = self.buffers(width)
+        return self._kept[width]
+
+    def release_buffers(self) -> None:
+        """Free those of `buffers_for`; made again when they are needed. Not collective."""
+        self._kept.clear()
 
     @abstractmethod
     def arrivals(self, buffers: B) -> Iterator[int]:
@@ -180,7 +195,7 @@ class HaloExchange(RowMover[B]):
     def arriving(self, pieces: Sequence[P], buffers: B) -> Iterator[tuple[P, Tensor]]:
         arrived = complete(self.arrivals(buffers), pieces)
         while True:
-            with self.resources.clock("wait"):
+            with self._clock("wait"):
                 piece = next(arrived, None)
             if piece is None:
                 break
@@ -219,9 +234,8 @@ class Halo(HaloExchange[MessageBuffers]):
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
         send, receive = exchange.send, exchange.receive
-        self.num_inputs, self.num_halo = num_inputs, receive.volume
-        self.resources = resources
-        self._clock, self._wire = resources.clock, WIRES[resources.wire]
+        super().__init__(num_inputs, receive.volume, resources)
+        self._wire = WIRES[resources.wire]
         self._send = list(zip(send.peer.tolist(), _slices(send.row_ptr), strict=True))
         self._recv = list(zip(receive.peer.tolist(), _slices(receive.row_ptr), strict=True))
         self.idle = not self._send and not self._recv

@@ -6,7 +6,6 @@ same ones in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from functools import cached_property
 from math import prod
@@ -22,16 +21,14 @@ from plancc.plan.exchange import Int64Array
 from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
-from plancc_runtime.kernels.rows_on_disk import in_memory
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
-from plancc_runtime.layouts.executor import Executor
+from plancc_runtime.layouts.executor import Executor, ProgramGraph
 from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import blocks_of, halo_blocks, halo_part
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.routed import halo_exchange
-from plancc_runtime.workspace import empty
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -46,11 +43,9 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     Maximum: ("fold",),
 }
 """Exchanges of the product's program that a step of a layer plays."""
-ARRIVING = {"expand": "halo", "fold": "folded"}
-"""The spaces of the rows that exchanges bring, or take back."""
 
 
-class LocalGraph(LayerGraph):
+class LocalGraph(ProgramGraph):
     """What a layer needs of the graph.
 
     Parameters:
@@ -75,7 +70,6 @@ class LocalGraph(LayerGraph):
             self._partials = Halo(fold, block.num_folded, resources)
         self._halo_parts: dict[str, csr_matrix] = {}
         self._layouts: dict[str, Executor] = {}
-        self._buffers: dict[tuple[HaloExchange[Any], int], Buffers] = {}
         self._patterns: dict[str, Pattern] = {}
         self._fold_patterns: dict[str, Pattern] = {}
         self._column_vertices: Tensor | None = None
@@ -88,7 +82,7 @@ class LocalGraph(LayerGraph):
         graph = copy(self)
         graph._whole, graph._sample = self, sample
         graph._halo = Halo(sample.expand, sample.whole.num_inputs, self.resources)
-        graph._layouts, graph._buffers, graph._patterns = {}, {}, {}
+        graph._layouts, graph._patterns = {}, {}
         graph._column_vertices = None
         return graph
 
@@ -227,21 +221,6 @@ class LocalGraph(LayerGraph):
             )
         return self._patterns[nonzeros]
 
-    @property
-    def _reads_own(self) -> bool:
-        """Whether no row of the input of a product is sent."""
-        return self.transport.size == 1
-
-    def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """A x or, `back`, A^T x, summed in the type of the resources."""
-        x = x if self._reads_own and not back else in_memory(x)
-        rows = _as_type(x, self.resources.dtype).contiguous()
-        out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
-        buffers = self._buffers_for(x.shape[1])
-        spaces = self._spaces(*((out, rows) if back else (rows, out)), buffers)
-        self.lay_out(coefficients).run(spaces, buffers, back)
-        return _as_type(out, x.dtype)
-
     def program(self, step: LayerStep) -> Program:
         moving = MOVING.get(type(step), ())
         steps = tuple(each for each in self._program if each.name in moving)
@@ -258,10 +237,12 @@ class LocalGraph(LayerGraph):
 
     def release_buffers(self) -> None:
         """Free what messages are packed in; made again when it is needed. Not collective."""
-        self._buffers.clear()
+        for each in (self._halo, self._copies, self._partials):
+            if each is not None:
+                each.release_buffers()
 
     def lay_out(self, coefficients: str) -> Executor:
-        """What multiplies by A with these values; made once. Not collective."""
+        """As of `ProgramGraph`; not collective."""
         if coefficients not in self._layouts:
             with self.resources.clock("mask"):
                 self._layouts[coefficients] = self._new_layout(coefficients)
@@ -290,34 +271,11 @@ class LocalGraph(LayerGraph):
         expand = {"expand": self._halo}
         return expand if self._copies is None else expand | {"fold": self._copies}
 
-    def _spaces(
-        self, x: Tensor, y: Tensor, buffers: Mapping[str, Buffers] | None
-    ) -> dict[str, Tensor]:
-        """Those of a product's program."""
-        arriving = {ARRIVING[name]: each.halo for name, each in (buffers or {}).items()}
-        return {"x": x, "y": y} | arriving
-
-    def _buffers_for(self, width: int) -> dict[str, Buffers] | None:
-        """Those that a product of this width needs; None: nothing travels."""
-        return {name: self._buffers_of(each, width) for name, each in self._exchanges().items()}
-
-    def _buffers_of(self, halo: HaloExchange[Any], width: int) -> Buffers:
-        if (halo, width) not in self._buffers:
-            self._buffers[halo, width] = halo.buffers(width)
-        return self._buffers[halo, width]
-
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
         """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
         width = prod(x.shape[1:])
-        rows = halo_rows(x.reshape(len(x), width), halo, self._buffers_of(halo, width))
+        rows = halo_rows(x.reshape(len(x), width), halo, halo.buffers_for(width))
         return rows.reshape(len(rows), *x.shape[1:])
-
-
-def _as_type(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The same rows in another type."""
-    if x.dtype == dtype:
-        return x
-    return empty(x.shape[0], x.shape[1], x.new_empty(0, dtype=dtype)).copy_(x)
 
 
 class ColumnsAtHand(LocalGraph):
@@ -352,16 +310,11 @@ class ColumnsAtHand(LocalGraph):
     def columns(self, x: Tensor) -> Tensor:
         return x if self._constant is None else torch.cat([x, self._constant])
 
-    def _spaces(
-        self, x: Tensor, y: Tensor, buffers: Mapping[str, Buffers] | None
-    ) -> dict[str, Tensor]:
+    def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {"x": x[: self._own], "halo": self.halo(x), "y": y}
 
-    def _buffers_for(self, width: int) -> None:
-        return None
-
     @property
-    def _reads_own(self) -> bool:
+    def reads_own(self) -> bool:
         return True
 
     def program(self, step: LayerStep) -> Program:

@@ -58,8 +58,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
     def __init__(
         self, route: PartRoute, num_inputs: int, num_messages: int, resources: Resources
     ) -> None:
-        self.num_inputs, self.num_halo, self.resources = num_inputs, len(route.at), resources
-        self._clock = resources.clock
+        super().__init__(num_inputs, len(route.at), resources)
         self._ptr = route.stage_ptr()
         self._hops = [
             Halo(hop, num_inputs if number == 0 else int(self._ptr[-1]), resources)
