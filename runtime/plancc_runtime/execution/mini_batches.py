@@ -50,7 +50,7 @@ from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
-from plancc_runtime.layouts.halo import ALL, Halo
+from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.live import without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
@@ -352,8 +352,7 @@ class MiniBatches(FullBatch):
         buffers = halo.buffers(x.shape[1])
         halo.send_rows(x.to(self._resources.dtype).contiguous(), buffers)
         yield
-        halo.finish(buffers)
-        return halo.received(ALL, buffers).to(x.dtype)
+        return halo.take(buffers).to(x.dtype)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
         """The share with its features, and what is fixed with them. Collective."""

@@ -200,9 +200,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
     """The rows of all clones, from own ones: Tensor[clones, width]. Collective."""
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
-    buffers = halo.buffers(x.shape[1])
-    halo.expand(x, buffers)
-    return torch.cat([x, buffers.halo])
+    return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
 
 
 class CloneGraph(LocalGraph):
@@ -490,9 +488,7 @@ class DelayedSums:
             turn.next_sums = turn.up.halo.new_zeros(len(each.roots), turn.up.halo.shape[1])
             each.halo.add_arrived(turn.next_sums, turn.up)
         if turn.falling and turn.down is not None:
-            with self._delay.clock("wait"):
-                turn.down.expand.finish()
-            turn.next_totals = each.halo.received(slice(None), turn.down).clone()
+            turn.next_totals = each.halo.take(turn.down).clone()
         turn.rising = turn.falling = False
         if self.constant:  # as wide as the features, and not sent again
             turn.up = turn.down = None

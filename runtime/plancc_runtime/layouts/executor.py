@@ -40,7 +40,7 @@ from plancc.plan.products import (
     without_messages,
 )
 from plancc_runtime.kernels.rows_on_disk import in_memory
-from plancc_runtime.layouts.halo import ALL, HaloExchange, RowMover, at_rows
+from plancc_runtime.layouts.halo import HaloExchange, RowMover, at_rows
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import Blocks, TransposedPiece
 from plancc_runtime.layouts.resources import Resources
@@ -262,8 +262,7 @@ class Executor:
                 if action.what == "send":
                     mover.send_all_back(buffer)
                 else:
-                    mover.finish(buffer)
-                    mover.received(ALL, buffer)
+                    mover.take(buffer)
 
     def _actions_of(self, back: bool, at_hand: bool) -> list[Action]:
         movers: dict[str, Any] = {**self._movers, **self._shared}

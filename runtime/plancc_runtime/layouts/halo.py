@@ -136,8 +136,8 @@ class RowMover(ABC, Generic[M]):
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, forward and back.
 
-    Forward: `send_rows`, then `arrivals` or `finish`. Back: `start_back`, `send_back` for the
-    messages in their order, `sent_back`, `add_arrived`.
+    Forward: `send_rows`, then `arriving` or `take`. Back: `leaving` or `send_all_back`, then
+    `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Own rows, and halo rows.
@@ -165,55 +165,17 @@ class HaloExchange(RowMover[B]):
         self._kept.clear()
 
     @abstractmethod
-    def arrivals(self, buffers: B) -> Iterator[int]:
-        """The messages from peers, as they arrive; those of `send_rows`."""
-
-    @abstractmethod
-    def received(self, at: slice, buffers: B) -> Tensor:
-        """The halo rows `at`, once their messages are here."""
-
-    @abstractmethod
-    def finish(self, buffers: B) -> None:
-        """End the round that `send_rows` started."""
-
-    @abstractmethod
-    def start_back(self, buffers: B) -> None:
-        """Start a round back. Collective."""
-
-    @abstractmethod
-    def send_back(self, messages: range, at: slice, buffers: B) -> None:
-        """Send the halo rows `at`, which are those messages."""
-
-    @abstractmethod
-    def sent_back(self, buffers: B) -> None:
-        """All halo rows have been sent back."""
+    def take(self, buffers: B) -> Tensor:
+        """End the round that `send_rows` started: all of `buffers.halo`."""
 
     @abstractmethod
     def send_all_back(self, buffers: B) -> None:
         """Start a round back, with all of `buffers.halo`. Collective."""
 
-    def arriving(self, pieces: Sequence[P], buffers: B) -> Iterator[tuple[P, Tensor]]:
-        arrived = complete(self.arrivals(buffers), pieces)
-        while True:
-            with self._clock("wait"):
-                piece = next(arrived, None)
-            if piece is None:
-                break
-            yield piece, self.received(piece.source, buffers)
-        self.finish(buffers)
-
-    def leaving(self, pieces: Sequence[P], out: Tensor, buffers: B) -> Iterator[tuple[P, Tensor]]:
-        self.start_back(buffers)
-        for piece in pieces:
-            yield piece, at_rows(buffers.halo, piece.target)
-            self.send_back(piece.messages, piece.target, buffers)
-        self.sent_back(buffers)
-
-    def expand(self, h: Tensor, buffers: B) -> None:
-        """Fill `buffers.halo` with the halo rows of h, Tensor[num_inputs, width]. Collective."""
+    def expand(self, h: Tensor, buffers: B) -> Tensor:
+        """The halo rows of h, Tensor[num_inputs, width], in `buffers.halo`. Collective."""
         self.send_rows(h, buffers)
-        self.finish(buffers)
-        self.received(ALL, buffers)
+        return self.take(buffers)
 
     def reduce(self, out: Tensor, buffers: B) -> None:
         """The adjoint of `expand`: add `buffers.halo` to the owners' rows of `out`. Collective.
@@ -293,37 +255,49 @@ class Halo(HaloExchange[MessageBuffers]):
                 for k in outer.messages:
                     buffers.expand.send(k)
 
-    def arrivals(self, buffers: MessageBuffers) -> Iterator[int]:
-        return buffers.expand.arrivals()
-
-    def finish(self, buffers: MessageBuffers) -> None:
+    def arriving(self, pieces: Sequence[P], buffers: MessageBuffers) -> Iterator[tuple[P, Tensor]]:
+        arrived = complete(buffers.expand.arrivals(), pieces)
+        while True:
+            with self._clock("wait"):
+                piece = next(arrived, None)
+            if piece is None:
+                break
+            yield piece, self._received(piece.source, buffers)
         with self._clock("wait"):
             buffers.expand.finish()
 
-    def received(self, at: slice, buffers: MessageBuffers) -> Tensor:
+    def take(self, buffers: MessageBuffers) -> Tensor:
+        with self._clock("wait"):
+            buffers.expand.finish()
+        return self._received(ALL, buffers)
+
+    def _received(self, at: slice, buffers: MessageBuffers) -> Tensor:
         if self._wire is not None:
             with self._clock("pack"):
                 self._wire.unpack(buffers.halo_packed[at], buffers.halo[at])
         return buffers.halo[at]
 
-    def start_back(self, buffers: MessageBuffers) -> None:
+    def leaving(
+        self, pieces: Sequence[P], out: Tensor, buffers: MessageBuffers
+    ) -> Iterator[tuple[P, Tensor]]:
         with self._clock("wait"):
             buffers.reduce.start()
+        for piece in pieces:
+            yield piece, at_rows(buffers.halo, piece.target)
+            self._send_back(piece.messages, piece.target, buffers)
 
-    def send_back(self, messages: range, at: slice, buffers: MessageBuffers) -> None:
+    def send_all_back(self, buffers: MessageBuffers) -> None:
+        with self._clock("wait"):
+            buffers.reduce.start()
+        self._send_back(range(len(self._recv)), ALL, buffers)
+
+    def _send_back(self, messages: range, at: slice, buffers: MessageBuffers) -> None:
         if self._wire is not None:
             with self._clock("pack"):
                 self._wire.pack(buffers.halo[at], buffers.halo_packed[at])
         with self._clock("wait"):
             for k in messages:
                 buffers.reduce.send(k)
-
-    def sent_back(self, buffers: MessageBuffers) -> None:
-        pass
-
-    def send_all_back(self, buffers: MessageBuffers) -> None:
-        self.start_back(buffers)
-        self.send_back(range(len(self._recv)), ALL, buffers)
 
     def add_arrived(self, out: Tensor, buffers: MessageBuffers) -> None:
         clock = self._clock

@@ -341,8 +341,7 @@ class _HaloRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, halo: HaloExchange[Any], buffers: Buffers) -> Tensor:
         ctx.halo, ctx.buffers = halo, buffers
-        halo.expand(x.contiguous(), buffers)
-        return buffers.halo.clone()
+        return halo.expand(x.contiguous(), buffers).clone()
 
     @staticmethod
     @once_differentiable

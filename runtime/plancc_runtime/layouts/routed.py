@@ -12,7 +12,7 @@ ranks; sums back are made in another order than without hops.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +23,8 @@ from torch import Tensor
 from plancc.plan.exchange import Exchange
 from plancc.plan.part_routes import PartRoute
 from plancc_runtime.kernels.rows import add_rows, pack
-from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange, MessageBuffers
+from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange, MessageBuffers, P, at_rows
 from plancc_runtime.layouts.resources import Resources
-
-
-@dataclass
-class Round:
-    """Whether rows cross now: `send_rows` was called, and `finish` not yet."""
-
-    crosses: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +38,16 @@ class RouteBuffers(Buffers):
 
     stage: Tensor
     hops: tuple[MessageBuffers, ...]
-    round: Round
 
 
 class RoutedHalo(HaloExchange[RouteBuffers]):
     """The exchange of one block's halo rows in hops.
 
     Parameters:
-        num_inputs, num_messages: Own rows, and messages that bring halo rows without hops.
+        num_inputs: Own rows.
     """
 
-    def __init__(
-        self, route: PartRoute, num_inputs: int, num_messages: int, resources: Resources
-    ) -> None:
+    def __init__(self, route: PartRoute, num_inputs: int, resources: Resources) -> None:
         super().__init__(num_inputs, len(route.at), resources)
         self._ptr = route.stage_ptr()
         self._hops = [
@@ -70,7 +60,6 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
             torch.from_numpy(rows.astype(np.int64)).to(resources.device)
             for rows in (route.own, route.at)
         )
-        self._num_messages = num_messages
 
     def buffers(self, width: int) -> RouteBuffers:
         dtype, device = self.resources.dtype, self.resources.device
@@ -82,7 +71,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
             hop.buffers(width, stage[self._ptr[k] : self._ptr[k + 1]])
             for k, hop in enumerate(self._hops, 1)
         )
-        return RouteBuffers(halo=halo, stage=stage, hops=hops, round=Round())
+        return RouteBuffers(halo=halo, stage=stage, hops=hops)
 
     def send_rows(self, h: Tensor, buffers: RouteBuffers) -> None:
         collect, cross, _ = self._hops
@@ -92,34 +81,27 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
         if not collect.idle:
             collect.expand(h, buffers.hops[0])
         cross.send_rows(buffers.stage, buffers.hops[1])
-        buffers.round.crosses = True
 
-    def arrivals(self, buffers: RouteBuffers) -> Iterator[int]:
-        self.finish(buffers)
-        yield from range(self._num_messages)
+    def arriving(self, pieces: Sequence[P], buffers: RouteBuffers) -> Iterator[tuple[P, Tensor]]:
+        halo = self.take(buffers)
+        yield from ((piece, halo[piece.source]) for piece in pieces)
 
-    def finish(self, buffers: RouteBuffers) -> None:
-        if not buffers.round.crosses:
-            return
+    def take(self, buffers: RouteBuffers) -> Tensor:
         _, cross, spread = self._hops
-        cross.finish(buffers.hops[1])
-        cross.received(slice(None), buffers.hops[1])
+        cross.take(buffers.hops[1])
         if not spread.idle:
             spread.expand(buffers.stage, buffers.hops[2])
         with self._clock("pack"):
             pack(buffers.stage, self._at, buffers.halo)
-        buffers.round.crosses = False
+        return buffers.halo
 
-    def received(self, at: slice, buffers: RouteBuffers) -> Tensor:
-        return buffers.halo[at]
+    def leaving(
+        self, pieces: Sequence[P], out: Tensor, buffers: RouteBuffers
+    ) -> Iterator[tuple[P, Tensor]]:
+        yield from ((piece, at_rows(buffers.halo, piece.target)) for piece in pieces)
+        self.send_all_back(buffers)  # the first hop needs all of the halo rows
 
-    def start_back(self, buffers: RouteBuffers) -> None:
-        pass  # the first hop needs all of the halo rows
-
-    def send_back(self, messages: range, at: slice, buffers: RouteBuffers) -> None:
-        pass
-
-    def sent_back(self, buffers: RouteBuffers) -> None:
+    def send_all_back(self, buffers: RouteBuffers) -> None:
         _, cross, spread = self._hops
         with self._clock("pack"):
             buffers.stage.zero_()
@@ -127,9 +109,6 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
         if not spread.idle:
             spread.reduce(buffers.stage, buffers.hops[2])
         cross.send_all_back(buffers.hops[1])
-
-    def send_all_back(self, buffers: RouteBuffers) -> None:
-        self.sent_back(buffers)
 
     def add_arrived(self, out: Tensor, buffers: RouteBuffers) -> None:
         collect, cross, _ = self._hops
@@ -147,4 +126,4 @@ def halo_exchange(
     """What moves the rows of an exchange of this rank, in hops if there is a route."""
     if route is None:
         return Halo(exchange, num_inputs, resources)
-    return RoutedHalo(route, num_inputs, exchange.receive.num_messages, resources)
+    return RoutedHalo(route, num_inputs, resources)
