@@ -110,20 +110,11 @@ def owners_of(plan: Plan) -> Owners:
     """Owners of the rows and, in an edge plan, of the nonzeros of `graph_of`."""
     if plan.fold is None:
         return Owners(plan.owner())
-    distinct = replace(plan, **_distinct(plan))
+    parts = plan.all_parts.with_distinct_columns()
+    csr: Any = {"row_ptr": parts.row_ptr, "column": parts.column}
+    distinct = replace(plan, **csr, relation=None, edge_features=None)
     part = distinct.all_parts.part_of_nonzero().astype(np.int32)
     return Owners(plan.owner(), _in_csr_order(distinct, part).data)
-
-
-def _distinct(plan: Plan) -> dict[str, Any]:
-    """The fields of a plan with distinct columns in a row."""
-    parts = plan.all_parts.with_distinct_columns()
-    return {
-        "row_ptr": parts.row_ptr,
-        "column": parts.column,
-        "relation": None,
-        "edge_features": None,
-    }
 
 
 def _in_csr_order(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:

@@ -21,7 +21,6 @@ arrive in pieces takes piece by piece. Steps that need another order are refused
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -30,7 +29,7 @@ from plancc.plan.grid import Grid
 
 
 @dataclass(frozen=True)
-class Step(ABC):
+class Step:
     """One step of a product, on all ranks.
 
     Attributes:
@@ -48,17 +47,14 @@ class Step(ABC):
     moves: ClassVar[bool] = True
     reverse: ClassVar[bool] = False
 
-    @abstractmethod
     def adjoint(self) -> Step:
         """Return the step from gradients of the target to gradients of the source."""
+        return ADJOINTS[type(self)](self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
 class Gather(Step):
     """Rows of the target come from where the exchange says that the source has them."""
-
-    def adjoint(self) -> ScatterAdd:
-        return ScatterAdd(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
@@ -66,9 +62,6 @@ class ScatterAdd(Step):
     """Rows of the source are added to where they come from in the `Gather`: the messages back."""
 
     reverse = True
-
-    def adjoint(self) -> Gather:
-        return Gather(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
@@ -89,9 +82,6 @@ class Multiply(Step):
 class Broadcast(Step):
     """Every piece of the source goes in turn from the rank that has it to all of its group."""
 
-    def adjoint(self) -> Reduce:
-        return Reduce(self.name, self.target, self.source)
-
 
 @dataclass(frozen=True)
 class Reduce(Step):
@@ -99,16 +89,10 @@ class Reduce(Step):
 
     reverse = True
 
-    def adjoint(self) -> Broadcast:
-        return Broadcast(self.name, self.target, self.source)
-
 
 @dataclass(frozen=True)
 class AllGather(Step):
     """The rows of all ranks of a group go to each of them."""
-
-    def adjoint(self) -> ReduceScatter:
-        return ReduceScatter(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
@@ -116,9 +100,6 @@ class ReduceScatter(Step):
     """The rows of a whole group are summed over it; every rank keeps its own."""
 
     reverse = True
-
-    def adjoint(self) -> AllGather:
-        return AllGather(self.name, self.target, self.source)
 
 
 @dataclass(frozen=True)
@@ -146,9 +127,6 @@ class AllReduce(Step):
     Back, every rank uses its copy of the gradient.
     """
 
-    def adjoint(self) -> UseCopy:
-        return UseCopy(self.name, self.target, self.source)
-
 
 @dataclass(frozen=True)
 class Replicate(Step):
@@ -174,6 +152,12 @@ class UseCopy(Step):
         return there(self.name, self.target, self.source)
 
 
+ADJOINTS: dict[type[Step], type[Step]] = {
+    **{Gather: ScatterAdd, ScatterAdd: Gather},
+    **{Broadcast: Reduce, Reduce: Broadcast},
+    **{AllGather: ReduceScatter, ReduceScatter: AllGather, AllReduce: UseCopy},
+}
+"""Kinds of the adjoints of steps that have no more than names and spaces."""
 Program = tuple[Step, ...]
 
 ROW: Program = (

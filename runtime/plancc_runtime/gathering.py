@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -270,11 +271,11 @@ def _save_whole(
     transport: Transport,
 ) -> None:
     """Let rank 0 write a file of all rows. Collective."""
-    file: RowFile | None = None
-    try:
+    with _whole_or_none(transport) as opened:
         with transport.agreement():
             if transport.rank == 0:
-                file = open_row_file(target.path, columns, rows.num_vertices)
+                opened.append(open_row_file(target.path, columns, rows.num_vertices))
+        file = opened[0] if opened else None
         for names in transport.gather(file.passes if file is not None else None)[0]:
             sources = [rows.source({name: arrays[name] for name in names if name != "id"})]
             if "id" in names and ids is not None:
@@ -285,13 +286,6 @@ def _save_whole(
                         if "id" in names and ids is None:
                             block["id"] = np.arange(start, stop)
                         file.write({name: block[name] for name in names})
-        with transport.agreement():
-            if file is not None:
-                file.finish()
-    except BaseException as error:
-        if file is not None:
-            file.abandon(error)
-        raise
 
 
 def _save_part(
@@ -303,18 +297,25 @@ def _save_part(
 ) -> None:
     """Write this rank's own rows. Collective."""
     order = np.argsort(rows.vertices, kind="stable")
-    file: RowFile | None = None
+    with _whole_or_none(transport) as opened, transport.agreement():
+        if rows.part is not None:
+            file = open_row_file(target.of_part(rows.part), columns, len(order))
+            opened.append(file)
+            for names in file.passes:
+                file.write({name: arrays[name][order] for name in names})
+
+
+@contextmanager
+def _whole_or_none(transport: Transport) -> Iterator[list[RowFile]]:
+    """A block that opens files: none gets its name unless those of all ranks are whole."""
+    opened: list[RowFile] = []
     try:
+        yield opened
         with transport.agreement():
-            if rows.part is not None:
-                file = open_row_file(target.of_part(rows.part), columns, len(order))
-                for names in file.passes:
-                    file.write({name: arrays[name][order] for name in names})
-        with transport.agreement():  # no part gets its name unless all are whole
-            if file is not None:
+            for file in opened:
                 file.finish()
     except BaseException as error:
-        if file is not None:
+        for file in opened:
             file.abandon(error)
         raise
 

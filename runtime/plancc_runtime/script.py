@@ -22,7 +22,7 @@ from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
 from plancc.registry import nearest
 from plancc.text import shown
-from plancc_runtime.gathering import RowSource, blocks, gather_rows
+from plancc_runtime.gathering import RowsOfRank, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
 from plancc_runtime.metrics import METRICS, Metric
 from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
@@ -187,11 +187,13 @@ def _train(
         ids = read_ids(path, run.content, transport)
     arrays = {} if result.random_labels else run.predictions()
     n = result.header.num_vertices
-    shares = None if ids is None else (ids.vertex, ids.original)
     if chosen.predict is not None:
         run.predict(chosen.predict, chosen.embeddings, ids)
     found = {k: gather_rows(run.rows, each, transport, False) for k, each in arrays.items()}
-    original = _gathered_ids(shares, n, transport)
+    original = np.arange(n) if transport.rank == 0 else None
+    if ids is not None:
+        of_rank = RowsOfRank(ids.vertex, n, transport.rank)
+        original = gather_rows(of_rank, ids.original, transport, False)
     return Trained(
         history=_history(result),
         loss=result.final.loss,
@@ -223,21 +225,6 @@ def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
         path = os.path.join(folder, "plan.h5")
         plan.save(path)
         yield path
-
-
-def _gathered_ids(
-    shares: tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]] | None,
-    n: int,
-    transport: Transport,
-) -> npt.NDArray[np.int64] | None:
-    """Ids of all vertices, on rank 0. Collective."""
-    if shares is None:
-        return np.arange(n) if transport.rank == 0 else None
-    found = np.empty(n, np.int64) if transport.rank == 0 else None
-    for start, stop, block in blocks([RowSource(shares[0], {"id": shares[1]})], n, transport):
-        if found is not None and block is not None:
-            found[start:stop] = block["id"]
-    return found
 
 
 def _metric(result: TrainResult) -> Metric:

@@ -24,7 +24,7 @@ from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.executor import Executor, ProgramGraph
-from plancc_runtime.layouts.halo import Buffers, Halo, HaloExchange
+from plancc_runtime.layouts.halo import Halo, HaloExchange
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.matrices import blocks_of, halo_blocks, halo_part
 from plancc_runtime.layouts.resources import Resources
@@ -274,7 +274,7 @@ class LocalGraph(ProgramGraph):
     def _copied(self, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
         """The halo rows of x in an exchange of this graph; gradients go back. Collective."""
         width = prod(x.shape[1:])
-        rows = halo_rows(x.reshape(len(x), width), halo, halo.buffers_for(width))
+        rows = halo_rows(x.reshape(len(x), width), halo)
         return rows.reshape(len(rows), *x.shape[1:])
 
 
@@ -328,20 +328,20 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     raise InputError(f"{what}: needs a plan of layout row or edge, not of a process grid")
 
 
-def halo_rows(x: Tensor, halo: HaloExchange[Any], buffers: Buffers) -> Tensor:
+def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
     """The rows that an exchange brings of x, Tensor[num_halo, width]; owners add their gradients.
 
-    Collective. `buffers` are of the exchange, for rows as wide as those of x.
+    Collective.
     """
-    found: Tensor = _HaloRows.apply(x, halo, buffers)
+    found: Tensor = _HaloRows.apply(x, halo)
     return found
 
 
 class _HaloRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, halo: HaloExchange[Any], buffers: Buffers) -> Tensor:
-        ctx.halo, ctx.buffers = halo, buffers
-        return halo.expand(x.contiguous(), buffers).clone()
+    def forward(ctx: Any, x: Tensor, halo: HaloExchange[Any]) -> Tensor:
+        ctx.halo, ctx.buffers = halo, halo.buffers_for(x.shape[1])
+        return halo.expand(x.contiguous(), ctx.buffers).clone()
 
     @staticmethod
     @once_differentiable
@@ -349,4 +349,4 @@ class _HaloRows(torch.autograd.Function):
         ctx.buffers.halo.copy_(g)
         out = g.new_zeros(ctx.halo.num_inputs, g.shape[1])
         ctx.halo.reduce(out, ctx.buffers)
-        return out, None, None
+        return out, None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from plancc.kernel import njit
 from plancc.plan.exchange import Int64Array
 from plancc.plan.parts import GridShare
 from plancc.plan.stages import wanted_stages
@@ -56,13 +54,5 @@ def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
 
 def bandwidth(row_ptr: Int64Array, column: np.ndarray) -> int:
     """b = max |i - j| over the nonzeros (i, j) of a CSR matrix; 0 without any."""
-    return int(_bandwidth(row_ptr, column))
-
-
-@njit(cache=True, nogil=True)
-def _bandwidth(row_ptr: Any, column: Any) -> int:
-    widest = 0
-    for i in range(len(row_ptr) - 1):
-        for k in range(row_ptr[i], row_ptr[i + 1]):
-            widest = max(widest, abs(i - column[k]))
-    return widest
+    row = np.repeat(np.arange(len(row_ptr) - 1, dtype=np.int32), np.diff(row_ptr))
+    return int(np.abs(row - column).max(initial=0))

@@ -291,13 +291,13 @@ def _extreme(
             pattern, op, x.contiguous(), y, by_row=target is not None, largest=largest
         )
     if combine is None and weight is None:
-        return _Take.apply(x, edge, pattern)
+        return _taken(x, edge, pattern)
     empty = (pattern.degree == 0).unsqueeze(1)
     if weight is not None:  # each nonzero is in one row, so no two rows read the same element
         wide = weight.expand(-1, edge.shape[1])
         y = torch.where(empty, 1, wide.gather(0, edge.clamp(min=0).to(torch.int64)))
     assert y is not None
-    value = y if combine is None else combine(_Take.apply(x, edge, pattern), y)
+    value = y if combine is None else combine(_taken(x, edge, pattern), y)
     return torch.where(empty, 0, value)
 
 
@@ -312,6 +312,14 @@ def _neighbour_sum(pattern: Pattern, x: Tensor) -> Tensor:
 def _edge_sum(pattern: Pattern, value: Tensor | None) -> Tensor:
     return _Linear.apply(
         value, partial(edges.edge_sum, pattern.rows), lambda g: edges.rows_of(g, pattern.row)
+    )
+
+
+def _taken(x: Tensor, edge: Tensor, pattern: Pattern) -> Tensor:
+    return _Linear.apply(
+        x,
+        partial(edges.take, pattern, edge),
+        lambda g: edges.take_adjoint(pattern, edge, g.contiguous()),
     )
 
 
@@ -350,19 +358,6 @@ class _WeightedSum(Function):
             edges.weighted_sum(ctx.pattern.columns, alpha, g) if need_x else None,
             None,
         )
-
-
-class _Take(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, edge: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        ctx.save_for_backward(edge)
-        return edges.take(pattern, edge, x.contiguous())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        return edges.take_adjoint(ctx.pattern, ctx.saved_tensors[0], g.contiguous()), None, None
 
 
 class _EdgeScores(Function):
