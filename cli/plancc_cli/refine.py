@@ -138,13 +138,11 @@ def command(
         with shown.stage("write"):
             digest = better.save(output, compress=compress)
     seconds = wall_seconds() - start
-    before, *steps = read_tried(better.provenance)
-    improved = any(step["best"] for step in steps)
     form = options.form()
     if not form:
         print_refinement(given, better, output, digest, seconds)
         return
-    times = EpochTimes.of_plan(better)
+    times, tried = EpochTimes.of_plan(better), read_tried(better.provenance)
     print_data(
         form,
         {
@@ -153,8 +151,8 @@ def command(
             "refined_from": better.provenance["refined_from"],
             "seconds": seconds,
             "objective": settings["objective"],
-            "improved": improved,
-            "value": {"before": before["value"], "after": reached([before, *steps])},
+            "improved": digest != better.provenance["refined_from"],
+            "value": {"before": tried[0]["value"], "after": reached(tried)},
             "epoch": times.as_dict() | {"before_seconds": times.beside(given)},
             "metrics": {"before": given.metrics().figures(), "after": better.metrics().figures()},
             "provenance": decoded(better.provenance),

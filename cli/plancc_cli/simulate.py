@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.errors import InputError
-from plancc.plan.convolutions import CONVOLUTIONS
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS, PASSES
 from plancc_cli import options
 from plancc_cli.generated import flag_of, with_options
@@ -263,23 +262,19 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
 
 
 def _convolution(given: dict[str, Any], header: Header) -> Convolution:
-    model = given["model"] or "gcn"
-    asked = {name: given[name] for name in CONVOLUTION[2:] if given[name] is not None}
-    has = {name: [field.name for field in fields(kind)] for name, kind in CONVOLUTIONS.items()}
-    for option, value in asked.items():
-        if option not in has.get(model, [option]):
-            others = " or ".join(name for name, its in has.items() if option in its)
-            raise InputError(f"--{option} {value}: give --model {others} too")
+    from plancc_runtime.options import TrainOptions
+
+    asked = {name: given[name] for name in CONVOLUTION if given[name] is not None}
+    told = TrainOptions(**asked)
     has_types = header.types is not None
     if has_types or given["target"] is not None:
         from plancc_runtime.execution.choice import check_layout
-        from plancc_runtime.options import TrainOptions
 
-        told = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
-        check_layout(header, TrainOptions(model=model, **told))
+        others = {name: given[name] for name in ("target", *APPROXIMATE) if given[name] is not None}
+        check_layout(header, replace(told, **others))
         if given["batches"] is not None:
             raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
-    return options.convolution_of(model, asked | (given["model_options"] or {}), has_types)
+    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from plancc.errors import BackendUnavailable, InputError
+from plancc.errors import BackendUnavailable, InputError, PlanccWarning
 from plancc.files import atomic_folder, check_folder_target
 from plancc.plan.plan import Plan
 from plancc.registry import Registry
@@ -40,7 +41,7 @@ class Export:
             whole rows: `export` refuses edge plans.
         library: Import name of a library without which nothing can be written; "" for none.
         install: The command that installs it.
-        has_types: Whether it holds graphs of types.
+        has_types, has_edge_features: Whether it holds graphs of types, and features of edges.
         doubles: Whether the matrix is written in double precision, also of a plan in single.
     """
 
@@ -49,6 +50,7 @@ class Export:
     library: str = ""
     install: str = ""
     has_types: bool = False
+    has_edge_features: bool = False
     doubles: bool = False
 
 
@@ -69,6 +71,9 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         BackendUnavailable: If the target needs a library that is not installed; the message says
             how to install it.
         OutputError: If the folder cannot be written.
+
+    Warns:
+        PlanccWarning: If the plan has links, or features of edges, which the format does not hold.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)
@@ -90,6 +95,13 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     with atomic_folder(folder) as temporary:
         entry.write(plan, temporary)
         write_json(temporary / "plan.json", _about(plan, target))
+    lost = ["links"] * (plan.links is not None)
+    lost += ["features of edges"] * (plan.edge_features is not None and not entry.has_edge_features)
+    if lost:
+        words = (
+            f"export '{target}' holds no {' and no '.join(lost)}: those of the plan are left out"
+        )
+        warnings.warn(words, PlanccWarning, stacklevel=2)
 
 
 def write_json(path: str | PathLike[str], content: object) -> None:

@@ -115,7 +115,13 @@ def read_edgelist(
     u, v, weights = _columns_of(path, data, table)
     if pattern:
         weights = None
-    found = number(u, v, os.fspath(path), num_vertices=num_vertices, keep_ids=keep_ids)
+    where = os.fspath(path)
+    found = number(
+        *(u, v, where),
+        num_vertices=num_vertices,
+        keep_ids=keep_ids,
+        place=lambda k: f"{where}, line {_line_of(path, data, k)}",
+    )
     graph = build_graph(
         found.num_vertices,
         found.u,
@@ -390,10 +396,15 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if wrong.any():
         k = int(np.argmax(wrong.any(axis=0)))
-        line, _ = next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), k, None))
+        line = _line_of(path, data, k)
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
         message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
         fail(path, line, f"{what}: {message}", int(ids[k]))
+
+
+def _line_of(path: StrPath, data: bytes, edge: int) -> int:
+    """The line of an edge, both by number."""
+    return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -89,6 +89,7 @@ def number(
     *,
     num_vertices: int | None = None,
     keep_ids: bool = False,
+    place: Callable[[int], str] | None = None,
 ) -> Numbered:
     """Vertex numbers for the ids of an edge list.
 
@@ -97,6 +98,7 @@ def number(
         where: Names the source in messages.
         num_vertices: The ids are vertex numbers, of this many vertices.
         keep_ids: The ids are vertex numbers; the last vertex is the largest id.
+        place: Names the source and the place of an edge, by its number, in messages.
 
     Returns:
         Without `num_vertices` and `keep_ids` the vertices are the ids that occur, in ascending
@@ -113,9 +115,10 @@ def number(
     if num_vertices is not None:
         check_num_vertices(num_vertices, where)
         if largest >= num_vertices:
+            k = int(np.argmax((u >= num_vertices) | (v >= num_vertices)))
             raise InputError(
-                f"{where}: vertex id '{largest}' is out of range 0..{num_vertices - 1} "
-                f"(`num_vertices` {num_vertices})"
+                f"{where if place is None else place(k)}: vertex id '{max(u[k], v[k])}' is out of "
+                f"range 0..{num_vertices - 1} (`num_vertices` {num_vertices})"
             )
         _warn_of_one(smallest, largest == num_vertices - 1, where)
         return Numbered(num_vertices, u, v, None)

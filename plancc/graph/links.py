@@ -7,6 +7,7 @@ drawn anew in every epoch; those of validation and test are fixed.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_one_type, check_range
 from plancc.graph.npz import read_npz_data
@@ -71,6 +72,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
             links without negatives, or no training links.
+
+    Warns:
+        PlanccWarning: If validation or test links are training links too.
     """
     check_one_type(graph, "links")
     where = "`links`: "
@@ -160,6 +164,15 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         )
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
+    learnt = np.sort(_keys(pairs["train"], graph))
+    held = np.concatenate([pairs["val"], pairs["test"]], axis=1)
+    if repeated := np.count_nonzero(_among(_keys(held, graph), learnt)):
+        warnings.warn(
+            f"{where}{repeated:,} of {held.shape[1]:,} validation and test links are training "
+            "links too, so that scores tell what was learnt by heart",
+            PlanccWarning,
+            stacklevel=2,
+        )
     return SplitLinks(pairs, *per_link)
 
 

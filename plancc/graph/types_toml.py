@@ -206,10 +206,20 @@ def _matrix(
         if each.max(initial=-1) >= size:
             if name == "edgelist":
                 check_relation_file(path, counts, relation)
+            at = "" if reader.entries is None else f", row {_first_far(reader, path, sizes)}"
             raise InputError(
-                f"{path}: {in_words(relation)}: vertex '{each.max()}' is out of range 0..{size - 1}"
+                f"{path}{at}: {in_words(relation)}: vertex '{each.max()}' is out of range "
+                f"0..{size - 1}"
             )
     return graph, row, column
+
+
+def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
+    """The first row of a table of edges, from 0, with an end that its type does not have."""
+    assert reader.entries is not None
+    ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
+    wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]
+    return int(np.argmax(wrong.any(axis=0)))
 
 
 def write_relations(graph: Graph, made: Path, data: VertexData | None = None) -> None:

@@ -405,7 +405,10 @@ def vertex_data_of(
         PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
     """
     types = None if isinstance(num_vertices, int) else num_vertices.types
-    if types is not None and any(isinstance(each, Mapping) for each in held.values()):
+    of_types = {*(() if types is None else types.counts)} - names_of_data(keys or {})
+    if types is not None and (
+        any(isinstance(each, Mapping) for each in held.values()) or of_types & held.keys()
+    ):
         return _by_type(held, types, where, split, keys)
     count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -496,11 +499,10 @@ def _by_type(
         if not isinstance(name, str) or name.startswith("_"):
             continue  # relations, and what is of the whole graph
         what = f"{where}type '{shown(name)}': "
-        if name not in types.counts or not isinstance(given, Mapping):
-            raise InputError(
-                f"{what}give a mapping of names to arrays for some of the types "
-                f"{shown(', '.join(types.counts), 200)}"
-            )
+        if name not in types.counts:
+            raise InputError(f"{what}is unknown; types are {shown(', '.join(types.counts), 200)}")
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what}give a mapping of names to arrays")
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
                 raise InputError(

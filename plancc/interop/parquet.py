@@ -83,7 +83,12 @@ def read_parquet(
     if not read.num_rows:
         raise InputError(f"{where}: the file holds no edge")
     u, v, weights = _edges(read, names, where)
-    found = number(u, v, where, num_vertices=num_vertices, keep_ids=keep_ids)
+    found = number(
+        *(u, v, where),
+        num_vertices=num_vertices,
+        keep_ids=keep_ids,
+        place=lambda k: f"{where}, row {k}",
+    )
     source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
     return replace(detect_direction(graph), original_ids=found.original_ids)

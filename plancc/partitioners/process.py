@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -21,13 +22,14 @@ STOPPED = "was stopped after"
 """What is said of a partitioner whose time ended."""
 ASK_SECONDS = 0.5
 """Between two questions whether to stop."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def _last_words(path: Path) -> str:
     """Return the last line of the library's output, for error messages."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4000))
-        lines = file.read().decode("utf-8", "replace").splitlines()
+        lines = _COLOURS.sub("", file.read().decode("utf-8", "replace")).splitlines()
     words = " | ".join(line.strip() for line in lines if line.strip())
     return f": ...{words[-600:]}" if len(words) > 600 else f": {words}" if words else ""
 

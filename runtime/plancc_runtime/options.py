@@ -563,10 +563,14 @@ class TrainOptions:
                 f"{', '.join(declared)}"
             )
 
-    def _wrong(self, name: str, why: str) -> InputError:
+    def setting(self, name: str) -> str:
+        """An option and its value for messages; a flag, which takes none, alone."""
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-        return InputError(f"`{name}` {text}: {why}")
+        return f"`{name}`" if value is True else f"`{name}` {text}"
+
+    def _wrong(self, name: str, why: str) -> InputError:
+        return InputError(f"{self.setting(name)}: {why}")
 
 
 def refuse_twice(given: Mapping[str, Any]) -> None:

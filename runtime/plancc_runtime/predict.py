@@ -78,6 +78,7 @@ def predict(
     """
     with transport.agreement():
         need_torch("a network")
+    from plancc_runtime.predictions import known_in
     from plancc_runtime.saved import Description
     from plancc_runtime.targets import TARGETS, LinkTarget
 
@@ -122,10 +123,10 @@ def predict(
         with transport.agreement():
             of_source = read_ids(plan, opened.content, transport)
         of_all = vertices[(vertices >= of_target.start) & (vertices < of_target.stop)]
-        counts = run.predict(path, embeddings, of_source, kind, _known(union, of_all))
+        counts = run.predict(path, embeddings, of_source, kind, known_in(union, of_all))
         return Predicted(opened.header, counts, of_target.stop - of_target.start)
     first = np.arange(0 if transport.rank else len(wanted))  # rank 0 has all
-    known = _known(union, vertices[np.isin(vertices, wanted)])
+    known = known_in(union, vertices[np.isin(vertices, wanted)])
     counts = run.predict(path, embeddings, Ids(first, asked[first]), kind, known, wanted)
     return Predicted(opened.header, counts, len(wanted), *run.words_of_outputs())
 
@@ -302,29 +303,6 @@ def _unlabelled(part: Part, learnt: npt.NDArray[np.bool_], target: str | None) -
     labels = labels[by_type.row_type == by_type.number(target)]
     of_type[target] = replace(of_type[target], labels=labels)
     return replace(part, vertex_data=plain(by_type=replace(by_type, of_type=of_type)))
-
-
-def _known(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Labels and splits of these vertices of the part, in this order."""
-    import torch
-
-    from plancc_runtime.data import SPLITS
-    from plancc_runtime.predictions import known_of
-    from plancc_runtime.targets import kind_of
-
-    data, order = part.vertex_data, np.argsort(part.global_id)
-    order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
-    classes = data.labels if data.targets is None else data.targets
-    if classes is None:
-        return {}
-    labels = torch.from_numpy(classes[order])
-    there = torch.from_numpy(kind_of(labels).known(classes[order]))
-    splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all train
-    for split in SPLITS:
-        mask = getattr(data, f"{split}_mask")
-        if mask is not None:
-            splits[split] = torch.nonzero(torch.from_numpy(mask[order]) & there)[:, 0]
-    return known_of(labels, splits)
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:

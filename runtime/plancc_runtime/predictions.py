@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from plancc.errors import PlanccError
+from plancc.plan.parts import Part
+from plancc_runtime.data import SPLITS
 from plancc_runtime.gathering import Ids, RowsOfRank, as_arrays, save_rows
 from plancc_runtime.rowfiles import RowTarget
 from plancc_runtime.targets import Target, kind_of
@@ -34,6 +38,23 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
     for name, rows in splits.items():
         split[rows.cpu().numpy()] = name
     return {**kind_of(labels).known_column(labels), "split": split}
+
+
+def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
+    """`known_of` by the plan's labels and masks of these vertices of the part, in this order."""
+    data, order = part.vertex_data, np.argsort(part.global_id)
+    order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
+    classes = data.labels if data.targets is None else data.targets
+    if classes is None:
+        return {}
+    labels = torch.from_numpy(classes[order])
+    there = torch.from_numpy(kind_of(labels).known(classes[order]))
+    splits = {SPLITS[0]: torch.nonzero(there)[:, 0]}  # without masks all train
+    for split in SPLITS:
+        mask = getattr(data, f"{split}_mask")
+        if mask is not None:
+            splits[split] = torch.nonzero(torch.from_numpy(mask[order]) & there)[:, 0]
+    return known_of(labels, splits)
 
 
 def save_predictions(

@@ -43,7 +43,7 @@ from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
-from plancc_runtime.predictions import check_finite, known_of, save_predictions
+from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
 from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
 from plancc_runtime.results import (
     BatchStep,
@@ -116,6 +116,7 @@ class Run:
         self._opened: Opened | None = opened
         self._types: TypesOfNetwork | None = None
         self._learnt: slice | None = None
+        self._known: dict[str, np.ndarray] | None = None
         with transport.agreement():
             self._links = learns_links(header, options)
             self._drawn = agree(opened.plan, header, options, transport.size)
@@ -181,6 +182,8 @@ class Run:
         """The vertex data of rows of this rank. Collective."""
         resources = self._resources
         if self._links:
+            wanted = self.options.predict is not None
+            self._known = known_in(rows, rows.global_id) if wanted else {}
             common = self.transport, resources.dtype, self.options, resources.device
             return load_link_data(rows, *common, self._name)
         data = load_data(
@@ -436,7 +439,7 @@ class Run:
             embeddings: Layer, from 1, whose outputs are written too.
             kind: What the network says of a vertex; by default what the run learns.
             known (dict of str to array, optional): Columns of `predictions.known_of`; by default
-                those of the run's own data.
+                those of the run's own data, of links those of the plan.
             wanted (int64[m], optional): Vertices to write, in this order, instead of all: those of
                 the training split of all ranks. `ids` and `known` are theirs.
 
@@ -456,7 +459,9 @@ class Run:
                 embedding = embedding[places]
         learnt = self._learnt
         if known is None:
-            known = {} if self._links else known_of(self._data.labels, self._data.splits)
+            known = self._known
+        if known is None:
+            known = known_of(self._data.labels, self._data.splits)
             if learnt is not None:
                 known = {name: each[self._rows_of(learnt)] for name, each in known.items()}
         if wanted is None and learnt is not None:

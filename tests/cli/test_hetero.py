@@ -154,7 +154,7 @@ def test_batches_of_types_are_drawn_by_relation_from_the_command_line(tmp_path):
         (("cites",), "--relation-fanouts 'cites': give NAME=F1,F2,..."),
         (("cites=1,1", "--relation-fanouts", "cites=2,2"), "cites is given twice"),
         (("edits=1,1",), "relation 'edits' is unknown"),
-        (("cites=1",), "--relation-fanouts cites: --fanouts 1 has 1 number"),
+        (("cites=1",), "--relation-fanouts cites: 1 has 1 number"),
     ):
         done = plancc_run(plan, *how, "--relation-fanouts", *words)
         assert done.code == 2

@@ -21,7 +21,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     worlds.write_mtx(tmp_path / "graph.mtx", worlds.array("undirected"))
     data = worlds.data()
-    np.savez("graph.npz", features=data.features)
+    np.savez("graph.npz", features=data.features, labels=data.labels, train_mask=data.train_mask)
     compile_ = ("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "plan.h5")
     ok(*compile_, *SPLIT)
     inspected = ok("inspect", "--verbose", "plan.h5")
@@ -37,7 +37,11 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     assert "test: MRR " in said
     assert "(plancc predict plan.h5 --weights w.npz --links pairs.csv)" in said
     ok("predict", "plan.h5", "--weights", "w.npz", "-o", "again.npz")
-    first, again = (np.load(name)["embedding"] for name in ("z.npz", "again.npz"))
+    of_run, of_predict = np.load("z.npz"), np.load("again.npz")
+    for known in ("label", "split"):
+        assert of_run[known].tolist() == of_predict[known].tolist()
+    assert of_run["label"].tolist() == data.labels.tolist()
+    first, again = of_run["embedding"], of_predict["embedding"]
     assert first.shape == (worlds.N, 6)
     np.testing.assert_allclose(first, again, rtol=1e-5, atol=1e-7)
 
@@ -53,6 +57,8 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     assert found["source"].tolist() == [3, 40, 3]
     assert found["target"].tolist() == [5, 0, 3]
     assert plancc(*scoring, "ask.csv").out.splitlines()[0] == "id,source,target,score,probability"
+
+    assert "holds no links" in plancc("export", "plan.h5", "--to", "hypre", "-o", "hypre").err
 
     def refused(words):
         with pytest.raises(InputError, match=words):

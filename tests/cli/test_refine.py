@@ -110,6 +110,7 @@ def test_nothing_better(poor: Path, tmp_path: Path) -> None:
     (tmp_path / "fixed.part").write_text("0\n0\n")
     two = "refine", tmp_path / "two.h5", "--fixed", tmp_path / "fixed.part"
     assert "imbalance of rows" in plancc(*two, "-o", tmp_path / "moved.h5").out
+    assert json.loads(plancc(*two, "-o", tmp_path / "moved.h5", "--json").out)["improved"]
 
 
 def test_a_part_vector(graph: Path, poor: Path, data: Path, tmp_path: Path) -> None:

@@ -172,12 +172,12 @@ def test_other_networks(plan: Path, machine: Path, tmp_path: Path) -> None:
     text = ok("simulate", plan, "--dims", "5,8,4", "--model", "sage", "--aggregator", "max")
     assert "a GraphSAGE (max) of 5 x 8 x 4" in text
     for words, said in (
-        (("--heads", 2), "--heads 2: give --model gat too"),
+        (("--heads", 2), "--heads 2: model gcn has no such option; it has "),
         (
             ("--model", "gat", "--heads", 2, "--model-option", "heads=4"),
             "--heads 2 and --model-option heads=4: give one of them",
         ),
-        (("--model", "gat", "--aggregator", "max"), "--aggregator max: give --model sage too"),
+        (("--model", "gat", "--aggregator", "max"), "--aggregator max: model gat has no such"),
         (("--model", "gat", "--heads", 3, "--dims", "5,8,4"), "must divide the width 8"),
         (("--sweep", "p=2", "--model", "gat"), "is for one plan"),
         (("--sweep", "p=2", "--model-option", "x=1"), "--model-option is for one plan"),

@@ -55,7 +55,7 @@ def test_ids_from_one_are_no_loss(path):
 
 
 def test_an_id_beyond_the_vertices(path):
-    with pytest.raises(InputError, match=r"vertex id '5' is out of range 0\.\.4"):
+    with pytest.raises(InputError, match=r"line \d: vertex id '5' is out of range 0\.\.4"):
         read_graph(path, num_vertices=5)
     with pytest.raises(InputError, match="no vertices"):
         read_graph(path, num_vertices=0)

@@ -10,7 +10,7 @@ import worlds
 from scipy.sparse import csr_array
 
 import plancc as compiler
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.links import KINDS, apart, random_links, read_links
 
 PAIRS = {
@@ -145,6 +145,11 @@ def test_negatives_of_every_link(tmp_path):
 def test_refused(source, words):
     with pytest.raises(InputError, match=words):
         read(source)
+
+
+def test_held_links_that_are_learnt_too_are_said():
+    with pytest.warns(PlanccWarning, match="1 of 2 validation and test links are training links"):
+        read({**PAIRS, "train": [[0, 6], [2, 7]]})
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ class TestWithPyarrow:
             ({"a": [0], "b": [1], "c": [2]}, {}, "Name them by `columns`: 'a', 'b', 'c'"),
             ({"a": [0], "b": [1]}, {"columns": ("a", "x")}, "column 'x' is missing; there are 'a'"),
             ({"a": [0], "b": [1]}, {"columns": ("a",)}, "give two or three names"),
-            ({"src": [0], "dst": [9]}, {"num_vertices": 5}, "vertex id '9' is out of range 0"),
+            ({"src": [0], "dst": [9]}, {"num_vertices": 5}, "row 0: vertex id '9' is out of"),
         ],
     )
     def test_refused(self, columns, options, words):

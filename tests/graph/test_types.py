@@ -255,7 +255,8 @@ def test_types_have_vertex_data_of_their_own(tmp_path):
     ("data", "words"),
     [
         ({"author": {"x": np.ones((5, 1))}}, "type 'author': key 'x' has '5' rows, the graph 4"),
-        ({"editor": {"x": np.ones((5, 1))}}, "type 'editor': give a mapping of names to arrays fo"),
+        ({"editor": {"x": np.ones((5, 1))}}, "type 'editor': is unknown; types are "),
+        ({"author": np.ones((4, 1))}, "type 'author': give a mapping of names to arrays"),
         ({"author": {"x": [[1.0]] * 4}, "paper": 3}, "type 'paper': give a mapping of names to a"),
         ({"paper": {"y": np.full(6, -2)}}, "type 'paper': key 'y' holds '-2'"),
     ],

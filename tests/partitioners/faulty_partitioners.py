@@ -61,7 +61,7 @@ def refuses(problem, num_parts, **options):
 
 
 def exits(problem, num_parts, **options):
-    sys.stderr.write("giving up\n")
+    sys.stderr.write("\x1b[31mgiving up\x1b[0m\n")
     sys.stderr.flush()
     os._exit(7)
 

@@ -44,7 +44,7 @@ def faulty_partitioners(monkeypatch):
         ("too_short", r"instead of 20 part numbers"),
         ("words", r"wrong answer"),
         ("raises", r"raises failed \(exit status 1\): ValueError: the library did not like it"),
-        ("exits", r"exits failed \(exit status 7\): giving up"),
+        ("exits", r"exits failed \(exit status 7\): giving up;"),
         ("silent", r"silent ended without an answer"),
     ],
 )

@@ -47,7 +47,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
         InputError: If an option needs another layout.
     """
     if header.types is None and options.target is not None:
-        raise InputError(f"{_setting(options, 'target')}: needs a plan with types")
+        raise InputError(f"{options.setting('target')}: needs a plan with types")
     model_of(options.model, header.types is not None)
     if header.types is not None:
         _check_types(header, options)
@@ -61,7 +61,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     ):
         name = "aggregator" if options.aggregator == "max" else "model"
         raise InputError(
-            f"`dtype` bfloat16: {_setting(options, name).replace('`', '')} compares or weighs "
+            f"`dtype` bfloat16: {options.setting(name).replace('`', '')} compares or weighs "
             "neighbours one by one, which takes float32 or float64"
         )
     if options.recompute and header.layout not in ("row", "edge"):
@@ -76,7 +76,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
         for name, usual in (("pipeline", "off"), ("aggregate_on", "device")):
             if getattr(options, name) != usual:
                 raise InputError(
-                    f"{_setting(options, name)}: needs a plan of layout feature (model mop), not "
+                    f"{options.setting(name)}: needs a plan of layout feature (model mop), not "
                     f"of layout {header.layout}"
                 )
     if header.layout == "row":
@@ -87,7 +87,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{header.layout}"
         )
     row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
-    wanted = [_setting(options, name) for name in row_only if getattr(options, name) is not None]
+    wanted = [options.setting(name) for name in row_only if getattr(options, name) is not None]
     if grid is not None:
         _check_grid(grid, options, wanted)
         return
@@ -112,7 +112,7 @@ def _check_types(header: Header, options: TrainOptions) -> None:
     wanted += [each for each in usual if getattr(options, each) != getattr(TrainOptions, each)]
     wanted += ["dtype"] * (options.dtype == "bfloat16")
     if wanted:
-        raise InputError(f"{_setting(options, wanted[0])}: is for plans of one type of vertices")
+        raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
 
 
 def _check_feature(grid: Grid, options: TrainOptions) -> None:
@@ -145,7 +145,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
-            f"{_setting(options, 'row_order')}: rows of a plan of grid '{grid}' stay in plan order"
+            f"{options.setting('row_order')}: rows of a plan of grid '{grid}' stay in plan order"
         )
     if options.aggregator == "max":
         wanted.append("`aggregator` max")
@@ -159,12 +159,6 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         raise InputError(
             f"{wanted[0]}: needs a plan of layout row, and this is one of grid '{grid}'"
         )
-
-
-def _setting(options: TrainOptions, name: str) -> str:
-    """An option and its value; a flag, which takes none, alone."""
-    value = getattr(options, name)
-    return f"`{name}`" if value is True else f"`{name}` {value}"
 
 
 def check_widths(header: Header, options: TrainOptions, data: LocalData) -> None:

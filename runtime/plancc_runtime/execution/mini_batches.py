@@ -612,6 +612,7 @@ def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -
             of_relation = NeighbourSampler(size, read_option("fanouts", value))
             of_relation.check_layers(options.layers)
         except InputError as error:
-            raise InputError(f"{name} {shown(key)}: {error}") from None
+            words = str(error).removeprefix("`fanouts` ")
+            raise InputError(f"{name} {shown(key)}: {words}") from None
         fanouts[relation] = of_relation.fanouts
     return RelationSampler(size, sampler.fanouts, tuple(fanouts.values()))
