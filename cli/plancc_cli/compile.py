@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -162,17 +162,8 @@ def command(
         compile_on_ranks({k: v for k, v in settings.items() if k in OF_MODELS and v is not None})
         return
     import plancc
-    from plancc.graph.convert import own_data
-    from plancc.graph.edge_features import (
-        edge_features_of,
-        taking_features,
-        with_edge_features,
-        with_edges,
-    )
+    from plancc.graph.convert import as_source
     from plancc.graph.folders import check_reading
-    from plancc.graph.formats import graph_keys
-    from plancc.graph.listed_edges import listing
-    from plancc.graph.vertexdata import VertexData, read_vertex_data
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
@@ -193,8 +184,8 @@ def command(
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
-    data, from_edges = settings.pop("data"), settings.pop("features_from_edges")
-    of_edges = settings.pop("edge_features")
+    data = settings.pop("data")
+    of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
     options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
     reading = {name: settings.pop(name) for name in options.READING}
     settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
@@ -219,30 +210,14 @@ def command(
         report = partial(shown.incumbent, who, goal)
         keep = stack.enter_context(KeepBest(report)) if keep_best else None
         with shown.stage("read"):
-            large = reading["allow_large"]
-            choice: Any = {"split": split_name, "keys": reading["keys"], "allow_large": large}
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
-            listed: Any = nullcontext() if of_edges is None else listing()
-            with taking_features(from_edges or of_edges), listed as edges:
-                source = plancc.read_graph(graph, **reading | {"keys": graph_keys(reading["keys"])})
-            vertex_data: VertexData | None = None
-            if data:
-                vertex_data = read_vertex_data(data, source, **choice)
-            elif not no_data:
-                vertex_data = own_data(graph, source, format=reading["format"], **choice)
-            flags = {name: reading[name] for name in ("symmetrize", "transpose")}
-            if from_edges is not None:
-                features = edge_features_of(graph, reading["keys"], reading["format"])
-                known = vertex_data or VertexData()
-                vertex_data = with_edge_features(known, source, from_edges, features, **flags)
-            if edges is not None:
-                origin: Any = {"keys": reading["keys"], "format": reading["format"]}
-                source = with_edges(source, of_edges, edges, graph, **origin, **flags)
+            given: Any = data or (False if no_data else None)
+            source, vertex_data = as_source(graph, given, split=split_name, **of_edges, **reading)
         plan = plancc.compile(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
-            data=vertex_data or False,
+            data=vertex_data,
             command=command_line(),
             observer=shown.stage,
             report=report if keep is None else keep.report,

@@ -100,6 +100,7 @@ def as_source(
     keys: Mapping[str, str] | None = None,
     features_from_edges: str | None = None,
     edge_features: Any = None,
+    **reading: Any,
 ) -> tuple[Graph, VertexData]:
     """Graph and vertex data of what a user has; weights of vertices are in the graph.
 
@@ -111,16 +112,19 @@ def as_source(
             `plancc.graph.formats.read_graph`.
         features_from_edges: As in `plancc.graph.edge_features.with_edge_features`.
         edge_features: As in `plancc.graph.edge_features.with_edges`.
+        **reading: Of a path: options of `plancc.graph.formats.read_graph`.
 
     Raises:
         InputError
     """
+    format, large = reading.get("format"), bool(reading.get("allow_large"))
+    flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
     edges: list[ListedEdges] | None = None
     listed: Any = nullcontext() if edge_features is None else listing()
     takes = features_from_edges is not None or edge_features is not None
     if isinstance(obj, str | os.PathLike):
         with taking_features(takes), listed as edges:
-            graph = read_graph(obj, keys=graph_keys(keys))
+            graph = read_graph(obj, keys=graph_keys(keys), **reading)
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
@@ -128,10 +132,10 @@ def as_source(
         with taking_features(takes), listed as edges:
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     if edge_features is not None:
-        graph = with_edges(graph, edge_features, edges, obj, keys=keys)
+        graph = with_edges(graph, edge_features, edges, obj, keys=keys, format=format, **flags)
     choice: Any = {"split": split, "keys": keys}
     if data is None:
-        found = own_data(obj, graph, **choice)
+        found = own_data(obj, graph, **choice, format=format, allow_large=large)
     elif data is False or isinstance(data, VertexData):
         if split is not None or data_keys(keys):
             raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
@@ -141,15 +145,15 @@ def as_source(
     elif isinstance(data, str | os.PathLike) or (
         isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
     ):
-        found = read_vertex_data(data, graph, **choice)
+        found = read_vertex_data(data, graph, **choice, allow_large=large)
     else:
         raise InputError(
             f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
             "as {'features': ..., 'labels': ..., 'train_mask': ...}"
         )
     if features_from_edges is not None:
-        features = edge_features_of(obj, keys)
-        found = with_edge_features(found, graph, features_from_edges, features)
+        features = edge_features_of(obj, keys, format)
+        found = with_edge_features(found, graph, features_from_edges, features, **flags)
     return with_own_weights(graph, found)
 
 
