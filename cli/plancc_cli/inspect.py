@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     "Widths d0,d1,...,dL, for the epoch's time: adds words, bytes and memory of training a GCN.  "
     "[default: the plan's]",
 )
-@options.rates_option(
-    "boundary-sampling",
-    "Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with --dims.",
+@click.option(
+    "--boundary-sampling",
+    metavar="P,...",
+    **options.shares("shares between 0 and 1, such as 0.1 or 1,0.1,0", most=1),
+    help="Shares of boundary rows that an epoch keeps (BNS-GCN): adds words and memory, with "
+    "--dims.",
 )
 @click.option("--per-part", is_flag=True, help="One line for every part.")
 @click.option("--components", is_flag=True, help="Count the connected components of parts.")
@@ -75,7 +78,7 @@ def command(
     from plancc_cli.render_comparison import print_on_batches
     from plancc_cli.tables import print_data, rows_of
 
-    topology, rates = given.pop("topology"), given.pop("boundary_sampling")
+    topology, rates = given.pop("topology"), given.pop("boundary_sampling") or ()
     if dims is not None:  # before the plan is checked
         with PlanFile(plan) as file:
             Basis.read(file, dims, machine)

@@ -89,18 +89,44 @@ COMMANDS_OWN = (
 """Parameters of `plancc.compile` and of the commands with generated options, beside `FIELDS`."""
 
 
-def _parse_keys(
-    context: click.Context, parameter: click.Parameter, words: tuple[str, ...]
-) -> dict[str, str] | None:
-    keys = {}
-    for word in words:
-        what, _, name = word.partition("=")
-        if not what or not name:
-            raise InputError(f"--key '{word}': give WHAT=NAME, such as features=X_pca")
-        if what in keys:
-            raise InputError(f"--key '{word}': {what} is given twice")
-        keys[what] = name
-    return keys or None
+def pairs(
+    needed: str, divide: Any = str.partition, rename: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Settings of an option ``NAME=VALUE`` that may be repeated; errors say what is `needed`."""
+
+    def parse(
+        context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+    ) -> dict[str, str] | None:
+        found: dict[str, str] = {}
+        for text in given:
+            name, _, value = divide(text, "=")
+            name = rename(name)
+            if not name or not value or name in found:
+                why = f"{name} is given twice" if name in found else f"give {needed}"
+                raise InputError(f"{parameter.opts[0]} '{text}': {why}")
+            found[name] = value
+        return found or None
+
+    return {"multiple": True, "callback": parse}
+
+
+def shares(needed: str, most: float | None = None) -> dict[str, Any]:
+    """Settings of an option of numbers with commas between them; `most`: each is in 0..most."""
+
+    def parse(
+        context: click.Context, parameter: click.Parameter, text: str | None
+    ) -> tuple[float, ...] | None:
+        if text is None:
+            return None
+        try:
+            numbers = tuple(map(float, text.split(",")))
+        except ValueError:
+            numbers = ()
+        if not numbers or not (most is None or all(0 <= each <= most for each in numbers)):
+            raise InputError(f"{parameter.opts[0]} '{text}': give {needed}")
+        return numbers
+
+    return {"callback": parse}
 
 
 def _parse_capacities(text: str) -> tuple[float, ...]:
@@ -163,22 +189,7 @@ class NameIn(click.ParamType):
         return [CompletionItem(name) for name in self.choices if name.startswith(incomplete)]
 
 
-def _parse_named(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str] | None:
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"{parameter.opts[0]} '{text}': give NAME=VALUE")
-        name = name.replace("-", "_")
-        if name in found:
-            raise InputError(f"{parameter.opts[0]} '{text}': {name} is given twice")
-        found[name] = value
-    return found or None
-
-
-NAMED: dict[str, Any] = {"multiple": True, "metavar": "NAME=VALUE", "callback": _parse_named}
+NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"metavar": "NAME=VALUE"}
 """Settings of an option that names others: --model-option, --sampler-option."""
 
 
@@ -329,28 +340,6 @@ def check_writable_format(output: str, *others: str) -> None:
     )
 
 
-def rates_option(name: str, help_text: str) -> Decorator:
-    """``--NAME 1,0.1``: shares in [0, 1], a tuple of float; empty where not given."""
-    return click.option(
-        f"--{name}",
-        metavar="P,...",
-        callback=lambda context, parameter, text: _parse_rates(name, text),
-        help=help_text,
-    )
-
-
-def _parse_rates(name: str, text: str | None) -> tuple[float, ...]:
-    if text is None:
-        return ()
-    try:
-        rates = tuple(float(word) for word in text.split(","))
-    except ValueError:
-        rates = ()
-    if not rates or not all(0 <= rate <= 1 for rate in rates):
-        raise InputError(f"--{name} '{text}': give shares between 0 and 1, such as 0.1 or 1,0.1,0")
-    return rates
-
-
 def _parse_dims(text: str) -> list[int]:
     try:
         dims = [int(word) for word in text.split(",")]
@@ -362,13 +351,6 @@ def _parse_dims(text: str) -> list[int]:
             "for an input of 602 columns and layers of 128 and 41"
         )
     return dims
-
-
-def _parse_shares(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in text.split(","))
-    except ValueError:
-        raise InputError(f"--link-split '{text}': give two shares, such as 0.1,0.1") from None
 
 
 def read_by(parse: Callable[[str], Any]) -> Any:
@@ -394,8 +376,8 @@ READERS: dict[str, dict[str, Any]] = {
     "memory": {"type": MEMORY},
     "weights": {"type": click.Path()},
     "columns": {"callback": read_by(split_names)},
-    "link_split": {"callback": read_by(_parse_shares)},
-    "keys": {"multiple": True, "callback": _parse_keys},
+    "link_split": shares("two shares, such as 0.1,0.1"),
+    "keys": pairs("WHAT=NAME, such as features=X_pca"),
     **{
         name: {"type": str, "callback": read_by(partial(parse_share, name))}
         for name in ("max_extra_volume", "max_moves")

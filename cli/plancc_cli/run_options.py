@@ -32,34 +32,12 @@ def _parse_batch_size(
         raise InputError(f"--batch-size '{text}': give a number of vertices, or {FULL}") from None
 
 
-def _parse_split(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> tuple[float, ...] | None:
-    try:
-        return None if text is None else tuple(float(share) for share in text.split(","))
-    except ValueError:
-        raise InputError(f"--split '{text}': give three shares, such as 0.6,0.2,0.2") from None
-
-
-def _parse_relations(
-    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str] | None:
-    found = dict[str, str]()
-    for text in given:
-        name, equals, value = text.rpartition("=")
-        if not equals or name in found:
-            why = f"{name} is given twice" if equals else "give NAME=F1,F2,..."
-            raise InputError(f"{parameter.opts[0]} '{text}': {why}")
-        found[name] = value
-    return found or None
-
-
 READERS: dict[str, dict[str, Any]] = {
     "model": {"type": options.NameIn("model", MODELS)},
     "model_options": options.NAMED,
     "sampler_options": options.NAMED,
-    "relation_fanouts": {"multiple": True, "callback": _parse_relations},
-    "split": {"callback": _parse_split},
+    "relation_fanouts": options.pairs("NAME=F1,F2,...", str.rpartition),
+    "split": options.shares("three shares, such as 0.6,0.2,0.2"),
     "sampler": {"type": options.NameIn("sampler", SAMPLERS)},
     "batch_size": {"callback": _parse_batch_size},
     "passes": {"default": "all", "callback": _parse_passes},
