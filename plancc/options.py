@@ -249,7 +249,7 @@ class PlanOptions:
         "file of features, labels and masks (.npz, .npy, .csv ...); may be repeated",
         otherwise="those of the source of the graph",
         more="In Python also several paths, a VertexData, or a mapping of names to arrays in "
-        "vertex order (`plancc.graph.vertexdata.read_vertex_data`). False: none.",
+        "vertex order (`plancc.graph.vertexsources.read_vertex_data`). False: none.",
         section="Vertex data",
     )
     split: str | None = option(

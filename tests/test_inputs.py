@@ -27,7 +27,8 @@ from plancc.graph.bounds import VERTICES, VERTICES_PER_BYTE
 from plancc.graph.formats import reading_of
 from plancc.graph.npz import Archive, read_array
 from plancc.graph.partvector import read_part_vector
-from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.graph.vertexdata import VertexData
+from plancc.graph.vertexsources import read_vertex_data
 from plancc.models.capacities import read_capacities
 from plancc.plan.slices import read_rank_slice
 from plancc.report.runs import read_log, read_timeline

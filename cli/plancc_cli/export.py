@@ -90,7 +90,7 @@ def command(
 
     from plancc.graph.formats import read_graph, write_graph
     from plancc.graph.normalize import normalize as normalized
-    from plancc.graph.vertexdata import read_vertex_data
+    from plancc.graph.vertexsources import read_vertex_data
     from plancc.graph.weights import with_own_weights
     from plancc.models.hmetis import write_hmetis
     from plancc.models.hypergraph import HypergraphModel

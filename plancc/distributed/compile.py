@@ -32,7 +32,8 @@ from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
 from plancc.graph.mapped import MappedRows
 from plancc.graph.textfile import input_errors
-from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.graph.vertexdata import VertexData
+from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts

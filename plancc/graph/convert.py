@@ -24,14 +24,9 @@ from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.listed_edges import ListedEdges, listing
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, entries_of, rectangular, united
-from plancc.graph.vertexdata import (
-    INDEX_LISTS,
-    VertexData,
-    as_array,
-    checked_again,
-    read_vertex_data,
-    vertex_data_of,
-)
+from plancc.graph.vertexchecks import checked_again
+from plancc.graph.vertexdata import INDEX_LISTS, VertexData, as_array
+from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
 from plancc.graph.weights import with_own_weights
 from plancc.text import shown
 
@@ -108,7 +103,7 @@ def as_source(
         obj: As `as_graph` takes it.
         data (path, several paths, VertexData, mapping of str to array, or False, optional): The
             vertex data. None: what `obj` holds besides the graph; False: none.
-        split, keys: As in `plancc.graph.vertexdata.read_vertex_data`; ``keys["graph"]`` as in
+        split, keys: As in `plancc.graph.vertexsources.read_vertex_data`; ``keys["graph"]`` as in
             `plancc.graph.formats.read_graph`.
         features_from_edges: As in `plancc.graph.edge_features.with_edge_features`.
         edge_features: As in `plancc.graph.edge_features.with_edges`.
@@ -170,7 +165,7 @@ def own_data(
 
     Parameters:
         obj: What `graph` was made of, a path, or what `find_held` says of an object.
-        format, split, keys, allow_large: As in `plancc.graph.vertexdata.read_vertex_data`.
+        format, split, keys, allow_large: As in `plancc.graph.vertexsources.read_vertex_data`.
 
     Raises:
         InputError: If it is wrong; the message says how to leave it out.

@@ -18,7 +18,8 @@ from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges, edge_keys, with_features
 from plancc.graph.npz import map_array
 from plancc.graph.types import Types, in_words
-from plancc.graph.vertexdata import VertexData, as_array, check_vertex_data
+from plancc.graph.vertexchecks import check_vertex_data
+from plancc.graph.vertexdata import VertexData, as_array
 from plancc.text import shown
 
 REDUCTIONS = ("mean", "sum")

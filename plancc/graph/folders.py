@@ -33,7 +33,8 @@ from plancc.graph.formats import (
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import StrPath, is_gzip
 from plancc.graph.types_toml import write_relations
-from plancc.graph.vertexdata import VertexData, read_vertex_data
+from plancc.graph.vertexdata import VertexData
+from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import available_memory
 
 TEXT, GZIP = 8, 40
@@ -63,7 +64,7 @@ def to_folder(
     Parameters:
         folder: It must not exist yet, or be empty.
         format, allow_large, reading: As in `plancc.graph.formats.read_graph`.
-        data, split, keys: As in `plancc.graph.vertexdata.read_vertex_data`; without `data`, the
+        data, split, keys: As in `plancc.graph.vertexsources.read_vertex_data`; without `data`, the
             vertex data that the source holds.
         memory: Bytes that may be taken. None: what this computer has left.
 

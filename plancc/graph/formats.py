@@ -96,7 +96,7 @@ class ReadOptions:
         None,
         "the source's name of graph, features, labels ... (.h5ad, .npz, .pt)",
         more='As in ``{"graph": "distances", "features": "X_pca"}``: of the matrix where a source '
-        "has several, and of vertex data (`plancc.graph.vertexdata.read_vertex_data`).",
+        "has several, and of vertex data (`plancc.graph.vertexsources.read_vertex_data`).",
         metavar="WHAT=NAME",
     )
 

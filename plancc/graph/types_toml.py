@@ -39,7 +39,8 @@ from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
 from plancc.graph.union import RECTANGULAR, Entries, block_of, united
-from plancc.graph.vertexdata import SOURCE_KEYS, VertexData, names_of_data
+from plancc.graph.vertexdata import SOURCE_KEYS, VertexData
+from plancc.graph.vertexsources import names_of_data
 from plancc.text import shown
 
 HEAD, EDGE_FEATURES = "types.toml", "edge_features"

@@ -23,7 +23,8 @@ from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.textfile import StrPath, check_readable, show
-from plancc.graph.vertexdata import ALIASES, KEYS, dense
+from plancc.graph.vertexchecks import dense
+from plancc.graph.vertexdata import ALIASES, KEYS
 from plancc.guarded_child import ask
 from plancc.text import shown
 

@@ -12,7 +12,7 @@ from graph_helpers import entries, refused
 import plancc
 from plancc.errors import InputError
 from plancc.graph.formats import read_graph
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 from plancc.interop.h5ad_child import leave
 
 X = np.arange(8, dtype=np.float32).reshape(4, 2)

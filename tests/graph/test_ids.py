@@ -10,7 +10,7 @@ from graph_helpers import entries
 import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import read_graph, reading_of
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 
 EDGES = "1 5\n5 3\n3 1\n"
 

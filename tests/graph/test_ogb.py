@@ -10,7 +10,7 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.formats import find_format, read_graph
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 
 X = np.arange(10, dtype=np.float32).reshape(5, 2) / 4
 LABELS = [0, 2, -1, 1, 0]

@@ -12,7 +12,7 @@ import plancc
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import read_graph
 from plancc.graph.types import Types
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 
 torch = pytest.importorskip("torch")
 REGISTERS = hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint")

@@ -12,7 +12,7 @@ from graph_helpers import entries, refused
 
 from plancc.graph.folders import check_reading, to_folder
 from plancc.graph.formats import check_beginning, read_graph
-from plancc.graph.vertexdata import read_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 
 MTX = b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 1\n"
 CYCLE = "3 3\n2 3\n1 3\n1 2\n"

@@ -12,7 +12,8 @@ import worlds
 import plancc
 from plancc.errors import InputError
 from plancc.graph.convert import as_source
-from plancc.graph.vertexdata import read_vertex_data, save_vertex_data
+from plancc.graph.vertexdata import save_vertex_data
+from plancc.graph.vertexsources import read_vertex_data
 from plancc.graph.weights import read_weights, weighted
 
 GRAPH = worlds.graph("tiny")  # 5 vertices

@@ -13,7 +13,8 @@ from graph_helpers import refused, shared
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.vertexdata import VertexData, read_vertex_data, save_vertex_data, vertex_data_of
+from plancc.graph.vertexdata import VertexData, save_vertex_data
+from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
 
 
 def test_round_trip(tmp_path):

@@ -85,7 +85,7 @@ class CompressedRows(Attack):
     def look(self, case: Case, folder: Path) -> str:
         from plancc.errors import InputError
         from plancc.graph.formats import read_graph
-        from plancc.graph.vertexdata import read_vertex_data
+        from plancc.graph.vertexsources import read_vertex_data
 
         told = json.loads(case.words[0])
         wanted = _read(**told)

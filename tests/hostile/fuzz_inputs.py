@@ -135,7 +135,7 @@ class Inputs(Attack):
     def _read(self, name: str, path: Path) -> str:
         from plancc.graph.formats import read_graph
         from plancc.graph.partvector import read_part_vector
-        from plancc.graph.vertexdata import read_vertex_data
+        from plancc.graph.vertexsources import read_vertex_data
         from plancc.models.capacities import read_capacities
 
         if ".part." in name:

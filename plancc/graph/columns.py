@@ -1,0 +1,261 @@
+"""Tables of vertex data: columns of numbers, with a line of names or without."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.formats import data_keys
+from plancc.graph.graph import Graph
+from plancc.graph.rowids import ROW_IDS
+from plancc.graph.signatures import check_kind
+from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
+from plancc.graph.vertexchecks import count_of, finite
+from plancc.graph.vertexdata import ALIASES, MASKS, SOURCE_KEYS
+from plancc.text import shown
+
+MOST_NAMES = 1 << 26
+"""Longest line of column names, in bytes."""
+_NUMBERED = {
+    "features": re.compile(r"(features?|feat|node_feat|x|f|)_?(\d{1,9})"),
+    "targets": re.compile(r"(targets?)_?(\d{1,9})"),
+}
+"""Names of columns that are a matrix together."""
+
+
+def read_table(
+    name: str, num_vertices: int | Graph, keys: Mapping[str, str] | None
+) -> Mapping[str, npt.NDArray[Any] | None]:
+    """Columns of numbers by their names; without names one is the labels, several the features."""
+    check_readable(name)
+    check_kind(name, "table")
+    mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    with input_errors(name), open_input(name) as stream:
+        words, second = (_words(stream, mark, name) for _ in range(2))
+    try:
+        [float(word) for word in words]
+    except ValueError:
+        pass
+    else:
+        return _without_names(name, mark, words, num_vertices)
+    if len(set(words)) != len(words) or len(words) != len(second or words):
+        raise InputError(f"{name}: {len(words)} column names for {len(second)} columns")
+    wanted = [*wanted_columns(words, keys)]
+    of_masks = {name for name, key in _names_of(keys).items() if key in MASKS}
+    reading = TableReading(
+        columns=tuple(words.index(word) for word in wanted),
+        booleans=tuple(words.index(word) for word in wanted if word in of_masks),
+        names=tuple(words),
+    )
+    columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
+    if wanted:
+        table = read_numbers(name, mark, skipped=1, reading=reading)
+        columns |= {word: table[:, place] for place, word in enumerate(wanted)}
+    return arrays_of_columns(columns, keys, name)
+
+
+def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
+    """The words of the next line."""
+    line = stream.readline(MOST_NAMES)
+    if len(line) == MOST_NAMES and not line.endswith(b"\n"):
+        raise InputError(f"{name}: a line is longer than {MOST_NAMES >> 20} MiB")
+    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if '"' in text:
+        try:
+            return [word.strip() for word in next(csv.reader([text], delimiter=mark))]
+        except csv.Error as error:
+            raise InputError(f"{name}: the names of the columns: {error}") from error
+    return [word.strip() for word in text.split(mark)] if text else []
+
+
+def _without_names(
+    name: str, mark: str, words: list[str], num_vertices: int | Graph
+) -> dict[str, npt.NDArray[Any]]:
+    table = read_numbers(name, mark)
+    count = count_of(num_vertices)
+    if table.shape[1] == 1:
+        return {"labels": class_numbers(table[:, 0], f"{name}: the column")}
+    if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
+        warnings.warn(
+            f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
+            f"{count:,} lines besides, as many as vertices",
+            PlanccWarning,
+            stacklevel=2,
+        )
+        table = table[1:]
+    return {"features": table.astype(np.float32)}
+
+
+def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
+    """What is in a column, by its name."""
+    chosen = data_keys(keys)
+    named = {
+        name: key
+        for key in SOURCE_KEYS
+        for name in (key, *ALIASES.get(key, ()))
+        if key not in chosen
+    }
+    return named | {name: key for key, name in chosen.items()}
+
+
+def _numbered(key: str, names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+    """Columns of a matrix by number, as f0, f1, ... or 0, 1, ..., unless it has a name."""
+    known, groups = _names_of(keys), dict[str, dict[int, str]]()
+    for name in names:
+        if known.get(name) == key:
+            return []
+        if name not in known and (match := _NUMBERED[key].fullmatch(name)):
+            groups.setdefault(match[1], {})[int(match[2])] = name
+    for prefix, group in groups.items():
+        first, last = min(group), max(group)
+        if first <= 1 and last - first + 1 == len(group) and (prefix or len(group) > 1):
+            return [group[k] for k in sorted(group)]
+    return []
+
+
+def wanted_columns(names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
+    """The columns that are read."""
+    names = list(names)
+    known = {
+        *_names_of(keys),
+        *ROW_IDS,
+        *(w for key in _NUMBERED for w in _numbered(key, names, keys)),
+    }
+    return [name for name in names if name in known]
+
+
+def arrays_of_columns(
+    columns: Mapping[str, npt.NDArray[Any] | None], keys: Mapping[str, str] | None, where: str
+) -> dict[str, npt.NDArray[Any] | None]:
+    """Arrays of vertex data from columns; those that are not read are None."""
+    known, groups = _names_of(keys), {key: _numbered(key, columns, keys) for key in _NUMBERED}
+    numbered = {name for group in groups.values() for name in group}
+    found: dict[str, npt.NDArray[Any] | None] = {}
+    for name, column in columns.items():
+        key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
+        if column is None or name in numbered:
+            if name not in numbered:
+                found[name] = None
+        elif name in ROW_IDS or key in ("labels", "clusters"):
+            found[name] = class_numbers(column, what) if column.dtype.kind == "f" else column
+        elif key in MASKS:
+            if column.dtype.kind not in "biuf" or not np.isin(column, (0, 1)).all():
+                raise InputError(f"{what} is a mask: it must hold 0 and 1, or True and False")
+            found[name] = column == 1
+        else:
+            found[name] = column.reshape(len(column), prod(column.shape[1:]))
+    for key, group in groups.items():
+        parts = [np.asarray(columns[name]) for name in group]
+        if key == "features":
+            parts = [
+                finite(part, f"{where}: column '{name}'")
+                for part, name in zip(parts, group, strict=True)
+            ]
+        for part, name in zip(parts, group, strict=True):
+            if part.ndim != 1:
+                raise InputError(f"{where}: column '{name}' holds lists, not numbers")
+        if group:
+            found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
+    return found
+
+
+@dataclass(frozen=True)
+class TableReading:
+    """What of a table is read.
+
+    Attributes:
+        columns: The columns, in this order.
+        booleans: Those that may hold True and False.
+        names: The names of all columns, for messages.
+    """
+
+    columns: tuple[int, ...]
+    booleans: tuple[int, ...]
+    names: tuple[str, ...]
+
+
+def _truth(word: str) -> float:
+    """A number, or 1 and 0 for True and False."""
+    word = word.strip().lower()
+    return float(word == "true") if word in ("true", "false") else float(word)
+
+
+def read_numbers(
+    path: StrPath,
+    mark: str | None = ",",
+    skipped: int = 0,
+    dtype: npt.DTypeLike = np.float64,
+    reading: TableReading | None = None,
+) -> npt.NDArray[Any]:
+    """A table of numbers, plain or .gz, dtype[rows, columns]; ``nan`` may stand in it.
+
+    `mark` is between columns; None: blanks.
+
+    Raises:
+        InputError: For a word that is no number, or lines of different lengths; the message names
+            the file.
+    """
+    check_readable(path)
+    try:
+        with input_errors(path), open_input(path) as stream, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a file without lines
+            table: npt.NDArray[Any] = np.loadtxt(
+                stream,
+                dtype,
+                comments=None,
+                delimiter=mark,
+                skiprows=skipped,
+                ndmin=2,
+                encoding="utf-8-sig",
+                quotechar='"' if reading is not None else None,
+                usecols=None if reading is None else reading.columns,
+                converters=None if reading is None else dict.fromkeys(reading.booleans, _truth),
+            )
+    except (ValueError, UnicodeDecodeError) as error:
+        names = () if reading is None else reading.names
+        words = _wrong_word(shown(error), lambda row: line_of(path, row, skipped), names)
+        raise InputError(f"{os.fspath(path)}{words}") from error
+    return table
+
+
+def line_of(path: StrPath, row: int, skipped: int) -> int:
+    """The line, from 1, of a row that `read_numbers` read, from 0: it leaves out empty lines."""
+    with open_input(path) as stream:
+        rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
+        return next(islice(rows, row, None), row + 1 + skipped)
+
+
+def _wrong_word(words: str, line_at: Callable[[int], int], names: Sequence[str]) -> str:
+    """What numpy says of a table, with the line in the file and the column by name."""
+    match = re.fullmatch(
+        r"could not convert string (.*) to \w+ at row (\d+), column (\d+)\.", words
+    )
+    if match is None:
+        words = re.sub(r"; use `usecols`.*", "", words)
+        return f": not a table of numbers: {words}"
+    line, column = line_at(int(match[2])), int(match[3])
+    name = f" '{shown(names[column - 1], 40)}'" if column <= len(names) else f" {column}"
+    return f", line {line}: not a table of numbers: {match[1]} in column{name}"
+
+
+def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:
+    """Class numbers; NaN, an unknown class, is -1."""
+    known = np.where(np.isnan(column), -1, column)
+    wrong = (known != np.floor(known)) | (np.abs(known) > 2**53)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds '{known[wrong][0]}', not the number of a class; a column of real "
+            "numbers to learn is called targets"
+        )
+    return known.astype(np.int64)

@@ -1,0 +1,287 @@
+"""Vertex data in the types that plans hold, and what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.bounds import (
+    CLASSES,
+    DENSE_PER_BYTE,
+    check_classes,
+    check_unpacked,
+    most_clusters,
+)
+from plancc.graph.graph import Graph
+from plancc.graph.mapped import MappedRows, feature_type, is_mapped
+from plancc.graph.npz import Archive
+from plancc.graph.rowids import why_not
+from plancc.graph.textfile import StrPath
+from plancc.graph.vertexdata import MASKS, DataByType, VertexData
+from plancc.graph.wholeweights import whole_weights
+from plancc.memory import check_memory
+from plancc.text import shown
+
+BLOCK = 1 << 22
+"""Numbers of a file that are looked at together."""
+MOST_COLUMNS = 2**31 - 1
+"""Widest features."""
+
+
+def count_of(num_vertices: int | Graph) -> int:
+    """The number of vertices, which a graph says too."""
+    return num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
+
+
+def check_vertex_data(
+    arrays: Mapping[str, npt.ArrayLike | None],
+    num_vertices: int | Graph,
+    where: str = "",
+    names: Mapping[str, str] | None = None,
+) -> VertexData:
+    """Vertex data in the types that plans hold.
+
+    Parameters:
+        arrays: Some of `SOURCE_KEYS`.
+        where: Put before every message.
+        names: What messages call an array, where that is not its key.
+
+    Raises:
+        InputError: A wrong number of rows or dimensions, NaN or infinity, labels that are not
+            integers >= -1, masks that are not boolean, clusters that are not integers >= 0 or far
+            above the number of vertices, integer targets other than 0 and 1, labels and targets
+            both, weights below 0; the message names key and value.
+    """
+    names = names or {}
+    checked: dict[str, Any] = {
+        key: array
+        if isinstance(array, MappedRows)
+        else _CHECKS[key](np.asarray(array), f"{where}key '{names.get(key, key)}'")
+        for key, array in arrays.items()
+        if array is not None
+    }
+    check_rows(checked, num_vertices, where, names)
+    if "clusters" in checked:
+        _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
+    if "labels" in checked and "targets" in checked:
+        raise InputError(f"{where}keys 'labels' and 'targets' are both there; a graph has one")
+    return VertexData(**checked)
+
+
+def checked_again(data: VertexData, graph: Graph) -> VertexData:
+    """Vertex data that a user made, as `check_vertex_data` returns them; errors are its own."""
+    if data.by_type is None or graph.types is None:
+        return check_vertex_data(data.arrays(), graph)
+    types, found = graph.types, {}
+    for name, each in data.of_type.items():
+        vertices = types.vertices(name)
+        count, where = vertices.stop - vertices.start, f"type '{shown(name)}': "
+        found[name] = check_vertex_data(each.arrays(), count, where)
+    return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
+
+
+def check_labels(data: VertexData, where: str) -> None:
+    """InputError for a class far above how many there are."""
+    for name, each in data.of_type.items():
+        check_labels(each, f"{where}: type '{shown(name)}'")
+    if data.labels is not None:
+        largest = int(data.labels.max(initial=-1))
+        if largest >= CLASSES:  # few need no count
+            vertex = int(np.argmax(data.labels))
+            occurring = len(np.unique(data.labels[data.labels >= 0]))
+            check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
+
+
+def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
+    """InputError for a cluster far above how many there can be."""
+    if clusters.max(initial=-1) >= most_clusters(len(clusters)):
+        raise InputError(
+            f"{what} of vertex {int(np.argmax(clusters))} is '{clusters.max()}', and there are "
+            f"{len(clusters):,} vertices: number the clusters from 0"
+        )
+
+
+def check_rows(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    num_vertices: int | Graph,
+    where: str,
+    names: Mapping[str, str],
+) -> None:
+    """InputError unless every array has a row for every vertex."""
+    count = count_of(num_vertices)
+    for key, array in arrays.items():
+        if len(array) != count:
+            alike = [names.get(each, each) for each in arrays if len(arrays[each]) == count]
+            as_one = f", as many as '{alike[0]}' has rows" if alike else ""
+            cure = why_not(len(array), num_vertices) or (
+                ": give every vertex one label (-1: unknown)"
+                if key == "labels"
+                else ": give every vertex one row"
+            )
+            raise InputError(
+                f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
+                f"vertices{as_one}{cure}"
+            )
+
+
+def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    if array.ndim != 2 or not array.shape[1]:
+        raise InputError(f"{what} must be a matrix, not of shape '{array.shape}'")
+    if is_mapped(array):
+        step = max(1, BLOCK // array.shape[1])
+        for start in range(0, len(array), step):
+            finite(array[start : start + step], what, start)
+        rows: Any = MappedRows(array)
+        return rows
+    return finite(array, what)
+
+
+def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
+    """`first`: number of the first row."""
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"{what} holds no real numbers but '{array.dtype}': save it as float32 or integers"
+        )
+    with np.errstate(over="ignore"):
+        kind = feature_type(array.dtype.newbyteorder("="))
+        result = np.ascontiguousarray(array, dtype=kind)
+    wrong = ~np.isfinite(result)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds {_first(array, wrong, first)}, not a finite 32-bit number: replace it, "
+            "for example by torch.nan_to_num or np.nan_to_num"
+        )
+    return result
+
+
+def _first(array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], first: int = 0) -> str:
+    """The first wrong number and its place; `first`: number of the first row."""
+    place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+    numbers = (int(place[0]) + first, *place[1:])
+    words = ", ".join(f"{name} {k}" for name, k in zip(("row", "column"), numbers, strict=False))
+    return f"'{array[place]}' in {words} (counted from 0)"
+
+
+def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        advice = ""
+        if array.ndim == 1 and words == "integers":
+            numbers = "np.unique(names, return_inverse=True)[1] numbers names"
+            cast = (
+                "convert it, for example by y.long() or y.astype(int); -1 stands for unknown; real "
+                "numbers are called targets"
+            )
+            advice = f"; {numbers if array.dtype.kind in 'US' else cast}"
+        raise InputError(
+            f"{what} must be a list of {words}, not '{array.dtype}' of shape {array.shape}{advice}"
+        )
+
+
+def _integers(array: npt.NDArray[Any], what: str, least: int, rule: str) -> npt.NDArray[np.int32]:
+    check_list(array, what, "iu", "integers")
+    most = np.iinfo(np.int32).max
+    wrong = array > most
+    if wrong.any():
+        raise InputError(f"{what} holds {_first(array, wrong)}; at most {most:,} are possible")
+    wrong = array < least
+    if wrong.any():
+        raise InputError(f"{what} holds {_first(array, wrong)}; {rule}")
+    return array.astype(np.int32)
+
+
+def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
+    check_list(array, what, "b", "booleans")
+    return array
+
+
+def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    """Booleans where all are 0 and 1, else float32; a row of NaN is of an unknown vertex."""
+    if array.ndim == 1 and array.dtype.kind == "f":
+        array = array[:, np.newaxis]
+    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
+        raise InputError(
+            f"{what} must be a matrix of 0 and 1, or of real numbers, not '{array.dtype}' of shape "
+            f"{array.shape}"
+        )
+    wrong = (array != 0) & (array != 1)
+    if not wrong.any():
+        return array.astype(np.bool_)
+    if array.dtype.kind != "f" or not (wrong & ~np.isnan(array)).any():
+        raise InputError(
+            f"{what} holds {_first(array, wrong)}; targets are 0 or 1, or real numbers of a "
+            "floating type"
+        )
+    with np.errstate(over="ignore"):
+        numbers = np.ascontiguousarray(array, np.float32)
+    wrong = ~np.isfinite(numbers) & ~np.isnan(array).all(axis=1, keepdims=True)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds {_first(array, wrong)}, not a finite 32-bit number; only a row of NaN "
+            "alone stands for an unknown vertex"
+        )
+    return numbers
+
+
+_CHECKS: dict[str, Callable[[npt.NDArray[Any], str], npt.NDArray[Any]]] = {
+    "features": _features,
+    "labels": partial(_integers, least=-1, rule="labels are integers >= -1 (-1: unknown)"),
+    **dict.fromkeys(MASKS, _mask),
+    "clusters": partial(_integers, least=0, rule="clusters are integers >= 0"),
+    "targets": _targets,
+    "weights": whole_weights,
+}
+
+
+def sparse_features(archive: Archive, num_vertices: int | Graph) -> npt.NDArray[np.float32]:
+    from scipy.sparse import csr_array
+
+    shape = archive.integers("feat_shape", 2).tolist()
+    count = count_of(num_vertices)
+    if shape[0] != count:
+        raise InputError(
+            f"{archive.name}: key 'feat_shape' has '{shape[0]}' rows, the graph {count} vertices"
+            f"{why_not(shape[0], num_vertices) or ': give every vertex one row'}"
+        )
+    if shape[1] < 1:
+        raise InputError(f"{archive.name}: key 'feat_shape' holds '{shape[1]}' columns")
+    indices = archive.indices("feat_indices", shape[1])
+    ptr = archive.offsets("feat_indptr", count, len(indices))
+    data = archive["feat_data"]
+    if data.shape != indices.shape:
+        raise InputError(
+            f"{archive.name}: key 'feat_data' must have {len(indices)} entries, not '{data.shape}'"
+        )
+    data = finite(data, f"{archive.name}: key 'feat_data'")
+    matrix = csr_array((data, indices, ptr), shape=tuple(shape))
+    return dense(matrix, archive.name, f"{archive.name}: key 'feat_data'")
+
+
+def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
+    """A sparse matrix of scipy as dense features.
+
+    Parameters:
+        matrix: csr_array or csc_array.
+        path: The file that it is in.
+        what: Names it in messages.
+
+    Raises:
+        InputError: For numbers that are not finite, and if it is too wide, or larger than the
+            memory.
+    """
+    rows, columns = matrix.shape
+    size = f"{what}, dense of shape {matrix.shape},"
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{size} is too wide: features have at most {MOST_COLUMNS} columns")
+    wanted = rows * columns * np.dtype(np.float32).itemsize
+    check_unpacked(wanted, path, size, DENSE_PER_BYTE)
+    check_memory(wanted, size)
+    data = finite(matrix.data, what)
+    if data.dtype == np.float16:  # scipy has no sparse ones
+        data = data.astype(np.float32)
+    parts = (data, matrix.indices, matrix.indptr)
+    return type(matrix)(parts, matrix.shape).toarray()

@@ -1,0 +1,464 @@
+"""Vertex data from files, archives and objects, by the names that these have for them.
+
+Names that are none of `plancc.graph.vertexdata` are ignored. Pickled objects are never loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.bounds import allowing
+from plancc.graph.columns import arrays_of_columns, read_table, wanted_columns
+from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
+from plancc.graph.graph import Graph
+from plancc.graph.npz import Archive, map_array, read_npz_data
+from plancc.graph.rowids import GRAPH_IDS, ROW_IDS, rows_by_id, warn_of_order, why_not
+from plancc.graph.signatures import check_kind
+from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.types import Types
+from plancc.graph.vertexchecks import (
+    check_labels,
+    check_list,
+    check_rows,
+    check_vertex_data,
+    count_of,
+    sparse_features,
+)
+from plancc.graph.vertexdata import (
+    ALIASES,
+    INDEX_LISTS,
+    MASKS,
+    SOURCE_KEYS,
+    DataByType,
+    VertexData,
+    as_array,
+)
+from plancc.registry import check_choice
+from plancc.text import shown
+
+OF_GRAPHS = frozenset(
+    (
+        *("edge_index", "adj_t", "edge_weight", "edge_attr", "edge_feat", "edge_time"),
+        *("num_nodes", "num_nodes_list", "num_edges_list", "indptr", "indices", "row", "col"),
+        *("data", "format", "shape", "feat_indptr", "feat_indices", "feat_data", "feat_shape"),
+    )
+)
+"""Names that are of a graph, or of sparse features."""
+MOST_LISTED = 5
+"""Most names that a warning spells out."""
+NO_GRAPH = (".npy", ".csv", ".tsv")
+"""Extensions of files that hold vertex data and no graph, where vertex data are asked for; those of
+tables (`plancc.graph.formats.format_of_table`) too."""
+
+
+def read_vertex_data(
+    path: StrPath | Sequence[StrPath],
+    num_vertices: int | Graph,
+    *,
+    format: str | None = None,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+    required: bool = True,
+    allow_large: bool = False,
+) -> VertexData:
+    """Read the data of all vertices.
+
+    Parameters:
+        path: ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
+            ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
+            matrix is the features, a list of whole numbers the labels, of others the targets.
+            ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns
+            are the features; with a line of names the columns that have one of ours. Or a graph
+            file or folder of a format that holds vertex data too. Of several sources every array
+            may be in one.
+        num_vertices: Rows that every array must have.
+        format: Name of a format in `plancc.graph.formats.FORMATS`, whatever the extension.
+        split: The split to take where the source has several: its name, or the column of masks that
+            have one for every split.
+        keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
+            "leiden"}``. Of several sources one must have the name.
+        required: Whether a source without vertex data is wrong.
+        allow_large: Read larger data than a file of its size should hold, and class numbers far
+            above the number of classes that occur (`plancc.graph.bounds`).
+
+    Raises:
+        InputError: For a damaged file, pickled objects, none of the names, several splits and no
+            choice among them, and what `check_vertex_data` refuses; the message names file, key and
+            value.
+        BackendUnavailable: If the library that reads this format is not installed.
+    """
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    choice: Any = {"split": split, "keys": keys, "required": required, "elsewhere": len(paths) > 1}
+    found: dict[str, Any] = {}
+    home: dict[str, str] = {}
+    missing = data_keys(keys) if len(paths) > 1 else {}
+    with allowing(large=allow_large):
+        for each in paths:
+            name = os.fspath(each)
+            held = _held(each, num_vertices, format, split, keys, required)
+            if held is None:
+                continue
+            data = vertex_data_of(held, num_vertices, f"{name}: ", **choice)
+            missing = {key: called for key, called in missing.items() if called not in held}
+            if data.by_type is not None:
+                if len(paths) > 1:
+                    raise InputError(f"{name}: data by type are of one source: give it alone")
+                found["by_type"] = data.by_type
+            for key, array in data.arrays().items():
+                if key in found:
+                    raise InputError(f"{name}: {key} are in {home[key]} too; give one")
+                found[key], home[key] = array, name
+        listed = ", ".join(os.fspath(each) for each in paths)
+        for called in missing.values():
+            raise InputError(f"key '{called}' is missing in all of {listed}")
+        data = VertexData(**found)
+        check_labels(data, listed)
+        return data
+
+
+def _held(
+    path: StrPath,
+    num_vertices: int | Graph,
+    format: str | None,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+    required: bool,
+) -> Mapping[str, Any] | None:
+    """What a source holds, by its own names; None if its format holds no vertex data."""
+    name = os.fspath(path)
+    plain = name.lower().removesuffix(".gz")
+    held: Mapping[str, Any]
+    table = format_of_table(plain) if format is None and required else None
+    if table is not None and table.read_columns is not None:
+        held = arrays_of_columns(
+            table.read_columns(path, partial(wanted_columns, keys=keys)), keys, name
+        )
+    elif format is None and plain.endswith(NO_GRAPH) and required:
+        if plain.endswith(".npy"):
+            held = _read_array_file(name)
+        else:
+            held = read_table(name, num_vertices, keys)
+    else:
+        read: Callable[..., Mapping[str, Any]] = read_npz_data
+        if format is not None or os.path.isdir(name) or not _unknown(name):
+            known = find_format(path, format)
+            of_format: Format = FORMATS[known]
+            if of_format.read_data is None:
+                if not required and not data_keys(keys):
+                    return None
+                able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
+                raise InputError(
+                    f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a "
+                    f"source of format {', '.join(able)}"
+                )
+            read = of_format.read_data
+        held = read(path, split=split, keys=keys or {})
+    if isinstance(held, Archive):
+        held = _of_archive(held, num_vertices, keys or {})
+    return held
+
+
+def _unknown(name: str) -> bool:
+    """Whether no format has the extension."""
+    try:
+        find_format(name)
+    except InputError:
+        return True
+    return False
+
+
+def names_of_data(keys: Mapping[str, str]) -> set[str]:
+    """All names of arrays that are taken, ids of rows too, with those that `keys` choose."""
+    others = (*ALIASES.values(), *INDEX_LISTS.values(), keys.values())
+    return {*SOURCE_KEYS, *ROW_IDS, *chain.from_iterable(others)}
+
+
+def _of_archive(
+    archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
+) -> dict[str, Any]:
+    """All names of an archive; arrays that cannot be vertex data are not read, and None."""
+    wanted = names_of_data(keys)
+    found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
+    if "feat_indptr" in found and "features" not in found:
+        ids = _row_ids(found)
+        rows = num_vertices if ids is None else len(found[ids])
+        found["features"] = sparse_features(archive, rows)
+    return found
+
+
+def vertex_data_of(
+    held: Mapping[str, Any],
+    num_vertices: int | Graph,
+    where: str = "",
+    *,
+    split: str | None = None,
+    keys: Mapping[str, str] | None = None,
+    required: bool = True,
+    elsewhere: bool = False,
+    in_order: bool = False,
+) -> VertexData:
+    """Vertex data from arrays (numpy, torch) by the names of their source.
+
+    Parameters:
+        held (mapping of str to array): Names as in `SOURCE_KEYS`, `ALIASES`, `INDEX_LISTS`; others
+            are ignored. Of a graph of types also such a mapping for every type, by its name.
+        num_vertices, split, keys, required: As in `read_vertex_data`.
+        where: Put before every message.
+        elsewhere: Whether another source may have what `keys` name.
+        in_order: Whether rows are in the order of the vertices, whatever their ids.
+
+    Raises:
+        InputError: As `read_vertex_data`.
+
+    Warns:
+        PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
+    """
+    types = None if isinstance(num_vertices, int) else num_vertices.types
+    of_types = {*(() if types is None else types.counts)} - names_of_data(keys or {})
+    if types is not None and (
+        any(isinstance(each, Mapping) for each in held.values()) or of_types & held.keys()
+    ):
+        return _by_type(held, types, where, split, keys)
+    count = count_of(num_vertices)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    lists: dict[str, Any] = {}
+    called: dict[str, str] = {}
+    keys = data_keys(keys)
+    for key in keys:
+        check_choice("name of vertex data", key, SOURCE_KEYS)
+    for key in SOURCE_KEYS:
+        if key in keys and keys[key] not in held and not elsewhere:
+            raise InputError(f"{where}key '{keys[key]}' is missing; there are {_listed(held)}")
+        names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
+        there = [name for name in names if held.get(name) is not None]
+        if key == "weights" and not required:  # a graph's own may be of edges
+            there = [name for name in there if _has_rows(held[name], count)]
+        others = () if key in keys else INDEX_LISTS.get(key, ())
+        indexed = [name for name in others if held.get(name) is not None]
+        if there:
+            called[key] = there[0]
+            arrays[key] = as_array(held[there[0]], f"{where}key '{there[0]}'")
+        elif indexed:
+            lists[key], called[key] = held[indexed[0]], indexed[0]
+    ids = None if in_order else _row_ids(held, called.values())
+    rows = count
+    if ids is not None and (arrays or lists):
+        called["ids"] = ids
+        of_rows = as_array(held[ids], f"{where}key '{ids}'")
+        rows = len(of_rows) if of_rows.ndim else 0
+    own = _own_ids(held, num_vertices)
+    if own is not None:
+        called["original_ids"] = own
+    if arrays or lists or not (required or elsewhere):
+        _warn_of_unused(held, called, rows, where)
+    if not arrays and not lists:
+        if not required:
+            return VertexData()
+        raise InputError(
+            f"{where}no vertex data: none of the keys '{', '.join(SOURCE_KEYS)}' is there, but "
+            f"{_listed(held)}"
+        )
+    for key in arrays.keys() & set(MASKS):
+        arrays[key] = _of_0_and_1(arrays[key], rows, f"{where}key '{called[key]}'", key)
+    if ids is None:
+        if own is None:
+            warn_of_order(num_vertices, where)
+        check_rows({k: v for k, v in arrays.items() if v.ndim}, num_vertices, where, called)
+        for key, value in lists.items():
+            arrays[key] = _mask_of(value, num_vertices, f"{where}key '{called[key]}'")
+    else:
+        for key, array in arrays.items():
+            if not array.ndim or len(array) != rows:
+                raise InputError(
+                    f"{where}key '{called[key]}' of shape {array.shape} must have a row for each "
+                    f"of the {rows} ids of '{ids}'"
+                )
+        of_vertices = rows_by_id(of_rows, num_vertices, f"{where}key '{ids}'")
+        for key, value in lists.items():
+            arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
+        arrays = {key: array[of_vertices] for key, array in arrays.items()}
+    labels = arrays.get("labels")
+    if labels is not None:
+        real = called["labels"] != "labels" and _has_fractions(labels)
+        if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
+            arrays["labels"] = labels[:, 0]
+        elif (labels.ndim == 2 or real) and "targets" not in arrays:
+            arrays["targets"], called["targets"] = arrays.pop("labels"), called["labels"]
+    for key in MASKS:
+        if key in arrays:
+            arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
+    return check_vertex_data(arrays, num_vertices, where, called)
+
+
+def _by_type(
+    held: Mapping[Any, Any],
+    types: Types,
+    where: str,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+) -> VertexData:
+    """`vertex_data_of` of a mapping for every type; rows beside relations are in their order."""
+    found, missing = {}, data_keys(keys)
+    choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
+    choice["in_order"] = any(isinstance(name, tuple) for name in held)
+    for name, given in held.items():
+        if not isinstance(name, str) or name.startswith("_"):
+            continue  # relations, and what is of the whole graph
+        what = f"{where}type '{shown(name)}': "
+        if name not in types.counts:
+            raise InputError(f"{what}is unknown; types are {shown(', '.join(types.counts), 200)}")
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what}give a mapping of names to arrays")
+        for key in ("weights", *ALIASES["weights"], missing.get("weights")):
+            if given.get(key) is not None:
+                raise InputError(
+                    f"{what}key {show(key)}: weights of some of the types are not taken: "
+                    "`weights` takes one vector, of all vertices, type after type"
+                )
+        data = vertex_data_of(given, types.counts[name], what, **choice)
+        missing = {key: each for key, each in missing.items() if each not in given}
+        if data.arrays():
+            found[name] = data
+    for each in missing.values():
+        raise InputError(f"{where}key '{each}' is missing in all types")
+    return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
+
+
+def _has_fractions(labels: npt.NDArray[Any]) -> bool:
+    """Whether a list holds numbers that are not whole, and thus no classes."""
+    if labels.ndim != 1 or labels.dtype.kind != "f":
+        return False
+    return bool((labels != np.floor(labels))[~np.isnan(labels)].any())
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    return tuple(getattr(value, "shape", ()))[:1] == (count,)
+
+
+def _listed(held: Iterable[str], most: int = 20) -> str:
+    names = [show(name) for name in held]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
+def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
+    """Return the name of the id column, or None if rows follow the graph's order."""
+    if held.keys() & {"edge_index", "adj_t", "indptr"}:
+        return None
+    return next(
+        (name for name in ROW_IDS if held.get(name) is not None and name not in taken), None
+    )
+
+
+def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
+    """The name of the ids that the graph took from the same source, or None."""
+    if isinstance(num_vertices, int) or not held.keys() & {"edge_index", "adj_t"}:
+        return None
+    ids = num_vertices.original_ids
+    if ids is None:
+        ids = np.arange(num_vertices.num_vertices)
+    for name in GRAPH_IDS:
+        if _has_rows(held.get(name), len(ids)) and np.array_equal(
+            as_array(held[name], f"'{name}'"), ids
+        ):
+            return name
+    return None
+
+
+def _warn_of_unused(
+    held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str
+) -> None:
+    """Say which arrays with a row for every vertex are not taken."""
+    unused = []
+    for name, value in held.items():
+        shape = getattr(value, "shape", ())
+        if isinstance(value, list | tuple):
+            shape = (len(value),)
+        if value is not None and (not shape or shape[0] != rows):
+            continue
+        if name not in OF_GRAPHS and name not in called.values() and not name.startswith("_"):
+            unused.append(name)
+    if unused:
+        missing = "" if "features" in called else (
+            "; there are no features (names of features: "
+            f"{', '.join(('features', *ALIASES['features']))}, or columns f0, f1, f2 ...)"
+        )  # fmt: skip
+        if not {*GRAPH_IDS}.isdisjoint(unused):
+            missing += "; vertices, and predictions for them, are numbered by row, from 0"
+        warnings.warn(
+            f"{where}not taken: {_listed(unused, MOST_LISTED)}{missing}",
+            PlanccWarning,
+            stacklevel=3,
+        )
+
+
+def _mask_of(value: Any, num_vertices: int | Graph, what: str) -> npt.NDArray[np.bool_]:
+    """The mask of a list of vertex numbers."""
+    count = count_of(num_vertices)
+    numbers = as_array(value, what)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    check_list(numbers, what, "iu", "vertex numbers")
+    wrong = (numbers < 0) | (numbers >= count)
+    if wrong.any():
+        raise InputError(
+            f"{what} holds vertex '{numbers[wrong][0]}', out of range 0..{count - 1}"
+            f"{why_not(int(numbers.max()) + 1, num_vertices)}"
+        )
+    mask = np.zeros(count, np.bool_)
+    mask[numbers] = True
+    return mask
+
+
+def _mask_of_ids(value: Any, ids: npt.NDArray[np.integer], what: str) -> npt.NDArray[np.bool_]:
+    """The mask, over rows with these ids, of a list of ids."""
+    listed = as_array(value, what).reshape(-1)
+    check_list(listed, what, "iu", "vertex ids")
+    wrong = ~np.isin(listed, ids)
+    if wrong.any():
+        raise InputError(f"{what} holds the id '{listed[wrong][0]}', which no row has")
+    return np.isin(ids, listed)
+
+
+def _of_0_and_1(mask: npt.NDArray[Any], rows: int, what: str, key: str) -> npt.NDArray[Any]:
+    """Integers of 0 and 1 as booleans; InputError for what looks like a list of vertices."""
+    if mask.dtype.kind not in "iu" or not mask.ndim:
+        return mask
+    if len(mask) == rows and np.isin(mask, (0, 1)).all():
+        return mask.astype(np.bool_)
+    if mask.size > len(mask):
+        return mask
+    raise InputError(
+        f"{what} must be a list of booleans, or of 0 and 1, one for each of {rows} vertices, not "
+        f"'{mask.dtype}' of shape {mask.shape}; a list of vertex numbers is called "
+        f"'{INDEX_LISTS[key][0]}'"
+    )
+
+
+def _of_split(mask: npt.NDArray[Any], split: str | None, what: str) -> npt.NDArray[Any]:
+    """One column of masks that have one for every split."""
+    if mask.ndim == 2 and mask.shape[1] == 1:
+        mask = mask[:, 0]
+    if mask.ndim == 2:
+        count = mask.shape[1]
+        if split is None or not split.isascii() or not split.isdigit() or int(split) >= count:
+            raise InputError(f"{what} has {count} splits: choose one by `split` 0..{count - 1}")
+        mask = mask[:, int(split)]
+    return mask
+
+
+def _read_array_file(name: str) -> dict[str, npt.NDArray[Any]]:
+    check_readable(name)
+    check_kind(name, "npy")
+    array = map_array(name)
+    if array.ndim != 1:
+        return {"features": array}
+    return {"targets" if _has_fractions(array) else "labels": array}
