@@ -23,6 +23,7 @@ from plancc.graph.changes import EdgeChanges, changed
 from plancc.graph.convert import as_source
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.graph import Graph
+from plancc.graph.listed_edges import places_in
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -199,8 +200,8 @@ def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     ids = np.arange(graph.num_vertices) if ids is None else ids
     known = np.arange(plan.num_vertices) if known is None else known
     order = np.argsort(known, kind="stable")
-    place = order[np.minimum(np.searchsorted(known[order], ids), len(known) - 1)]
-    old = np.where(known[place] == ids, place, NO_PART)
+    place = places_in(known[order], ids)
+    old = np.where(place < 0, NO_PART, order[place])
     if (old < 0).all():
         raise InputError("the plan has no vertex of the graph: compile it")
     return old

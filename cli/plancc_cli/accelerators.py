@@ -13,7 +13,7 @@ from plancc.errors import InputError
 from plancc_cli import options
 
 if TYPE_CHECKING:
-    from plancc.accelerators import Accelerator
+    from plancc.accelerators.design import Accelerator
     from plancc.accelerators.published import Comparison
     from plancc.accelerators.study import AcceleratorRow, Subject
 
@@ -76,7 +76,7 @@ def command(
         plancc accelerators --dataset reddit --machine mixgcn-spu --machine own.toml
         plancc accelerators graph.mtx --dims 602,128,41 --keep 1
     """
-    from plancc.accelerators import accelerator
+    from plancc.accelerators.design import accelerator
     from plancc.accelerators.published import DATASETS
     from plancc.accelerators.study import Subject, published_beside, study
 
@@ -105,7 +105,7 @@ def command(
 def _of_file(
     path: str, dims: list[int] | tuple[int, ...], keep: float, reading: dict[str, Any]
 ) -> Subject:
-    from plancc.accelerators import gcn_aggregations
+    from plancc.accelerators.model import gcn_aggregations
     from plancc.accelerators.study import Subject
     from plancc.graph.formats import read_graph
     from plancc.plan.reader import PlanFile
@@ -148,7 +148,7 @@ def _print_data(form: str, shown: Shown, beside: list[Comparison]) -> None:
 
 
 def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
-    from plancc.accelerators import accelerator
+    from plancc.accelerators.design import accelerator
     from plancc.report.table import Table
     from plancc_cli.tables import duration, print_table, say, size
 

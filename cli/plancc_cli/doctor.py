@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -97,7 +97,6 @@ class Check:
         needed: Whether the compiler needs it.
     """
 
-    section: str
     name: str
     state: str
     found: str
@@ -115,7 +114,7 @@ def command() -> None:
     ranks), cores and threads, memory, GPUs and the cache of kernels, and compiles a tiny graph. The
     exit code is 0 if the compiler works, else 1.
     """
-    checks: list[Check] = []
+    checks: dict[str, list[Check]] = {}
     stages = {
         "versions": _versions(),
         "partitioners": _partitioners(),
@@ -129,8 +128,8 @@ def command() -> None:
         work = {stage: pool.submit(list, found) for stage, found in stages.items()}
         for stage, found in work.items():
             show(f"{stage} ...")
-            checks += found.result()
-    works = not any(check.needed and check.state != OK for check in checks)
+            checks[stage] = found.result()
+    works = not any(each.needed and each.state != OK for of in checks.values() for each in of)
     _print(checks, works)
     if not works:
         sys.exit(1)
@@ -149,26 +148,26 @@ def _shown() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-def _print(checks: Sequence[Check], works: bool) -> None:
+def _print(checks: Mapping[str, Sequence[Check]], works: bool) -> None:
+    """All that was looked at, by section."""
     from plancc.report.table import Table
     from plancc_cli.tables import print_data, print_table, say
 
     form = options.form()
     if form:
-        rows = [asdict(check) for check in checks]
+        rows = [
+            {"section": section} | asdict(each) for section, of in checks.items() for each in of
+        ]
         print_data(form, {"works": works, "checks": rows}, rows)
         return
-    for section in dict.fromkeys(check.section for check in checks):
+    for section, of in checks.items():
         table = Table(("", "state", "found"), section, left=3)
-        for check in checks:
-            if check.section == section:
-                table.add_row(check.name, check.state, "; ".join(_words(check)))
-        print_table(table)
+        for each in of:
+            words = "; ".join(filter(None, (each.found, each.advice)))
+            table.add_row(each.name, each.state, words)
+        if of:
+            print_table(table)
     say("\nthe compiler works" if works else "\nthe compiler does not work: see what failed")
-
-
-def _words(check: Check) -> Iterator[str]:
-    yield from filter(None, (check.found, check.advice))
 
 
 def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
@@ -225,23 +224,22 @@ def _python(code: str, seconds: float = SECONDS) -> tuple[bool, str]:
 def _versions() -> Iterator[Check]:
     from plancc.version import __version__
 
-    section = "versions"
-    yield Check(section, "plancc", OK, __version__)
-    yield Check(section, "python", OK, f"{platform.python_version()} on {platform.platform()}")
+    yield Check("plancc", OK, __version__)
+    yield Check("python", OK, f"{platform.python_version()} on {platform.platform()}")
     for name, extra, everywhere in _dependencies():
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
             advice = f"pip install '{f'plancc[{extra}]' if extra else name}'"
             needed = not extra and everywhere
-            yield Check(section, name, MISSING, "not installed", advice, needed)
+            yield Check(name, MISSING, "not installed", advice, needed)
         else:
             state = OK
             if name == "h5py":
                 good, text = _python("import h5py; print(h5py.version.hdf5_version)")
                 state = OK if good else FAILED
                 found += f" with HDF5 {text}" if good else f": {text}"
-            yield Check(section, name, state, found, needed=not extra and everywhere)
+            yield Check(name, state, found, needed=not extra and everywhere)
 
 
 def _dependencies() -> Iterable[tuple[str, str, bool]]:
@@ -264,42 +262,40 @@ def _partitioners() -> Iterator[Check]:
     from plancc.errors import BackendUnavailable
     from plancc.partitioners import PARTITIONERS
 
-    section = "partitioners"
     for name in PARTITIONERS:
         try:
             adapter = PARTITIONERS[name]
         except BackendUnavailable as error:
-            yield Check(section, name, FAILED, str(error))
+            yield Check(name, FAILED, str(error))
             continue
         if adapter.available():
-            yield Check(section, name, OK, "installed")
+            yield Check(name, OK, "installed")
         else:
-            yield Check(section, name, MISSING, "not installed", adapter.install)
+            yield Check(name, MISSING, "not installed", adapter.install)
 
 
 def _mpi() -> Iterator[Check]:
-    section = "MPI"
     launcher = shutil.which("mpirun") or shutil.which("mpiexec")
     if launcher is None:
-        yield Check(section, "mpirun", MISSING, "not in PATH", "pip install 'plancc[mpi]'")
+        yield Check("mpirun", MISSING, "not in PATH", "pip install 'plancc[mpi]'")
     else:
         good, text = trial([launcher, "--version"])
         version = text.splitlines()[0] if good and text else text
         state, asks = OK if good else FAILED, _what_it_asks(version)
-        yield Check(section, "mpirun", state, f"{version} ({launcher})", asks)
+        yield Check("mpirun", state, f"{version} ({launcher})", asks)
     if not _installed("mpi4py"):
-        yield Check(section, "mpi4py", MISSING, "not installed", "pip install 'plancc[run]'")
+        yield Check("mpi4py", MISSING, "not installed", "pip install 'plancc[run]'")
         return
     good, text = _python(MPI)
     advice = "" if good else "install an MPI library: pip install 'plancc[mpi]'"
-    yield Check(section, "mpi4py", OK if good else FAILED, text, advice)
+    yield Check("mpi4py", OK if good else FAILED, text, advice)
     if good and launcher is not None:
         good, text = trial([launcher, "-n", "2", sys.executable, "-c", RANKS])
         if good and text != "ranks 0 1":
             good = False
             text = f"the ranks do not see each other ({' '.join(text.split())})"
         advice = "" if good else _advice_on_ranks(launcher)
-        yield Check(section, "two ranks", OK if good else FAILED, text, advice)
+        yield Check("two ranks", OK if good else FAILED, text, advice)
 
 
 def _what_it_asks(version: str) -> str:
@@ -339,18 +335,18 @@ def _machine() -> Iterator[Check]:
     from plancc_cli.tables import size
     from plancc_runtime.transport.base import usable_cores
 
-    section, cores = "machine", sorted(usable_cores())
-    yield Check(section, "cores", OK, f"{os.cpu_count()}, of which {len(cores)} may be used")
+    cores = sorted(usable_cores())
+    yield Check("cores", OK, f"{os.cpu_count()}, of which {len(cores)} may be used")
     bound = len(cores) < (os.cpu_count() or 1)
-    yield Check(section, "binding", OK, f"to cores {_ranges(cores)}" if bound else "none")
+    yield Check("binding", OK, f"to cores {_ranges(cores)}" if bound else "none")
     names = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES")
     given = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
-    yield Check(section, "threads", OK, ", ".join(given) or f"{len(cores)}, shared by the ranks")
+    yield Check("threads", OK, ", ".join(given) or f"{len(cores)}, shared by the ranks")
     left = available_memory()
     if left is not None:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limited = "with the limits of control groups"
-        yield Check(section, "memory", OK, f"{size(total)}, {size(left)} left {limited}")
+        yield Check("memory", OK, f"{size(total)}, {size(left)} left {limited}")
 
 
 def _job() -> Iterator[Check]:
@@ -362,9 +358,9 @@ def _job() -> Iterator[Check]:
         try:
             found += _nodes_and_ranks(of_ranks)
         except ValueError as error:
-            yield Check("job", scheduler, FAILED, str(error), "ask who runs the cluster")
+            yield Check(scheduler, FAILED, str(error), "ask who runs the cluster")
         else:
-            yield Check("job", scheduler, OK, ", ".join(found), start)
+            yield Check(scheduler, OK, ", ".join(found), start)
 
 
 def _nodes_and_ranks(variables: Sequence[str]) -> list[str]:
@@ -404,31 +400,29 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _gpu() -> Iterator[Check]:
-    section = "GPU"
     if not _installed("torch"):
-        yield Check(section, "torch", MISSING, "not installed", "pip install 'plancc[run]'")
+        yield Check("torch", MISSING, "not installed", "pip install 'plancc[run]'")
         return
     good, text = _python(TORCH)
     if not good:
-        yield Check(section, "torch", FAILED, text, "pip install --force-reinstall torch")
+        yield Check("torch", FAILED, text, "pip install --force-reinstall torch")
         return
     if shutil.which("torchrun"):
-        yield Check(section, "torchrun", OK, TORCHRUN)
+        yield Check("torchrun", OK, TORCHRUN)
     devices, _, nccl = text.partition("\n")
     there = devices != "no CUDA device"
-    yield Check(section, "CUDA", OK if there else MISSING, devices)
+    yield Check("CUDA", OK if there else MISSING, devices)
     if there:
-        yield Check(section, "NCCL", OK if nccl else MISSING, nccl or "not in this torch")
+        yield Check("NCCL", OK if nccl else MISSING, nccl or "not in this torch")
 
 
 def _compiler() -> Iterator[Check]:
-    section = "compiler"
     good, text = _python(KERNELS)
     advice = "" if good else "export NUMBA_CACHE_DIR=FOLDER, one that may be written"
-    yield Check(section, "cache of kernels", OK if good else FAILED, text, advice)
+    yield Check("cache of kernels", OK if good else FAILED, text, advice)
     good, text = _python(COMPILER, FIRST_SECONDS)
     advice = "" if good else "pip install --force-reinstall plancc"
-    yield Check(section, "trial plan", OK if good else FAILED, text, advice, needed=True)
+    yield Check("trial plan", OK if good else FAILED, text, advice, needed=True)
 
 
 def _installed(name: str) -> bool:

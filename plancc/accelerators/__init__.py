@@ -6,26 +6,3 @@ study is that of Wan et al. 2025 (*MixGCN*), sections 3.2 and 4.4.
 `design` is an accelerator as a value and its file; `model` its time and energy; `published` what
 the paper says of both, and how far the model is from it.
 """
-
-from plancc.accelerators.design import (
-    SHIPPED,
-    Accelerator,
-    Cache,
-    OutputTiles,
-    accelerator,
-    read_accelerator,
-)
-from plancc.accelerators.model import AcceleratorEstimate, Aggregations, estimate, gcn_aggregations
-
-__all__ = [
-    "SHIPPED",
-    "Accelerator",
-    "AcceleratorEstimate",
-    "Aggregations",
-    "Cache",
-    "OutputTiles",
-    "accelerator",
-    "estimate",
-    "gcn_aggregations",
-    "read_accelerator",
-]

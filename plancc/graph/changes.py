@@ -16,6 +16,7 @@ from plancc.graph.canonical import as_values
 from plancc.graph.edgelist import COMMENT, read_edges
 from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import MAX_VERTICES, Graph
+from plancc.graph.listed_edges import places_in
 from plancc.graph.textfile import data_lines, fail
 
 
@@ -139,8 +140,7 @@ def _with_new(
     """The ids with those that only the list has."""
     ends = np.concatenate([added.u, added.v])
     some = np.unique(ends)
-    at = np.searchsorted(ids, some)
-    new = some[ids[np.minimum(at, len(ids) - 1)] != some]
+    new = some[places_in(ids, some) < 0]
     gaps = new != len(ids) + np.arange(len(new))
     if graph.original_ids is None and gaps.any():
         k = int(np.flatnonzero(ends == new[gaps][0])[0]) % len(added.u)
@@ -180,12 +180,11 @@ def _places(
         place, (new, edge): All int64[m]; the keys of the edges, ascending and distinct, and the
         number of an edge of each.
     """
-    ends = []
+    ends: list[npt.NDArray[np.int64]] = []
     for of_edge in (edges.u, edges.v):
-        at = np.minimum(np.searchsorted(ids, of_edge), len(ids) - 1)
-        unknown = ids[at] != of_edge
-        if unknown.any():
-            edges.fail(int(np.argmax(unknown)), "is not in the graph")
+        at = places_in(ids, of_edge)
+        if (at < 0).any():
+            edges.fail(int(np.argmax(at < 0)), "is not in the graph")
         ends.append(at)
     row, column, number = ends[0], ends[1], np.arange(len(edges.u))
     if not directed:
@@ -198,7 +197,7 @@ def _places(
         if other.any():
             edges.fail(int(number[np.argmax(other)]), "is there twice with two weights")
     place = np.searchsorted(key, new)
-    found = key[np.minimum(place, len(key) - 1)] == new if len(key) else np.zeros(len(new), bool)
+    found = places_in(key, new) >= 0
     if (found != there).any():
         message = "is not in the graph" if there else "is in the graph already; remove it first"
         edges.fail(int(edge[found != there].min()), message)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_one_type, check_range
+from plancc.graph.listed_edges import places_in
 from plancc.graph.npz import read_npz_data
 from plancc.graph.textfile import StrPath
 from plancc.graph.vertexdata import as_array
@@ -166,7 +167,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
     learnt = np.sort(_keys(pairs["train"], graph))
     held = np.concatenate([pairs["val"], pairs["test"]], axis=1)
-    if repeated := np.count_nonzero(_among(_keys(held, graph), learnt)):
+    if repeated := np.count_nonzero(places_in(learnt, _keys(held, graph)) >= 0):
         warnings.warn(
             f"{where}{repeated:,} of {held.shape[1]:,} validation and test links are training "
             "links too, so that scores tell what was learnt by heart",
@@ -231,7 +232,9 @@ def _negatives(
     """Pairs of two vertices without an edge, int32[2, size]; `known`: keys of edges, ascending."""
     found = random.integers(graph.num_vertices, size=(2, size), dtype=np.int32)
     for _ in range(TRIES):
-        wrong = np.flatnonzero(_among(_keys(found, graph), known) | (found[0] == found[1]))
+        wrong = np.flatnonzero(
+            (places_in(known, _keys(found, graph)) >= 0) | (found[0] == found[1])
+        )
         if not len(wrong):
             return found
         found[:, wrong] = random.integers(graph.num_vertices, size=(2, len(wrong)), dtype=np.int32)
@@ -239,13 +242,6 @@ def _negatives(
         f"{graph.source.name}: hardly a pair of vertices is without an edge; give links with "
         "negatives (`links`)"
     )
-
-
-def _among(keys: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which keys are among the `known`, which ascend."""
-    if not len(known):
-        return np.zeros(len(keys), np.bool_)
-    return known[np.minimum(np.searchsorted(known, keys), len(known) - 1)] == keys
 
 
 def linked(
@@ -287,7 +283,7 @@ def without(graph: Graph, pairs: Pair) -> Graph:
     """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph."""
     target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     known = np.sort(_keys(pairs, graph))
-    kept = ~_among(_keys(np.stack([graph.indices, target]), graph), known)
+    kept = places_in(known, _keys(np.stack([graph.indices, target]), graph)) < 0
     degree = np.bincount(target[kept], minlength=graph.num_vertices)
     values, features = graph.values, graph.edge_features
     return replace(

@@ -158,12 +158,12 @@ def _nonzeros_of(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
     rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
     key, wanted = edge_keys(graph, rows, graph.indices), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
-        return _found(key, wanted)
+        return places_in(key, wanted)
     assert graph.types is not None
     distinct, kinds = np.unique(key), len(graph.types.relations)
-    place = _found(distinct, wanted)
+    place = places_in(distinct, wanted)
     of_pair = np.where(place < 0, -1, place * kinds + edges.relation)
-    return _found(_found(distinct, key) * kinds + graph.relation, of_pair)
+    return places_in(places_in(distinct, key) * kinds + graph.relation, of_pair)
 
 
 def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.int64]:
@@ -172,7 +172,7 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.i
     return found
 
 
-def _found(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def places_in(keys: IntArray, wanted: IntArray) -> npt.NDArray[np.int64]:
     """Place of every wanted number among ascending keys, -1 where it is not: int64[wanted]."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)

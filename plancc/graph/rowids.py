@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
+from plancc.graph.listed_edges import places_in
 
 ROW_IDS = ("id", "ids")
 """Names of the ids of the rows."""
@@ -50,9 +51,8 @@ def rows_by_id(
     twice = ascending[1:] == ascending[:-1]
     if twice.any():
         raise InputError(f"{what} holds '{ascending[1:][twice][0]}' twice: give every id one row")
-    place = np.searchsorted(ascending, vertices)
-    there = place < len(ids)
-    there[there] = ascending[place[there]] == vertices[there]
+    place = places_in(ascending, vertices)
+    there = place >= 0
     if not there.all():
         raise InputError(
             f"{what}: vertex '{vertices[~there][0]}' of the graph has no row "

@@ -127,26 +127,14 @@ class Report:
             "random": self.random.figures(),
             "epoch": self.epoch.as_dict(),
         }
-        if self.training is not None and self.random_training is not None:
-            result["training"] = asdict(self.training)
-            result["random_training"] = asdict(self.random_training)
-        if self.sampled:
-            result["boundary_sampling"] = [asdict(each) for each in self.sampled]
-        if self.topology is not None:
-            result["topology"] = self.topology.as_dict()
-        if self.product is not None:
-            result["product"] = asdict(self.product)
-        if self.on_grid:
-            result["passes"] = [asdict(each) for each in self.on_grid]
-        if self.types:
-            result["types"] = [asdict(each) for each in self.types]
-            result["relations"] = [each.as_dict() for each in self.relations]
-        if self.links:
-            result["links"] = self.links
-        if self.components:
-            result["components"] = self.components
-        if self.certificate is not None:
-            result["certificate"] = asdict(self.certificate)
+        others = {
+            **{"training": self.training, "random_training": self.random_training},
+            **{"boundary_sampling": self.sampled, "topology": self.topology},
+            **{"product": self.product, "passes": self.on_grid, "types": self.types},
+            **{"relations": self.relations, "links": self.links},
+            **{"components": self.components, "certificate": self.certificate},
+        }
+        result |= {name: _plain(value) for name, value in others.items() if value}
         if per_part:
             of = self.parts
             shown = {name: getattr(of, name) for name in PART_FIGURES}
@@ -155,6 +143,15 @@ class Report:
                 shown["copies"] = of.copies
             result["parts"] = {name: array.tolist() for name, array in shown.items()}
         return result
+
+
+def _plain(value: Any) -> Any:
+    """Figures, or a list of some, ready for JSON."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    return value if isinstance(value, dict | int) else asdict(value)
 
 
 def _links(file: PlanFile) -> dict[str, int]:

@@ -9,17 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plancc.accelerators import (
-    SHIPPED,
-    Accelerator,
-    Aggregations,
-    Cache,
-    OutputTiles,
-    accelerator,
-    estimate,
-    gcn_aggregations,
-)
-from plancc.accelerators.model import memory_traffic
+from plancc.accelerators.design import SHIPPED, Accelerator, Cache, OutputTiles, accelerator
+from plancc.accelerators.model import Aggregations, estimate, gcn_aggregations, memory_traffic
 from plancc.accelerators.published import (
     DATASETS,
     ENERGY_FACTOR,

@@ -9,7 +9,8 @@ import h5py
 import pytest
 from cli_helpers import fails, ok
 
-from plancc.accelerators import SHIPPED, accelerator, estimate, gcn_aggregations
+from plancc.accelerators.design import SHIPPED, accelerator
+from plancc.accelerators.model import estimate, gcn_aggregations
 
 OWN = """name = "own"
 adders = 2
