@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shutil
@@ -11,27 +10,21 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import damages
 import h5py
 import numpy as np
 import pytest
-import sealing
 from cases import pairs, turns
 from cli_helpers import SLOWER, Outcome, execute, fails, ok, plancc, plancc_run
-from scipy import sparse
 
 from plancc.text import message
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
-DIGITS = "nnz, rows, weights, work, train, batch"
 
 GRAPHS = {
     # name: (file, its content, what the message says)
     "row too large": ("g.mtx", MTX + "2 2 1\n3 2 1\n", ["g.mtx, line 3", "row", "'3'", "1..2"]),
-    "truncated": ("g.mtx", MTX + "2 2 3\n1 1 1\n2 2 1\n", ["g.mtx", "2 of 3"]),
     "negative sum": ("g.mtx", MTX + "2 2 2\n1 2 -1\n2 1 1\n", ["g.mtx", "vertex 0", "--normalize"]),
-    "binary": ("g.mtx", "\x00\x01\x7f" * 50, ["g.mtx, line 1"]),
-    "not gzip": ("g.mtx.gz", MTX + "1 1 1\n1 1 1\n", ["g.mtx.gz"]),
-    "npz: text": ("g.npz", "hello", ["g.npz"]),
     "no extension": ("g", "0 1\n", ["--format", "mtx", "metis", "edgelist", "npz"]),
 }
 
@@ -47,90 +40,32 @@ def test_graphs(name: str, content: str, says: list[str], tmp_path: Path) -> Non
         assert fails(tmp_path, "export", source, "-o", tmp_path / "x.mtx") == error
 
 
-def test_damaged_archives(tmp_path: Path, graph: Path) -> None:
-    zipped = tmp_path / "g.mtx.gz"
-    zipped.write_bytes(gzip.compress(graph.read_bytes())[:-20])
-    assert str(zipped) in fails(tmp_path, "compile", zipped, "-p", 2, "-o", tmp_path / "p.h5")
-    whole = tmp_path / "g.npz"
-    sparse.save_npz(whole, sparse.random(20, 20, 0.2, format="csr", rng=1))
-    bytes_of = whole.read_bytes()
-    for name, content in (
-        ("cut.npz", bytes_of[: len(bytes_of) // 2]),
-        ("flipped.npz", bytes_of[:200] + bytes([bytes_of[200] ^ 255]) + bytes_of[201:]),
-    ):
-        (tmp_path / name).write_bytes(content)
-        error = fails(tmp_path, "compile", tmp_path / name, "-p", 2, "-o", tmp_path / "p.h5")
-        assert name in error
-
-
-MODELS = (
-    "hp, stochastic-hp, gp, medium-grain, fine-grain, checkerboard, hub-split, libra, auto, "
-    "rcm, block, rp, file, cagnet-1d, cagnet-1.5d, cagnet-2d, cagnet-3d, mop"
-)
-OBJECTIVES = "volume, max-volume, messages, time"
-PARTITIONERS = "auto, mtkahypar, kahypar, metis, kaminpar, builtin"
 OPTIONS = {
-    # options of `compile graph.mtx -o plan.h5`, what the message says
-    "-p 0": ["0 parts", "at least 1"],
+    # options of `compile graph.mtx -o plan.h5`, what the message says; what the library refuses is
+    # in its own tests, and stands here where the message names options as flags
     "-p 91": ["91 parts", "90 vertices"],
     "-p two": ["--parts", "'two'"],
     "-p 2.5": ["--parts", "'2.5'"],
     "": ["--parts"],
-    "-p 2 --model foo": ["unknown model 'foo'", MODELS],
-    "-p 2 --partitioner foo": ["unknown partitioner 'foo'", PARTITIONERS],
     "-p 2 --partitioner metis --model rp": ["--partitioner metis", "'rp'"],
-    "-p 2 --partitioner metis --model hp": ["'metis'", "hypergraph", "mtkahypar, kahypar, builtin"],
-    "-p 2 --preset foo": ["unknown preset", "'foo'", "default, quality", "deterministic"],
-    "-p 2 --preset foo --model rp": ["--preset foo", "'rp'"],
-    "-p 2 --balance foo": ["unknown balance 'foo'", DIGITS],
-    "-p 2 --balance nnz:0.1,rows:x": ["balance 'rows:x'", "'x' is no allowed imbalance"],
     "-p 2 --balance work --dims 16": ["--dims", "'16'"],
     "-p 2 --normalize foo": ["--normalize", "'foo'", "'sym', 'row', 'none'"],
-    "-p 2 --value-dtype foo": ["--value-dtype", "'foo'", "'float32', 'float64'"],
-    "-p 2 --objective cut": ["'cut'", "model gp's", "'hp'", OBJECTIVES],
-    "-p 2 --objective foo": ["unknown objective 'foo'", OBJECTIVES],
-    "-p 2 --objective volume --model rp": ["'rp'", "--objective"],
-    "-p 2 --objective time --dims 4,2 --machine none.toml": ["none.toml"],
-    "-p 2 --effort foo": ["unknown effort 'foo'", "fast, balanced, best"],
     "-p 2 --effort best --model rcm": ["--effort", "hp, stochastic-hp, gp", "'rcm'"],
-    "-p 2 --budget 5 --model file": ["--budget", "hp, stochastic-hp, gp", "'file'"],
     "-p 2 --effort fast --model gp --partitioner metis": [
         "--effort chooses partitioners itself: drop --partitioner metis"
     ],
-    "-p 2 --effort fast --preset quality": ["--effort", "drop --preset quality"],
-    "-p 2 --budget 5 --partitioner builtin": ["--budget", "drop --partitioner builtin"],
-    "-p 2 --effort fast --model gp --objective cut": ["--effort", "drop --objective cut"],
     "-p 2 --budget 0": ["--budget '0'", "above 0"],
     "-p 2 --budget -5s": ["--budget '-5s'"],
     "-p 2 --budget 5x": ["--budget '5x'", "5m"],
     "-p 2 --budget 1e9h": ["--budget '1e9h'"],
-    "-p 2 --topology 2x3": ["2x3", "6 ranks", "2 parts"],
     "-p 2 --topology two": ["'two'", "4x8"],
-    "-p 2 --part x": ["'hp'", "part"],
-    "-p 12 --model cagnet-2d": ["12 ranks: not a perfect square", "9 or 16", "4x3, 3x4, 6x2"],
-    "-p 12 --model cagnet-2d --grid 4x4": ["'4x4'", "grids of 12 ranks are 4x3, 3x4, 6x2"],
-    "-p 13 --model cagnet-1.5d --replication 3": [
-        "choose replication 1 or 13, or take 12 or 15 ranks"
-    ],
-    "-p 6 --model mop --groups 4": [
-        "cannot divide 6 ranks into 4 equal groups; choose 1, 2, 3 or 6"
-    ],
-    "-p 100 --model cagnet-2d": ["100 ranks for 90 vertices"],
-    "-p 16 --model cagnet-2d --dims 9,3": ["'2d 4x4'", "3 wide", "at most 3 process columns"],
-    "-p 4 --model cagnet-2d --blocks libra": ["blocks 'libra'", "hp, gp, rcm, block, rp or file"],
     "-p 4 --model cagnet-2d --effort fast": ["--effort", "'rp'", "'cagnet-2d'", "--blocks"],
     "-p 4 --model cagnet-2d --part x": ["blocks 'file'", "--part"],
-    "-p 4 --model cagnet-2d --blocks file": ["part vector", "--part"],
     "-p 4 --model cagnet-2d --sparse": ["'cagnet-2d'", "--sparse", "--blocks, --part, --grid"],
     "-p 4 --model hp --groups 2": ["'hp'", "--groups", "mop's"],
-    "-p 4 --model auto --candidates hp,cagnet-1d": ["unknown candidate 'cagnet-1d'"],
     "-p 2 --format foo": ["unknown format 'foo'", "mtx, metis, edgelist, npz"],
-    "-p 2 --format npz": ["graph.mtx", "npz"],
-    "-p 2 --epsilon -0.1": ["--epsilon", "-0.1"],
     "-p 2 --epsilon x": ["--epsilon", "'x'"],
     "-p 2 --seed -1": ["--seed -1: must be at least 0"],
-    "-p 2 --threads 0": ["--threads", "0"],
-    "-p 2 --time-limit 0": ["--time-limit", "0"],
     "-p 2 --time-limit 1e30": ["--time-limit"],
     "-p 2 --bogus": ["--bogus", "plancc compile --help"],
     "-p 2 other.mtx": ["other.mtx"],
@@ -231,68 +166,17 @@ def test_vertex_data(graph: Path, plan: Path, tmp_path: Path) -> None:
 # -- plans -----------------------------------------------------------------------------------------
 
 
-def _truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:3000])
-
-
-def _garbled(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 3
-    content[middle : middle + 8000] = b"\xa5" * 8000
-    path.write_bytes(content)
-
-
-def _text(path: Path) -> None:
-    path.write_text("not a plan\n")
-
-
-def _other_hdf5(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        file["x"] = 1
-
-
-def _edit(change):
-    def edit(path: Path) -> None:
-        with h5py.File(path, "r+") as file:
-            change(file)
-
-    return edit
-
-
-def _newer(file: h5py.File) -> None:
-    sealing.note(file, format_version="2.0")
-
-
-def _without_rows(file: h5py.File) -> None:
-    del file["rows/global_id"]
-
-
-def _short(file: h5py.File) -> None:
-    del file["rows/part_ptr"]
-    file["rows/part_ptr"] = np.zeros(3, "<i8")
-
-
-def _linked(file: h5py.File) -> None:
-    del file["rows/global_id"]
-    file["rows/global_id"] = h5py.SoftLink("/matrix/column")
-
-
-DAMAGES = {
-    "truncated": _truncated,
-    "garbled": _garbled,
-    "text": _text,
-    "other": _other_hdf5,
-    "newer": _edit(_newer),
-    "hole": _edit(_without_rows),
-    "short": _edit(_short),
-    "link": _edit(_linked),
-}
-
-
-@turns(damage=DAMAGES, command=["inspect", "verify", "against", "compare", "export"])
+@turns(
+    damage=["cut off", "missing", "soft link", "shorter"],
+    command=["inspect", "verify", "against", "compare", "export"],
+)
 def test_damaged_plans(damage: str, command: str, plan: Path, graph: Path, tmp_path: Path) -> None:
+    """All damages are in tests/plan/test_hostile.py."""
     broken = Path(shutil.copy(plan, tmp_path / "broken.h5"))
-    DAMAGES[damage](broken)
+    if damage == "cut off":
+        broken.write_bytes(broken.read_bytes()[:3000])
+    else:
+        damages.damage(broken, "rows/global_id", damage)
     words = {
         "inspect": ["inspect", broken, "--dims", "5,4"],
         "verify": ["verify", broken],
@@ -301,23 +185,6 @@ def test_damaged_plans(damage: str, command: str, plan: Path, graph: Path, tmp_p
         "export": ["export", broken, "-o", tmp_path / "x.part.7"],
     }
     assert fails(tmp_path, *words[command], code=1).startswith(str(broken))
-
-
-def test_a_wrong_number_is_found_by_verify(plan: Path, graph: Path, tmp_path: Path) -> None:
-    def value(file: h5py.File) -> None:
-        file["matrix/value"][17] *= 1.5
-
-    def mask(file: h5py.File) -> None:
-        rows = file["expand/send_row"]
-        rows[0] = rows[0] + 1 if rows[1] != rows[0] + 1 else rows[0] - 1
-
-    def figure(file: h5py.File) -> None:
-        file["metrics"].attrs["volume"] -= 1
-
-    for number, change in enumerate((value, mask, figure)):
-        broken = Path(shutil.copy(plan, tmp_path / f"broken{number}.h5"))
-        _edit(change)(broken)
-        assert fails(tmp_path, "verify", broken, code=1).startswith(str(broken))
 
 
 def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Path) -> None:
@@ -377,11 +244,8 @@ def test_exports(graph: Path, tmp_path: Path) -> None:
 
 
 DATASETS = {
-    "foo": ["unknown dataset 'foo'", "digits, karate, rmat, grid, sbm, web, geometric"],
     "rmat --scale 0": ["--scale 0: must be at least 1"],
     "rmat --scale x": ["--scale", "'x'", "plancc dataset rmat --help"],
-    "rmat --a 0.9": ["'a', 'b', 'c'", "1"],
-    "rmat --seed -1": ["seed", "-1"],
     "karate --bogus 1": ["--bogus", "plancc dataset karate --help"],
 }
 
@@ -435,22 +299,13 @@ def _changed_value(path: Path) -> None:
         file["matrix/value"][3] += 1
 
 
-def _flipped_bit(path: Path) -> None:
-    """One bit of the stored values, as a disk might flip it."""
-    with h5py.File(path) as file:
-        offset = file["matrix/value"].id.get_offset()
-    stored = bytearray(path.read_bytes())
-    stored[offset + 7] ^= 4
-    path.write_bytes(stored)
-
-
 def _without_hash(path: Path) -> None:
     with h5py.File(path, "r+") as file:
         del file.attrs["content_sha256"]
 
 
 @pairs(
-    damage=[_changed_value, _flipped_bit, _without_hash],
+    damage=[_changed_value, _without_hash],
     command=["inspect", "compare", "simulate"],
     form=["", "--json", "--csv"],
 )
@@ -480,7 +335,6 @@ def test_a_folder_that_takes_no_files(graph: Path, tmp_path: Path) -> None:
         (("plancc-run", "p.h5", "--lr", "x"), "'--lr': 'x' is not a number"),
         (("plancc", "compile", "g.mtx", "-p", "x", "-o", "p.h5"), "'x' is not a whole number"),
         (("plancc", "compile", "g", "-p", 2, "-o", "p", "--threads", "x"), "is not a whole number"),
-        (("plancc", "compile", "g", "-p", 2, "-o", "p", "--threads", 0), "must be at least 1"),
     ],
 )
 def test_numbers_that_are_none(words: tuple[object, ...], says: str) -> None:

@@ -60,9 +60,10 @@ def test_sparse_features(tmp_path, dtype):
 
 def test_sparse_features_of_any_claimed_width(tmp_path, monkeypatch):
     one = {"feat_indptr": [0, 1, 1], "feat_indices": [0], "feat_data": [1.0]}
-    np.savez(tmp_path / "a.npz", **one, feat_shape=[2, 2**33])
-    with pytest.raises(InputError, match=r"a\.npz: .* is too wide"):
-        read_vertex_data(tmp_path / "a.npz", 2)
+    for width, words in ((2**62, f"{2**62}"), (2**33, "is too wide"), (10**8, "allow_large")):
+        np.savez(tmp_path / "a.npz", **one, feat_shape=[2, width])
+        with pytest.raises(InputError, match=rf"a\.npz: .*{words}"):
+            read_vertex_data(tmp_path / "a.npz", 2)
     np.savez(tmp_path / "a.npz", **one, feat_shape=[2, 2**20])
     monkeypatch.setattr("plancc.memory.available_memory", lambda: 2**23 - 1)
     with pytest.raises(InputError, match=r"of shape \(2, 1048576\), takes 8 MiB of memory"):

@@ -242,13 +242,6 @@ def test_model_gp_has_no_partitioner_of_hypergraphs():
     [
         ({"effort": "most"}, "effort 'most'.*fast, balanced, best"),
         ({"objective": "luck"}, "objective 'luck'.*volume, max-volume, messages, time"),
-        ({"epsilon": -0.1}, "epsilon"),
-        ({"epsilon": float("nan")}, "epsilon"),
-        ({"seed": -1}, "seed"),
-        ({"threads": 0}, "threads"),
-        ({"budget": 0.0}, "budget"),
-        ({"budget": float("nan")}, "budget"),
-        ({"time_limit": 0.0}, "time_limit"),
         ({"num_parts": 0}, "0 parts"),
         ({"num_parts": 321}, "321 parts"),
     ],
