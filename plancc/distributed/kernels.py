@@ -276,20 +276,6 @@ def move_rows(
 
 
 @njit(cache=True, nogil=True)
-def packed_rows(rows: Any, indptr: Any, numbers: Any, renamed: Any) -> Any:
-    """The entries of some rows, one after the other; ``renamed[entry]`` if it is not empty."""
-    total = 0
-    for r in rows:
-        total += indptr[r + 1] - indptr[r]
-    found, at = np.empty(total, dtype=numbers.dtype), 0
-    for r in rows:
-        for k in range(indptr[r], indptr[r + 1]):
-            found[at] = renamed[np.int64(numbers[k])] if len(renamed) > 0 else numbers[k]
-            at += 1
-    return found
-
-
-@njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
     """Put the entries of rows where they belong: those of row r begin at ``row_ptr[r]``."""
     at = 0

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from plancc.distributed.kernels import packed_rows, unpack_rows
+from plancc.distributed.kernels import picked, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
@@ -77,12 +77,12 @@ def _own_rows(
     row_ptr = np.zeros(len(position) + 1, dtype=np.int64)  # pages of other ranks stay untouched
     np.cumsum(share.degree[rows[begin:end]], out=row_ptr[begin + 1 : end + 1])
     made: list[npt.NDArray[np.generic]] = []
-    for numbers, renamed in ((share.indices, position), (share.values, position[:0])):
-        received = ranks.swapped(
-            [packed_rows(group, share.indptr, numbers, renamed) for group in groups]
-        )
+    for numbers in (share.indices, share.values):
+        pieces = [picked(share.indptr, numbers, group)[1] for group in groups]
+        if numbers is share.indices:
+            pieces = [position[columns] for columns in pieces]
         out = np.empty(row_ptr[end], dtype=numbers.dtype)
-        for where, piece in zip(places, received, strict=True):
+        for where, piece in zip(places, ranks.swapped(pieces), strict=True):
             unpack_rows(where, row_ptr, piece, out)
         made.append(out)
     return row_ptr, *made  # type: ignore[return-value]
