@@ -27,7 +27,7 @@ from plancc.graph.listed_edges import places_in
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.hypergraph import hypergraph_of
 from plancc.options import PatchOptions, SearchOptions
 from plancc.owners.provenance import empty_parts, of_graph, provenance
 from plancc.owners.task import REFINED, Observer
@@ -109,8 +109,7 @@ def patch(
         wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
         wanted = replace(wanted, capacities=search.capacities)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
-        problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
-        problem = replace(problem, vertex_weights=limits.vertex_weights)
+        problem = hypergraph_of(matrix, limits)
     with observer("patch"):
         start = wall_seconds()
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])

@@ -131,9 +131,14 @@ def compile(
             wanted.check_given(graph)
         task = with_dims(task, vertex_data)
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
-    said = []
-    if given_up:
-        warnings.warn(given_up, PlanccWarning, stacklevel=2)
+    notes: list[str] = []
+
+    def tell(*found: str) -> None:
+        notes.extend(filter(None, found))
+        for note in filter(None, found):
+            warnings.warn(note, PlanccWarning, stacklevel=3)
+
+    tell(given_up)
     how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     large_arrays = partial(on_disk, task.options.on_disk)
     task.model.check(graph, num_parts)
@@ -146,19 +151,15 @@ def compile(
                 vertex_data, matrix, wishes.clusters, search.seed, search.time_limit
             )
     wanted = replace(wanted, dims=task.options.dims)
-    task = replace(task, model=task.model.with_data(vertex_data))
+    task, said = replace(task, model=task.model.with_data(vertex_data)), list[str]()
     if isinstance(task.model, StochasticModel):
         source = task.model.source(matrix)
-        if source.remark:
-            said.append(source.remark)
+        said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(search.seed))
     for remark in remarks(vertex_data):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
-    unfit = task.model.unfit(matrix, num_parts)
-    said += [unfit] if unfit else []
-    for note in said:  # before the search
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+    tell(*said, task.model.unfit(matrix, num_parts))  # before the search
     with large_arrays():
         found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
@@ -179,17 +180,14 @@ def compile(
         baseline = summarize(random_traffic(matrix, num_parts))
     with observer("predict"):
         forecast = Forecast.of(task.options.predictor, plan, matrix)
-    notes = [*found.warnings, *about_hops]
+    tell(*found.warnings, *about_hops)
     if forecast.slower and not (task.model.of_batches or MODELS[model].even_random):
         straight = _straight(plan, task)
         if straight is not None and straight < (forecast.seconds or 0.0):
             advice = f"without hops, by `exchange` flat, it takes {1e3 * straight:.4g} ms"
         else:
             advice = _advice(wanted, task, assigner)
-        notes.append(f"{forecast.comparison}; {advice}")
-
-    for note in notes:
-        warnings.warn(note, PlanccWarning, stacklevel=2)
+        tell(f"{forecast.comparison}; {advice}")
     return replace(
         plan,
         vertex_data=vertex_data.take(plan.global_id),
@@ -209,7 +207,7 @@ def compile(
                 "predicted_memory": way.peak,
                 **of_links(*learnt, search.seed),
             },
-            [*([given_up] if given_up else []), *said, *notes],
+            notes,
         ),
     )
 

@@ -23,7 +23,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
 from plancc.models.file import part_vector
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.hypergraph import hypergraph_of
 from plancc.models.weights import BATCH, Balance
 from plancc.options import EPSILON, RefineOptions, SearchOptions
 from plancc.owners.numbering import STEP, mapped, with_better_numbers
@@ -124,8 +124,7 @@ def refine(
             owner = agreeing(owner, held, plan.num_parts)
         matrix = without_relations(whole)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
-        problem = HypergraphModel().build(matrix, plan.num_parts, balance="nnz", seed=asked.seed)
-        problem = replace(problem, vertex_weights=limits.vertex_weights)
+        problem = hypergraph_of(matrix, limits)
         epoch = search.time(matrix, plan.num_parts)
     with observer("refine"):
         from plancc.passes.refine import refiner
@@ -276,9 +275,8 @@ def _with_all_placed(
     owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
 ) -> npt.NDArray[np.int32]:
     """Owners with a part for every vertex, also where they have -1."""
-    problem = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=0)
-    context = Context(Balance().limits(matrix, num_parts, EPSILON))
-    return with_all_placed(owner, nets_of(problem), context)
+    limits = Balance().limits(matrix, num_parts, EPSILON)
+    return with_all_placed(owner, nets_of(hypergraph_of(matrix, limits)), Context(limits))
 
 
 def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
+from plancc.models.limits import Limits
 from plancc.models.nets import column_nets
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
@@ -48,3 +49,9 @@ class HypergraphModel(Model):
         net_ptr, pins, column = column_nets(matrix.indptr, matrix.indices)
         pins = moved(pins)
         return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance), net_sources=column)
+
+
+def hypergraph_of(matrix: Graph, limits: Limits) -> Hypergraph:
+    """The column nets of a matrix; its vertices weigh what the parts share by the limits."""
+    problem = HypergraphModel().build(matrix, limits.num_parts, balance="nnz", seed=0)
+    return replace(problem, vertex_weights=limits.vertex_weights)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.hypergraph import hypergraph_of
 from plancc.models.limits import Limits
 from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners.run import balance_notes
@@ -133,7 +133,8 @@ def _on_nodes(
         if nonzeros is not None:
             nonzeros[share.nonzeros] = first[k] + result.owners.of_nonzeros(share.matrix)
     if nonzeros is None and limits.overload(limits.load(rows)) > 0:
-        rows = _rebalanced(matrix, rows, limits, options.seed)
+        # limits of nodes and of their ranks may not meet
+        rows = rebalance(rows, hypergraph_of(matrix, limits), Context(limits, options.seed))
     owners = Owners(rows, nonzeros)
     objective, time = options.objective or "volume", options.time(matrix, topology.num_ranks)
     member = Judge(matrix, objective, time, limits).of(owners)
@@ -143,15 +144,6 @@ def _on_nodes(
     said = [note for each in (upper, *found) for note in each.warnings if note.startswith("left")]
     notes = balance_notes(owners.sharers, limits, "the partition for nodes and ranks")
     return record.result([*dict.fromkeys(said), *notes])
-
-
-def _rebalanced(
-    matrix: Graph, rows: npt.NDArray[np.int32], limits: Limits, seed: int
-) -> npt.NDArray[np.int32]:
-    """Owners whose parts are lighter: limits of nodes and of their ranks may not meet."""
-    problem = HypergraphModel().build(matrix, limits.num_parts, balance="nnz", seed=seed)
-    problem = replace(problem, vertex_weights=limits.vertex_weights)
-    return rebalance(rows, problem, Context(limits, seed))
 
 
 def _of_nodes(

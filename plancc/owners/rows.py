@@ -20,7 +20,7 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models import build_problem
 from plancc.models.graph import GraphModel
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.hypergraph import hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.problem import Assignment, Hypergraph, WeightedGraph
 from plancc.models.random import random_owner
@@ -223,12 +223,10 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     record.add(" ".join(filter(None, words)), spent, judge.of(found.owners))
 
     start = wall_seconds()
-    hypergraph: Hypergraph = (
-        problem
-        if isinstance(problem, Hypergraph)
-        else HypergraphModel().build(matrix, num_parts, balance="nnz", seed=seed)
-    )
-    hypergraph = replace(hypergraph, vertex_weights=limits.vertex_weights)
+    if isinstance(problem, Hypergraph):
+        hypergraph = replace(problem, vertex_weights=limits.vertex_weights)
+    else:
+        hypergraph = hypergraph_of(matrix, limits)
     about_run = list(found.about_run)
     context = Context(limits, seed, task.options.threads, time=epoch)
     if goal is None:

@@ -24,7 +24,7 @@ import numpy as np
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.base import Model
-from plancc.models.hypergraph import HypergraphModel
+from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
 from plancc.options import SearchOptions
@@ -78,13 +78,12 @@ def search(
         InputError: An unknown name, a number out of range.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
-    hypergraph = HypergraphModel().build(matrix, num_parts, balance="nnz", seed=options.seed)
     if limits is None:
         limits = _nonzeros(matrix, num_parts, options)
     hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
     job = RowJob(
         matrix=matrix,
-        hypergraph=replace(hypergraph, vertex_weights=limits.vertex_weights),
+        hypergraph=hypergraph_of(matrix, limits),
         limits=limits,
         options=options,
         effort="fast" if hopeless else "",
