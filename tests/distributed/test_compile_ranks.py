@@ -11,7 +11,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from cases import long, turns
+from cases import pairs, turns
 from scipy.sparse import csr_array
 
 import plancc
@@ -130,14 +130,13 @@ def roads(side):
     return plancc.Graph(graph.indptr, graph.indices, directed=False, source=source)
 
 
-@pytest.mark.parametrize("links", [100, pytest.param(1500, marks=long), 10**6])
-@pytest.mark.parametrize("corridor", [0, 300, 10**6])
-@pytest.mark.parametrize(("graph", "most"), [(communities(3, 1500, 180), 1.15), (roads(50), 1.05)])
-def test_the_volume_is_that_of_a_search(graph, most, corridor, links, tmp_path, monkeypatch):
+@pairs(kind=["communities", "roads"], corridor=[0, 300, 10**6], links=[100, 10**6])
+def test_the_volume_is_that_of_a_search(kind, corridor, links, tmp_path, monkeypatch):
     """Whether rank 0 has the whole graph, clusters, a corridor, or all ranks nothing but sweeps."""
     given = OnRanks(many_links=links, corridor=corridor, most_pins=10**6 if corridor else 0)
     for module in (clusters, nets):
         monkeypatch.setattr(module, "ON_RANKS", given)
+    graph, most = (roads(50), 1.05) if kind == "roads" else (communities(3, 1500, 180), 1.15)
     found = on_ranks(2, folder_of(graph, tmp_path / "graph"), tmp_path / "p.h5", 12)
     alone = plancc.compile(graph, "hp", 12, effort="fast")
     assert found.metrics.volume <= (most if corridor == 10**6 else 1.35) * alone.metrics().volume
