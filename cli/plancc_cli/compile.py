@@ -156,10 +156,12 @@ def command(
     """
     if settings["data"] and no_data:
         raise InputError("`data` and `no_data` exclude each other: give one of them")
+    settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     if started_by_launcher():
         from plancc_cli.compile_ranks import compile_on_ranks
 
-        compile_on_ranks({k: v for k, v in settings.items() if k in OF_MODELS and v is not None})
+        settings["data"] = settings["data"] or (False if no_data else None)
+        compile_on_ranks(settings | {"split": split_name, "self_loops": not no_self_loops})
         return
     import plancc
     from plancc.graph.convert import as_source
@@ -186,9 +188,8 @@ def command(
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
-    options.check_plan_output(output, graph, settings["part"], settings["weights"], *data)
+    options.check_plan_output(output, graph, settings.get("part"), settings["weights"], *data)
     reading = {name: settings.pop(name) for name in options.READING}
-    settings = {k: v for k, v in settings.items() if k not in OF_MODELS or v is not None}
     settings = chosen | settings
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
     of_model = of_class(of_model, model.option_fields())

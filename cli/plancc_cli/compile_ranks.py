@@ -7,17 +7,13 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, PlanccWarning
-from plancc.fields import options_of
-from plancc.graph.formats import ReadOptions
 from plancc.models import DEFAULT_MODEL, MODELS
-from plancc.options import PlanOptions, SearchOptions
 from plancc_cli import options
 from plancc_cli.generated import of_class
 from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
@@ -31,22 +27,22 @@ if TYPE_CHECKING:
     from plancc_runtime.transport.base import Transport
 
 
-def compile_on_ranks(of_models: Mapping[str, Any]) -> None:
+def compile_on_ranks(settings: Mapping[str, Any]) -> None:
     """Compile on the ranks that a launcher has started, as the command line says. Collective.
 
     It ends the process if that fails.
 
     Parameters:
-        of_models: Options of models that are given.
+        settings: Model, and options of search, plan, graph file and model.
     """
     context = click.get_current_context()
-    job, work = RankJob("plancc", context.command), partial(_work, context, of_models)
+    job, work = RankJob("plancc", context.command), partial(_work, context, settings)
     code = job.run(None, "auto", context.params["timeout"], work)
     if code:
         sys.exit(code)
 
 
-def _work(context: click.Context, of_models: Mapping[str, Any], transport: Transport) -> None:
+def _work(context: click.Context, settings: Mapping[str, Any], transport: Transport) -> None:
     """Compile, and print on rank 0. Collective."""
     from plancc.distributed.compile import compile_folder
 
@@ -59,11 +55,7 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
         if first:
             options.check_plan_output(output, given["graph"], given["part"], *given["data"])
         model = given["model"] or DEFAULT_MODEL
-        declared = chain.from_iterable(map(options_of, (SearchOptions, PlanOptions, ReadOptions)))
-        asked = {each.name: given[each.name] for each in declared if each.name in given}
-        asked |= of_class(of_models, MODELS[model].option_fields())
-        asked["self_loops"], asked["split"] = not given["no_self_loops"], given["split_name"]
-        asked["data"] = given["data"] or (False if given["no_data"] else None)
+        asked = of_class(settings, MODELS[model].option_fields()) | {"model": model}
     start = wall_seconds()
     level = verbosity_level()
     with progress(None) if first and level >= USUAL else nullcontext() as shown:
@@ -71,8 +63,7 @@ def _work(context: click.Context, of_models: Mapping[str, Any], transport: Trans
             transport,
             given["graph"],
             output,
-            model,
-            given["parts"],
+            num_parts=given["parts"],
             compress=given["compress"],
             command=command_line(),
             observer=nullcontext if shown is None else shown.stage,
