@@ -35,6 +35,8 @@ from plancc.passes.kernels.nets import Nets, transpose
 from plancc.passes.multilevel import coarsen as clusters
 from plancc.passes.presets import GRID_SWEEPS, PART_SWEEPS, Annealing, Fees, GridSweeps
 
+Grouping = tuple[Groups, Groups]
+"""Row groups and column groups of the vertices, int32[n] each."""
 NO_FEES = np.empty(0)
 
 
@@ -128,7 +130,7 @@ class Board:
     """
 
     level: Level
-    groups: tuple[Groups, Groups]
+    groups: Grouping
     shape: tuple[int, int]
     limits: Sequence[Limits]
     rng: np.random.Generator
@@ -265,85 +267,81 @@ def fees(volume: int, shape: tuple[int, int], strength: float) -> npt.NDArray[np
     return strength * average * -np.diff(np.exp(-rows / small))
 
 
-def place_parts(
-    finest: Level,
-    owner: npt.NDArray[np.int32],
-    shape: tuple[int, int],
-    limits: Sequence[Limits],
-    rng: np.random.Generator,
-    deadline: Deadline,
-) -> tuple[Groups, Groups]:
-    """Assign vertices to groups so that rows of one part share a group.
+@dataclass(frozen=True, eq=False)
+class RefineGroups:
+    """Better groups for the cells of a grid.
 
-    Starts from the parts dealt to the cells in their order; cells may end up with several parts
-    or none.
-
-    Parameters:
-        owner (int32[n]): In 0..rows*columns-1, no part empty.
-    """
-    part = np.arange(shape[0] * shape[1], dtype=np.int32)
-    groups = np.divmod(part, np.int32(shape[1]))
-    level = finest.coarser(owner)
-    board = Board(level, groups, shape, limits, rng, least_size=0, numbers=PART_SWEEPS)
-    board.anneal(deadline)
-    rows, columns = board.groups
-    return rows[owner], columns[owner]
-
-
-def settle(
-    finest: Level,
-    groups: tuple[Groups, Groups],
-    shape: tuple[int, int],
-    limits: Sequence[Limits],
-    rng: np.random.Generator,
-    deadline: Deadline,
-) -> tuple[Groups, Groups]:
-    """Groups nearer to the limits: one attempt without any warm sweep. Parameters: see `refine`."""
-    once = replace(GRID_SWEEPS, attempts=1)
-    board = Board(finest, groups, shape, limits, rng, numbers=once)
-    board.settle(deadline)
-    return board.groups
-
-
-def refine(
-    finest: Level,
-    groups: tuple[Groups, Groups],
-    shape: tuple[int, int],
-    limits: Sequence[Limits],
-    rng: np.random.Generator,
-    deadline: Deadline,
-    coarsen: bool = False,
-    fee: npt.NDArray[np.float64] = NO_FEES,
-) -> tuple[Groups, Groups]:
-    """Sweeps from these groups on, over clusters of vertices first if `coarsen` (a V-cycle).
-
-    The end may be worse than the start.
-
-    Parameters:
-        groups (two int32[n]): Row groups and column groups, not changed.
+    Attributes:
         shape: Rows and columns of the grid.
         limits: See `Board`.
-        deadline: No sweep starts after it but those that balance.
-        fee (float64[k], optional): Fees of messages (`fees`), without coarsening only.
     """
-    steps: list[tuple[Level, npt.NDArray[np.int32] | None]] = [(finest, None)]
-    if coarsen:
-        start = groups[0] * np.int32(shape[1]) + groups[1]
-        together = start.astype(np.int64)
-        for _, cell, label in clusters(finest.nets(), start, together, shape[0] * shape[1], rng):
-            steps.append((steps[-1][0].coarser(label), label))
-            groups = cell // shape[1], cell % shape[1]
-            if deadline.passed():
-                break
-    while True:
-        level, members = steps.pop()
-        board = Board(level, groups, shape, limits, rng, fee=fee)
+
+    finest: Level
+    shape: tuple[int, int]
+    limits: Sequence[Limits]
+
+    def place(self, owner: Groups, rng: np.random.Generator, deadline: Deadline) -> Grouping:
+        """Assign vertices to groups so that rows of one part share a group.
+
+        Starts from the parts dealt to the cells in their order; cells may end up with several parts
+        or none.
+
+        Parameters:
+            owner (int32[n]): In 0..rows*columns-1, no part empty.
+        """
+        part = np.arange(self.shape[0] * self.shape[1], dtype=np.int32)
+        dealt = np.divmod(part, np.int32(self.shape[1]))
+        level = self.finest.coarser(owner)
+        board = self._board(level, dealt, rng, least_size=0, numbers=PART_SWEEPS)
         board.anneal(deadline)
-        if members is None:
-            break
-        groups = board.groups[0][members], board.groups[1][members]
-    board.settle(deadline)
-    if len(limits) > 1 and limits[0].overload(board.load) > 0:
-        board.limits = limits[:1]  # nonzeros come first, as they are asked for
+        rows, columns = board.groups
+        return rows[owner], columns[owner]
+
+    def settle(self, groups: Grouping, rng: np.random.Generator, deadline: Deadline) -> Grouping:
+        """Groups nearer to the limits: one attempt without any warm sweep; see `refine`."""
+        board = self._board(self.finest, groups, rng, numbers=replace(GRID_SWEEPS, attempts=1))
         board.settle(deadline)
-    return board.groups
+        return board.groups
+
+    def refine(
+        self,
+        groups: Grouping,
+        rng: np.random.Generator,
+        deadline: Deadline,
+        coarsen: bool = False,
+        fee: npt.NDArray[np.float64] = NO_FEES,
+    ) -> Grouping:
+        """Sweeps from these groups on, over clusters of vertices first if `coarsen` (a V-cycle).
+
+        The end may be worse than the start.
+
+        Parameters:
+            groups: Not changed.
+            deadline: No sweep starts after it but those that balance.
+            fee (float64[k], optional): Fees of messages (`fees`), without coarsening only.
+        """
+        steps: list[tuple[Level, npt.NDArray[np.int32] | None]] = [(self.finest, None)]
+        if coarsen:
+            rows, columns = self.shape
+            start = groups[0] * np.int32(columns) + groups[1]
+            together, nets = start.astype(np.int64), self.finest.nets()
+            for _, cell, label in clusters(nets, start, together, rows * columns, rng):
+                steps.append((steps[-1][0].coarser(label), label))
+                groups = cell // columns, cell % columns
+                if deadline.passed():
+                    break
+        while True:
+            level, members = steps.pop()
+            board = self._board(level, groups, rng, fee=fee)
+            board.anneal(deadline)
+            if members is None:
+                break
+            groups = board.groups[0][members], board.groups[1][members]
+        board.settle(deadline)
+        if len(self.limits) > 1 and self.limits[0].overload(board.load) > 0:
+            board.limits = self.limits[:1]  # nonzeros come first, as they are asked for
+            board.settle(deadline)
+        return board.groups
+
+    def _board(self, level: Level, groups: Grouping, rng: np.random.Generator, **how: Any) -> Board:
+        return Board(level, groups, self.shape, self.limits, rng, **how)

@@ -30,14 +30,11 @@ from plancc.models.limits import Limits
 from plancc.models.weights import LOOSE
 from plancc.options import SearchOptions
 from plancc.passes.fill import fill_empty_parts
-from plancc.passes.grid import Level, fees, place_parts, refine, settle
+from plancc.passes.grid import Grouping, Level, RefineGroups, fees
 from plancc.search.effort import rows_inside
 from plancc.search.job import Job
 from plancc.search.presets import GRID_EFFORTS
 from plancc.search.record import Member, SearchResult, Trial
-
-Grouping = tuple[Groups, Groups]
-"""Row groups and column groups."""
 
 
 def search_checkerboard(
@@ -100,8 +97,8 @@ class GridJob(Job):
         self.rounds = self.how.rounds if messages else 0
 
     @cached_property
-    def finest(self) -> Level:
-        return Level.of(self.matrix)
+    def refiner(self) -> RefineGroups:
+        return RefineGroups(Level.of(self.matrix), self.shape, self.of_cells)
 
     def placed(self, groups: Grouping) -> Owners:
         """Owners that groups lead to."""
@@ -144,11 +141,12 @@ class GridJob(Job):
             if self.hopeless and self.model.is_sparse(self.matrix, self.num_parts):
                 dealt = np.divmod(owner, np.int32(shape[1]))  # no cell has two parts
                 self.note_groups(f"parts by rows dealt to the grid, seed {seed}", begin, dealt)
-            groups = place_parts(self.finest, owner, shape, self.of_cells, rng, self.deadline)
+            groups = self.refiner.place(owner, rng, self.deadline)
             groups = _filled(self.matrix, groups, shape)
             self.note_groups(f"parts by rows on the grid, seed {seed}", begin, groups)
-            begin, improve = wall_seconds(), settle if self.hopeless else refine
-            groups = improve(self.finest, groups, shape, self.of_cells, rng, self.deadline)
+            begin = wall_seconds()
+            improve = self.refiner.settle if self.hopeless else self.refiner.refine
+            groups = improve(groups, rng, self.deadline)
             found.append(self.note_groups(f"sweeps, seed {seed}", begin, groups))
         return min(found, key=_by_volume)
 
@@ -161,21 +159,19 @@ class GridJob(Job):
         cycles = 0.0 if self.hopeless else np.inf if timed else self.how.cycles
         while cycle < cycles and not end.passed():
             cycle, begin = cycle + 1, wall_seconds()
-            groups = refine(self.finest, best.groups, self.shape, self.of_cells, rng, end, True)
+            groups = self.refiner.refine(best.groups, rng, end, coarsen=True)
             best = min(best, self.note_groups(f"V-cycle {cycle}", begin, groups), key=_by_volume)
         return best
 
     def refine_messages(self, best: Placed, rng: np.random.Generator) -> None:
         """Rounds with fees on messages, which may cost some volume."""
-        how, shape, strength, fruitless = self.how, self.shape, self.how.strength, 0
+        how, strength, fruitless = self.how, self.how.strength, 0
         most = (1 + how.max_extra_volume) * best.member.volume
         for k in range(1, self.rounds + 1):
             if self.deadline.passed() or fruitless == how.patience:
                 break
-            begin, fee = wall_seconds(), fees(best.member.volume, shape, strength)
-            groups = refine(
-                self.finest, best.groups, shape, self.of_cells, rng, self.deadline, fee=fee
-            )
+            begin, fee = wall_seconds(), fees(best.member.volume, self.shape, strength)
+            groups = self.refiner.refine(best.groups, rng, self.deadline, fee=fee)
             owners, seconds = self.placed(groups), wall_seconds() - begin
             reached = self.measure(owners)
             better = False
