@@ -15,9 +15,9 @@ import numpy.typing as npt
 from plancc.distributed.kernels import take_labels, turns, wanted_labels
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import joined
-from plancc.models.limits import Limits
+from plancc.models.limits import Limits, part_weights
 from plancc.models.problem import WeightedGraph
-from plancc.passes.clusters import Clusters, weights_of
+from plancc.passes.clusters import Clusters
 from plancc.passes.kernels.label_propagation import (
     ClusterLinks,
     count_between,
@@ -148,7 +148,7 @@ class _Between:
         ends, cost = (np.concatenate([getattr(m, n) for m in pieces]) for n in ("indices", "data"))
         none = np.empty(0, np.int32)
         links = ClusterLinks(ptr, ends, cost, np.zeros(1, np.int64), none, none)
-        weight = weights_of(self.label, self.level.weight, self.num)
+        weight = part_weights(self.label, self.level.weight, self.num)
         first = int(bounds[self.ranks.rank * ON_RANKS.steps])
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 

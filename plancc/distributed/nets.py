@@ -17,10 +17,9 @@ import numpy as np
 from plancc.distributed.kernels import mark_columns, parts_of_nets
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
-from plancc.models.limits import Limits
+from plancc.models.limits import Limits, part_weights
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph
-from plancc.passes.clusters import weights_of
 from plancc.passes.kernels.label_propagation import numbered
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
@@ -53,7 +52,7 @@ def nets_between(
     if ranks.total(len(pins)) > ON_RANKS.most_pins:
         return None
     sizes, pins, cost = _merged(*(ranks.at_root(each) for each in (sizes, pins, cost)))
-    return Hypergraph(offsets(sizes), pins, weights_of(label, weight, num), cost)
+    return Hypergraph(offsets(sizes), pins, part_weights(label, weight, num), cost)
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
@@ -23,7 +22,7 @@ from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.models import MODELS, build_problem
 from plancc.models.base import Model
 from plancc.models.problem import Problem
-from plancc.models.weights import Balance, check_num_parts
+from plancc.models.weights import Balance, check_num_parts, is_count
 
 MOST_SHAPES = 6
 """Longest list of grids in an error."""
@@ -86,7 +85,7 @@ class ProcessGridModel(Model):
             )
         for name in ("replication", "groups"):
             value = getattr(self, name, 1)
-            if not _is_count(value):
+            if not is_count(value):
                 raise InputError(f"{name} {value!r}: a whole number of at least 1 is needed")
         if not isinstance(self.sends_needed_rows, bool):
             raise InputError(f"sparse '{self.sends_needed_rows}': it is on or off, without a value")
@@ -258,14 +257,9 @@ class MopModel(ProcessGridModel):
 
 
 def _check_ranks(num_ranks: int) -> None:
-    if _is_count(num_ranks) and num_ranks > MAX_VERTICES:
+    if is_count(num_ranks) and num_ranks > MAX_VERTICES:
         raise InputError(f"{num_ranks} ranks: a grid has at most {MAX_VERTICES}")
     check_num_parts(MAX_VERTICES, num_ranks, "rank")
-
-
-def _is_count(value: Any) -> bool:
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return is_integer and bool(value >= 1)
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:

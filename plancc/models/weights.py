@@ -211,7 +211,7 @@ def combined(
 
 def check_dims(dims: Sequence[int]) -> None:
     """Raise InputError unless `dims` are two or more whole numbers from 1."""
-    if len(dims) < 2 or not all(_is_width(width) for width in dims):
+    if len(dims) < 2 or not all(is_count(width) for width in dims):
         raise InputError(f"dims {list(dims)}: two or more whole numbers >= 1 are needed")
 
 
@@ -243,7 +243,8 @@ def _not_allowed(name: str, number: str) -> str:
     )
 
 
-def _is_width(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number of at least 1."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return is_integer and bool(value >= 1)
 

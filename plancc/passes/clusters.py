@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.graph.graph import Graph
-from plancc.models.limits import Limits
+from plancc.models.limits import Limits, part_weights
 from plancc.models.problem import WeightedGraph
 from plancc.passes.kernels.label_propagation import (
     ClusterLinks,
@@ -97,7 +97,7 @@ def find_clusters(
         ptr, ends, cost = between(num, int(how.shrunk * number_of_links(links)), links, label)
         if ptr[-1] > len(ends):
             break
-        weight = weights_of(label, weight, num)
+        weight = part_weights(label, weight, num)
         # METIS and KaMinPar need no order, but every edge from both of its ends.
         graph = WeightedGraph(ptr, ends, weight, cost)
         found = Clusters(label if found is None else label[found.label], graph)
@@ -129,13 +129,3 @@ def _propagated(
             break
         order = rng.permutation(n)
     return label, int(numbered(label))
-
-
-def weights_of(
-    label: npt.NDArray[np.int32], weight: npt.NDArray[np.int64], num: int
-) -> npt.NDArray[np.int64]:
-    """What clusters weigh: int64[num, num_constraints]."""
-    found = np.zeros((num, weight.shape[1]), dtype=np.int64)
-    for c in range(weight.shape[1]):
-        np.add.at(found[:, c], label, weight[:, c])
-    return found

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plancc.models.problem import Hypergraph
 from plancc.passes.context import Context
-from plancc.passes.kernels.local_search import end_search, local_search, new_search
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.placement import place
 from plancc.passes.kernels.state import State, boundary, state_of, volume
-from plancc.passes.kernels.volume import relief_costs, relieve
 from plancc.passes.multilevel import Owner, Sweeps
-from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, LocalSearch
+from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, V_CYCLES, LocalSearch
 
 
 def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
@@ -56,41 +54,31 @@ class Migrate:
         """
         nets = nets_of(problem)
         state = state_of(nets, with_all_placed(owner, nets, context), context.num_parts)
-        state = self._within_limits(owner, nets, state, context)
+        numbers = replace(V_CYCLES, local_search=self.numbers)
+        sweeps = Sweeps(context.limits, context.rng(), context.deadline, numbers=numbers)
+        state = self._within_limits(owner, nets, state, sweeps)
         rows = int(volume(nets, state))
         saved = rows
         while saved > LEAST_MIGRATION * rows and not context.deadline.passed():
             left = self.most - _moved(owner, state)
-            saved = self._search(nets, state, context, left) if left > 0 else 0
+            if left <= 0:
+                break
+            order = boundary(nets, state)
+            limit = np.maximum(context.limits.limit, state.sums)
+            saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
         return state.owner
 
-    def _within_limits(self, owner: Owner, nets: Nets, state: State, context: Context) -> State:
+    def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
         """The state after moves, then exchanges, that lower the overload."""
-        limits = context.limits
+        limits = sweeps.limits
         if limits.overload(state.sums) > 0:
-            costs = relief_costs(nets, state, limits.limit)
-            order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
-            relieve(order[: self.most], nets, state, limits.limit)
+            sweeps.relieve(nets, state, self.most)
         if limits.overload(state.sums) > 0:
             before = state.owner.copy()
-            Sweeps(limits, context.rng(), context.deadline).trade(nets, state)
+            sweeps.trade(nets, state)
             if _moved(owner, state) > self.most:
-                return state_of(nets, before, context.num_parts)
+                return state_of(nets, before, limits.num_parts)
         return state
-
-    def _search(self, nets: Nets, state: State, context: Context, most: int) -> int:
-        """One search from the whole boundary; returns the rows saved."""
-        how, limits = self.numbers, context.limits
-        order, search = boundary(nets, state), new_search(len(state.owner))
-        limit = np.maximum(limits.limit, state.sums).astype(np.float64)
-        effort = max(len(order), 1), how.patience, how.max_pins, how.work, most
-        keys, finished = np.empty(64, dtype=np.int64), False
-        while not (finished or context.deadline.passed()):
-            keys, finished = local_search(
-                order, keys, *effort, limit, 1 / limits.relative, search, nets, state
-            )
-        end_search(search, nets, state)
-        return int(search.rows[0])
 
 
 def _moved(owner: Owner, state: State) -> int:

@@ -238,22 +238,32 @@ class Sweeps:
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
-        limit, scale = self.limits.limit.astype(np.float64), 1 / self.limits.relative
-        how = self.numbers.local_search
-        effort = how.seeds, how.patience, how.max_pins, how.work, len(nets.weight)
-        keys, saved = np.empty(64, dtype=np.int64), 0
+        how, limit, saved = self.numbers.local_search, self.limits.limit, 0
         for first in range(0, len(order), how.searched):
             seeds = order[first : first + how.searched]
-            search, finished = new_search(len(nets.weight)), False
-            while not (finished or self.deadline.passed()):
-                keys, finished = local_search(
-                    seeds, keys, *effort, limit, scale, search, nets, state
-                )
-            end_search(search, nets, state)
-            saved += int(search.rows[0])
+            more, finished = self.search_from(
+                seeds, how.seeds, len(nets.weight), limit, nets, state
+            )
+            saved += more
             if not finished:
                 break
         return saved
+
+    def search_from(
+        self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
+    ) -> tuple[int, bool]:
+        """Localised searches from an order, `width` at a time, of at most `most` moves each.
+
+        Returns:
+            The rows saved, and whether all searches ended before the deadline.
+        """
+        how, scale = self.numbers.local_search, 1 / self.limits.relative
+        effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
+        search, finished, keys = new_search(len(nets.weight)), False, np.empty(64, np.int64)
+        while not (finished or self.deadline.passed()):
+            keys, finished = local_search(order, keys, *effort, search, nets, state)
+        end_search(search, nets, state)
+        return int(search.rows[0]), finished
 
     def anneal_and_cut(
         self,
@@ -278,7 +288,7 @@ class Sweeps:
         little: they cost fewer rows than such sweeps. A part of few heavy vertices may stay above
         the limit. After the deadline only single moves are made.
         """
-        limit, how = self.limits.limit, self.numbers.restoring
+        how = self.numbers.restoring
         for price in how.prices:
             overload, num_parts = self.limits.overload(state.sums), len(state.sums)
             little = overload <= how.little * num_parts and state.sums.shape[1] > 1
@@ -289,10 +299,14 @@ class Sweeps:
             self.anneal(nets, state, (price,))
         if self.limits.overload(state.sums) == 0:
             return
-        costs = relief_costs(nets, state, limit)
-        order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
-        relieve(order, nets, state, limit)
+        self.relieve(nets, state)
         self.trade(nets, state)
+
+    def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
+        """Move vertices out of parts above the limit, the cheapest first; `most`: None for all."""
+        costs = relief_costs(nets, state, self.limits.limit)
+        order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
+        relieve(order[:most], nets, state, self.limits.limit)
 
     def trade(self, nets: Nets, state: State) -> int:
         """Exchange few vertices between two parts to lower the overload; returns how often.
