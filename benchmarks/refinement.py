@@ -140,7 +140,7 @@ def _measure_cuts(path: Path) -> dict[str, Any]:
         seconds = {}
         for threads in (1, 2):
             state = state_of(nets, owner, case.num_parts)
-            before, start = int(volume(nets, state)), time.perf_counter()
+            before, start = volume(nets, state), time.perf_counter()
             Flows(limits, threads=threads).refine(nets, state)
             seconds[threads] = time.perf_counter() - start
         start = time.perf_counter()
@@ -148,7 +148,7 @@ def _measure_cuts(path: Path) -> dict[str, Any]:
         refinement = time.perf_counter() - start
     return {
         "before": before,
-        "cuts": int(volume(nets, state)),
+        "cuts": volume(nets, state),
         "seconds": seconds,
         "after": refined.after.volume,
         "refinement": refinement,

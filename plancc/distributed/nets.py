@@ -99,7 +99,7 @@ def refined(
     """
     nets, sweeps = nets_of(problem), Sweeps(limits, np.random.default_rng(seed))
     states = [state_of(nets, owner, limits.num_parts) for owner in owners]
-    state = min(states, key=lambda each: int(volume(nets, each)))
+    state = min(states, key=lambda each: volume(nets, each))
     if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
         state = sweeps.v_cycle(nets, state.owner, sweeps.anneal)
     found = []
@@ -108,5 +108,5 @@ def refined(
             state = sweeps.v_cycle(nets, state.owner)
         sweeps.settle(nets, state)
         sweeps.cut(nets, state, (CUTS if coarse else SINGLE_CUTS,))
-        found.append((limits.overload(state.sums), int(volume(nets, state)), again, state.owner))
+        found.append((limits.overload(state.sums), volume(nets, state), again, state.owner))
     return min(found)[-1]

@@ -10,15 +10,6 @@ from plancc.kernel import njit
 
 
 @njit(cache=True, nogil=True)
-def column_nonzeros(indptr: Any, indices: Any) -> Any:
-    """Nonzeros of every column, int64[n]."""
-    count = np.zeros(len(indptr) - 1, dtype=np.int64)
-    for j in indices:
-        count[j] += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """Whether the column of every nonzero is lighter than its row: bool[num_nonzeros].
 

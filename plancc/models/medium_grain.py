@@ -12,7 +12,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.models.base import EdgeModel
 from plancc.models.crowd import Crowd
-from plancc.models.edge_nets import column_nonzeros, lighter_side, split_nets
+from plancc.models.edge_nets import lighter_side, split_nets
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
@@ -71,7 +71,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
     """Whether every nonzero goes with its column in `MediumGrainModel`, bool[nnz]."""
-    in_column = column_nonzeros(matrix.indptr, matrix.indices)
+    in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 
 

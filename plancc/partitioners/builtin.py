@@ -112,7 +112,7 @@ def run(
     def best(level: Nets, tries: list[State], most: int, slack: float) -> list[State]:
         def cost(state: State) -> tuple[float, int]:
             over = limits.overload(state.sums)
-            return 0.0 if over <= slack * num_parts else over, int(volume(level, state))
+            return 0.0 if over <= slack * num_parts else over, volume(level, state)
 
         return sorted(tries, key=cost)[:most]
 

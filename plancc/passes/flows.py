@@ -62,7 +62,7 @@ class Flows:
         if _unevenness(nets) > how.max_unevenness:
             return 0
         active = np.ones(len(state.sums), dtype=np.bool_)
-        rows, work = int(volume(nets, state)), 0
+        rows, work = volume(nets, state), 0
         scratch: SimpleQueue[Any] = SimpleQueue()
         for _ in range(self.threads):
             scratch.put(np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32))

@@ -57,7 +57,7 @@ class Migrate:
         numbers = replace(V_CYCLES, local_search=self.numbers)
         sweeps = Sweeps(context.limits, context.rng(), context.deadline, numbers=numbers)
         state = self._within_limits(owner, nets, state, sweeps)
-        rows = int(volume(nets, state))
+        rows = volume(nets, state)
         saved = rows
         while saved > LEAST_MIGRATION * rows and not context.deadline.passed():
             left = self.most - _moved(owner, state)

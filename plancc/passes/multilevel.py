@@ -59,7 +59,7 @@ class Goal:
     def value(self, nets: Nets, state: State) -> int | float:
         """Rows moved; expected ones given that every source takes part."""
         if self.reach is None:
-            return int(volume(nets, state))
+            return volume(nets, state)
         return self.unit * float(expected(nets, state, self.reach))
 
     def sweep(
@@ -188,7 +188,7 @@ class Sweeps:
         if self.goal.reach is not None or how is None:
             return
         limit = np.maximum(self.limits.limit, state.sums).astype(np.float64)
-        rows, last = int(volume(nets, state)), self.evaluations + most
+        rows, last = volume(nets, state), self.evaluations + most
         for _ in range(how.rounds):
             order = boundary(nets, state)
             self.rng.shuffle(order)

@@ -98,7 +98,7 @@ class _Run:
     def merit(self, value: float) -> Merit:
         """Merit of the state, whose objective has this value."""
         overload = self.sweeps.limits.overload(self.state.sums)
-        return Merit(overload, value, int(volume(self.nets, self.state)))
+        return Merit(overload, value, volume(self.nets, self.state))
 
     def keep(self, merit: Merit) -> None:
         """Note the state as the best so far."""

@@ -86,11 +86,8 @@ def search_edges(
     job = EdgeJob(matrix=matrix, model=model, limits=limits, options=options, report=report)
     members = sorted(job.members())
     job.deadline = job.whole
-    if job.objective != "volume" and num_parts > 1 and not job.hopeless:
-        starts = [member.owners for member in members[: job.numbers.starts]]
-        job.refine_objective(starts)
-        if job.effort == "best" and job.deadline.at < np.inf:
-            job.refine_until_end(len(starts))
+    if num_parts > 1 and not job.hopeless:
+        job.refine_until_end([member.owners for member in members[: job.numbers.starts]])
     return job.result()
 
 

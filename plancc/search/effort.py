@@ -109,9 +109,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
     """Refine owners for another objective than the volume, with effort best until time is up."""
     if job.objective == "time" and owners:
         owners = _best_first(job, owners)
-    found = job.refine_objective(owners, 1 if job.effort == "fast" else None)
-    if found and job.effort == "best" and job.options.budget is not None:
-        job.refine_until_end(len(owners))
+    job.refine_until_end(owners, 1 if job.effort == "fast" else None)
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:

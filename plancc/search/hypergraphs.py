@@ -28,7 +28,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, check_problem
 from plancc.passes.fixed import numbered_by, one_for_each_part
 from plancc.passes.kernels.nets import nets_of
-from plancc.passes.kernels.state import state_of
+from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Owner
 from plancc.search.effort import STEPS
 from plancc.search.record import Trial
@@ -117,7 +117,7 @@ def partition_hypergraph(
         start = np.empty(problem.num_vertices, np.int32)
         start[label] = begin
     job = HypergraphJob(
-        matrix=_without_nonzeros(problem.num_vertices),
+        matrix=Graph(np.zeros(problem.num_vertices + 1, np.int64), np.empty(0, np.int32)),
         hypergraph=problem,
         limits=inner,
         options=options,
@@ -221,14 +221,10 @@ def _judged(
     notes = balance_notes(owner, limits, f"effort {job.effort}")
     return HypergraphPartition(
         owner,
-        int((nets.cost * (state.spread - 1)).sum()),
+        volume(nets, state),
         int(nets.cost[state.spread > 1].sum()),
         float(limits.imbalance(state.sums).max()),
         job.record.trials,
         [*dict.fromkeys(job.warnings), *notes],
         seconds,
     )
-
-
-def _without_nonzeros(n: int) -> Graph:
-    return Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32))

@@ -157,9 +157,14 @@ class RefiningJob(Job, ABC):
         found: list[Member] = self.side_by_side(self.refine_for, tasks)
         return found
 
-    def refine_until_end(self, made: int) -> None:
-        """Refine the best owners for the objective with other seeds, until the budget ends."""
-        vain = 0
+    def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
+        """Refine owners for the objective; with effort best then the best ones with other seeds.
+
+        That goes on until the budget ends, or nothing better is found for long.
+        """
+        found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
+        if not (found and self.effort == "best" and self.options.budget is not None):
+            return
         while vain < self.numbers.vain and not self.deadline.passed():
             before = self.record.found()
             if before.value <= 0:

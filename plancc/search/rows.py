@@ -362,7 +362,7 @@ class RowJob(RefiningJob):
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
         """What the owners of a state are worth; with `by_volume` their value is the volume."""
-        rows, owners = int(volume(self.nets, state)), Owners(state.owner)
+        rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
             value = self.expectation.value(state.owner, self.num_parts)

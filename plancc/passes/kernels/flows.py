@@ -24,6 +24,7 @@ from plancc.kernel import njit
 from plancc.passes.kernels.heap import pop, push
 from plancc.passes.kernels.nets import transpose
 from plancc.passes.kernels.state import last_slot, move
+from plancc.passes.kernels.volume import gain_of
 from plancc.passes.presets import Cuts
 
 UNBOUNDED = 1 << 62
@@ -783,9 +784,7 @@ def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -
     """Give vertices of either part to the other one; returns the rows saved."""
     saved: Any = np.int64(0)
     for v in vertices:
-        for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
-            saved += nets.cost[nets.nets[a]] * np.int64(state.spread[nets.nets[a]])
-        move(v, one if state.owner[v] == two else two, nets, state)
-        for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
-            saved -= nets.cost[nets.nets[a]] * np.int64(state.spread[nets.nets[a]])
+        there = one if state.owner[v] == two else two
+        saved += gain_of(v, there, nets, state)
+        move(v, there, nets, state)
     return saved

@@ -88,13 +88,9 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
     return part, count, spread, sums
 
 
-@njit(cache=True, nogil=True)
-def volume(nets: Any, state: Any) -> Any:
+def volume(nets: Nets, state: State) -> int:
     """Rows moved: the sum over the nets of cost times (connectivity - 1)."""
-    total = np.int64(0)
-    for e in range(len(state.spread)):
-        total += nets.cost[e] * np.int64(state.spread[e] - 1)
-    return total
+    return int(nets.cost @ (state.spread.astype(np.int64) - 1))
 
 
 @njit(cache=True, nogil=True)
