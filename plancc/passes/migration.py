@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.placement import place
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
-from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, V_CYCLES, LocalSearch
+from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, VCycles
 
 
 def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
@@ -43,7 +43,7 @@ class Migrate:
     """
 
     most: int
-    numbers: LocalSearch = MIGRATION
+    numbers: VCycles = MIGRATION
 
     def refine(self, owner: Owner, problem: Hypergraph, context: Context) -> Owner:
         """New owners: int32[num_vertices].
@@ -54,8 +54,7 @@ class Migrate:
         """
         nets = nets_of(problem)
         state = state_of(nets, with_all_placed(owner, nets, context), context.num_parts)
-        numbers = replace(V_CYCLES, local_search=self.numbers)
-        sweeps = Sweeps(context.limits, context.rng(), context.deadline, numbers=numbers)
+        sweeps = Sweeps(context.limits, context.rng(), context.deadline, numbers=self.numbers)
         state = self._within_limits(owner, nets, state, sweeps)
         rows = volume(nets, state)
         saved = rows
