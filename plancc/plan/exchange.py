@@ -194,6 +194,13 @@ def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
     return ptr
 
 
+def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
+    """Take rows of a CSR matrix: where each begins among them, and places of their nonzeros."""
+    degree = np.diff(row_ptr)[rows]
+    ptr = offsets(degree)
+    return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)
+
+
 def places(kept: BoolArray) -> Int32Array:
     """New number of every row that is kept, among those; others get any."""
     return np.cumsum(kept, dtype=np.int32) - np.int32(1)

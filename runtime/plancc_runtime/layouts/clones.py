@@ -43,6 +43,7 @@ from plancc.plan.exchange import (
     Int32Array,
     Int64Array,
     Side,
+    nonzeros_of,
     places,
     runs,
 )
@@ -145,9 +146,7 @@ def clones_of(block: Block, transport: Transport) -> Clones:
     degree = np.diff(block.row_ptr)
     row_ptr = np.zeros(num_clones + 1, np.int64)
     row_ptr[local_row + 1] = degree
-    order = np.argsort(local_row)
-    starts = np.concatenate([[0], np.cumsum(degree[order])])
-    taken = np.arange(starts[-1]) + np.repeat(block.row_ptr[order] - starts[:-1], degree[order])
+    _, taken = nonzeros_of(block.row_ptr, np.argsort(local_row))
 
     row = np.repeat(np.arange(len(degree)), degree)
     on_diagonal = np.flatnonzero((block.column == row) & (row < num_own))

@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, places
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, nonzeros_of, places
 from plancc.plan.part_routes import PartRoute
+from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
 from plancc_runtime.layouts.boundary import with_uses_sent
 from plancc_runtime.transport.base import Transport
@@ -175,10 +176,7 @@ def _live_block(
         return block, inputs
 
     number = places(live)
-    row_ptr, column, value = _taken(block.row_ptr, block.column, block.value, outputs, number)
-    relation = block.relation
-    if relation is not None:
-        *_, relation = _taken(block.row_ptr, block.column, relation, outputs, number)
+    row_ptr, nonzeros = nonzeros_of(block.row_ptr, outputs)
     if numbering is not None:
         numbering = Numbering(
             numbering.received[live[n:]],
@@ -192,9 +190,9 @@ def _live_block(
                 inputs=block.inputs[inputs],
                 outputs=None if len(outputs) == len(inputs) else number[outputs].astype(np.int64),
                 row_ptr=row_ptr,
-                column=column,
-                value=value,
-                relation=relation,
+                column=number[block.column[nonzeros]],
+                value=block.value[nonzeros],
+                relation=taken(block.relation, nonzeros),
                 expand=block.expand.keep(sent, live[n:]).renumbered(number, places(live[n:])),
                 halo=None if block.halo is None else block.halo[live[n:]],
                 numbering=numbering,
@@ -235,11 +233,11 @@ def _live_route(
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
     """The nonzeros of halo rows that are in the rows `outputs`; live: bool[halo rows]."""
-    taken = np.zeros(block.num_local_rows, np.bool_)
-    taken[outputs] = True
+    left = np.zeros(block.num_local_rows, np.bool_)
+    left[outputs] = True
     in_halo = np.flatnonzero(block.column >= block.num_inputs)
     by_column = in_halo[np.argsort(block.column[in_halo], kind="stable")]
-    kept = np.repeat(taken, np.diff(block.row_ptr))[by_column]
+    kept = np.repeat(left, np.diff(block.row_ptr))[by_column]
     sizes = np.diff(np.concatenate([[0], np.cumsum(kept)])[uses.ptr])[live]
     return Nonzeros(np.concatenate([[0], np.cumsum(sizes)]), uses.number[kept])
 
@@ -257,19 +255,3 @@ def _mark(row_ptr: Any, column: Any, rows: Any, marked: Any) -> None:
     for i in rows:
         for a in range(row_ptr[i], row_ptr[i + 1]):
             marked[column[a]] = True
-
-
-@njit(cache=True, nogil=True)
-def _taken(row_ptr: Any, column: Any, value: Any, rows: Any, number: Any) -> Any:
-    """These rows of a matrix, with other numbers for its columns."""
-    taken_ptr = np.zeros(len(rows) + 1, dtype=np.int64)
-    for k in range(len(rows)):
-        taken_ptr[k + 1] = taken_ptr[k] + row_ptr[rows[k] + 1] - row_ptr[rows[k]]
-    taken = np.empty(taken_ptr[-1], dtype=column.dtype)
-    values = np.empty(taken_ptr[-1], dtype=value.dtype)
-    for k in range(len(rows)):
-        first, at = row_ptr[rows[k]], taken_ptr[k]
-        for a in range(taken_ptr[k + 1] - at):
-            taken[at + a] = number[column[first + a]]
-            values[at + a] = value[first + a]
-    return taken_ptr, taken, values

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from plancc.plan.exchange import Int64Array
+from plancc.plan.exchange import Int64Array, nonzeros_of
 from plancc.plan.parts import Part, taken
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
@@ -138,10 +138,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
     if fold is not None:
         fold = fold.renumbered(received=new)
     folded = np.arange(part.num_rows, len(part.row_ptr) - 1)  # so do folded rows
-    local = np.concatenate([order, folded])
-    degree = np.diff(part.row_ptr)[local]
-    row_ptr = np.concatenate([[0], np.cumsum(degree)])
-    nonzeros = np.arange(row_ptr[-1]) + np.repeat(part.row_ptr[local] - row_ptr[:-1], degree)
+    row_ptr, nonzeros = nonzeros_of(part.row_ptr, np.concatenate([order, folded]))
     return replace(
         part,
         global_id=part.global_id[order],
