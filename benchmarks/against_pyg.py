@@ -34,7 +34,8 @@ from benchmarks.report import Report, show
 from benchmarks.rivals.environment import PYG
 from plancc.errors import BackendError, BackendUnavailable
 from plancc.kept import Kept
-from plancc_runtime.data import SPLITS, random_split
+from plancc.sampling.splits import random_split
+from plancc_runtime.data import SPLITS
 
 GRAPHS = ("AmazonPhoto", "CoauthorCS")
 MODELS = ("sage", "gcn", "gat")

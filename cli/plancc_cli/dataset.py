@@ -83,7 +83,7 @@ def _dataset_command(name: str) -> click.Command:
         is_new = not os.path.exists(output)
         if is_folder:
             with atomic_folder(output) as made:
-                write_relations(graph, made)
+                write_relations(graph, made, dataset.data)
         else:
             write_graph(graph, output)
         if has_data:

@@ -128,6 +128,7 @@ def command(
         live_layers=len(predictor.dims) - 1 if DEAD_ROWS in predictor.passes and not drawn else 0,
         target=asked.target,
         task=task,
+        split=None if asked.split is None else (asked.split, asked.seed),
     )
     if asked.exchange != "auto":
         tables = tables.flat() if asked.exchange == "flat" else tables.in_hops()

@@ -37,6 +37,7 @@ LINK_TASK = ("task", "decoder", "negatives")
 OF_ONE_PLAN = (
     "ranks",
     "target",
+    "split",
     "dtype",
     "per_rank",
     *APPROXIMATE,
@@ -61,7 +62,8 @@ OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
     f"{','.join(COMMON_PASSES)}]",
 )
 @with_options(
-    run_option(name, default=None) for name in (*CONVOLUTION, *LINK_TASK, "target", *APPROXIMATE)
+    run_option(name, default=None)
+    for name in (*CONVOLUTION, *LINK_TASK, "target", "split", *APPROXIMATE)
 )
 @click.option(
     "--dtype",
@@ -140,11 +142,26 @@ def command(
         if given["batches"] is None:
             task = link_task(header, told | ({} if seed is None else {"seed": seed}))
         basis = Basis.read(file, dims, machine, links=task is not None)
-    if given["batches"] is None and task is None:
+    if given["batches"] is None and task is None and given["split"] is None:
         refuse(given | {"seed": seed})
+    if given["split"] is not None:
+        given["split"] = _split(given, seed, passes)
     basis.check(f"{plan}: ")
     given["task"] = task
     _simulate(plan, replace(basis, predictor=asked(basis.predictor)), header, given, drawn)
+
+
+def _split(
+    given: dict[str, Any], seed: int | None, passes: tuple[str, ...]
+) -> tuple[tuple[float, ...], int]:
+    """Shares and seed of the training vertices that the pass for dead rows asks for."""
+    from plancc_runtime.options import TrainOptions
+
+    shares = given["split"]
+    if DEAD_ROWS not in passes or given["batches"] is not None:
+        raise InputError(f"`split` {','.join(map(str, shares))}: is for the pass {DEAD_ROWS}")
+    asked = TrainOptions(split=shares)
+    return shares, asked.seed if seed is None else seed
 
 
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
@@ -194,6 +211,7 @@ def _simulate(
         live_layers=len(dims) - 1 if live else 0,
         target=given["target"],
         task=given["task"],
+        split=given["split"],
     )
     predictor = replace(
         basis.predictor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,16 @@ import numpy.typing as npt
 from plancc.fields import check_options, option
 from plancc.graph.types import Relation
 from plancc.graph.union import united
-from plancc_datasets.dataset import COUNT, SHARE, Dataset, Recipe, describe, seed_option
+from plancc.graph.vertexdata import DataByType, VertexData
+from plancc_datasets.dataset import (
+    COUNT,
+    SHARE,
+    Dataset,
+    Recipe,
+    describe,
+    seed_option,
+    split_masks,
+)
 
 IntArray = npt.NDArray[np.integer]
 Edges = tuple[IntArray, IntArray]
@@ -37,7 +46,8 @@ def _near(
 class Academic:
     """Authors write papers, which cite each other and are in venues; all have a field of science.
 
-    Fields lie on a circle: authors and cited papers are near in it. Relations go both ways.
+    Fields lie on a circle: authors and cited papers are near in it. Relations go both ways. Papers
+    have the eighth of the circle as label; of all vertices the features are near their place on it.
     """
 
     num_papers: int = option(4096, "number of papers", **COUNT)
@@ -61,7 +71,17 @@ class Academic:
             ("venue", "has", "paper"): (np.arange(n), venue),
         }
         counts = {"paper": n, "author": self.num_authors, "venue": self.num_venues}
-        return _dataset(self, counts, relations)
+        made, data = _dataset(self, counts, relations), dict[str, VertexData]()
+        for name, count in counts.items():
+            angle = 2 * np.pi * np.arange(count)[:, None] / count + np.arange(4)
+            noise = rng.normal(0, 0.5, angle.shape)
+            data[name] = VertexData((np.sin(angle) + noise).astype(np.float32))
+        labels = (8 * np.arange(n) // n).astype(np.int32)
+        data["paper"] = replace(data["paper"], labels=labels, **split_masks(labels, rng))
+        types = made.graph.types
+        assert types is not None
+        by_type = DataByType.of(data, types, np.arange(types.num_vertices))
+        return replace(made, data=VertexData(by_type=by_type))
 
 
 @dataclass(frozen=True)

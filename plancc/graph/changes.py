@@ -180,7 +180,7 @@ def _places(
         place, (new, edge): All int64[m]; the keys of the edges, ascending and distinct, and the
         number of an edge of each.
     """
-    ends: list[npt.NDArray[np.int64]] = []
+    ends: list[Any] = []
     for of_edge in (edges.u, edges.v):
         at = places_in(ids, of_edge)
         if (at < 0).any():

@@ -6,11 +6,9 @@ ranks there are, nor on the partition.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from plancc.plan.format import too_many_classes
 from plancc.plan.links import NUM_KINDS, OF_SPLITS
 from plancc.plan.parts import Part
 from plancc.sampling.counter import mix
+from plancc.sampling.splits import random_split
 from plancc.text import shown
 from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
 from plancc_runtime.metrics import BALANCED
@@ -426,14 +425,3 @@ def random_labels(
     """Uniform in 0..num_classes - 1: int32[len(vertex)]; independent of the features."""
     bits = mix.in_python(vertex.astype(np.uint64) + mix.in_python(~np.uint64(seed)))
     return (bits % np.uint64(num_classes)).astype(np.int32)
-
-
-def random_split(
-    vertex: npt.NDArray[np.integer], shares: Sequence[float], seed: int
-) -> list[npt.NDArray[np.bool_]]:
-    """A mask per share, each vertex in at most one: bool[len(vertex)]; independent of labels."""
-    key = mix.in_python(mix.in_python(np.uint64(seed)) + np.uint64(1))
-    drawn = mix.in_python(vertex.astype(np.uint64) + key) * 2.0**-64
-    bounds = np.concatenate([[0.0], np.cumsum(shares)])
-    bounds[-1] = 1.0 if math.isclose(bounds[-1], 1.0) else bounds[-1]
-    return [(drawn >= low) & (drawn < high) for low, high in pairwise(bounds.tolist())]

@@ -93,6 +93,20 @@ def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Pat
     assert found["predicted_seconds"] > said["seconds"]
 
 
+def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
+    plan: Path, machine: Path, tmp_path: Path
+) -> None:
+    split = ("--split", "0.05,0.1,0.1", "--seed", 4)
+    words = (plan, "--machine", machine, "--dims", "5,8,4")
+    found = rehearsed(*words, "--epochs", 1, *split)
+    simulated = ("simulate", *words, "--passes", "order,constant,dead-rows")
+    said = json.loads(ok(*simulated, *split, "--json"))
+    assert found["words"] == said["words"] < json.loads(ok(*simulated, "--json"))["words"]
+    assert found["notes"] == []
+    refused = fails(tmp_path, "simulate", *words, *split)
+    assert refused == "--split 0.05,0.1,0.1: is for the pass dead-rows"
+
+
 def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
     words = (bare, "--machine", machine, "--dims", "5,8,4", "--epochs", 1)
     passes = "order,constant"

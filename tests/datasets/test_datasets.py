@@ -69,9 +69,12 @@ def test_every_dataset(name):
     assert dataset.graph.source.name.startswith(name)
     again = load_dataset(name)
     assert np.array_equal(dataset.graph.indices, again.graph.indices)
-    for field in dataclasses.fields(dataset.data):
-        one, other = getattr(dataset.data, field.name), getattr(again.data, field.name)
-        assert (one is None and other is None) or np.array_equal(one, other)
+    made = [{"": each.data, **each.data.of_type} for each in (dataset, again)]
+    assert made[0].keys() == made[1].keys()
+    for name_of_type, data in made[0].items():
+        one, other = data.arrays(), made[1][name_of_type].arrays()
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[key], other[key]) for key in one)
     for option in dataset_options(name):
         assert option.metadata["help"]
     with pytest.raises(dataclasses.FrozenInstanceError):

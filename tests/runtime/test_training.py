@@ -23,8 +23,8 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from plancc.errors import InputError, OutputError, PlanccError
 from plancc.graph.vertexdata import VertexData
+from plancc.sampling.splits import random_split
 from plancc_cli.run_command import SECTIONS, command
-from plancc_runtime.data import random_split
 from plancc_runtime.options import OPTION_NAMES, TrainOptions
 from plancc_runtime.results import TIMES, Measure, Measures, Scores, Spent, summarise
 from plancc_runtime.train import prepared

@@ -6,7 +6,7 @@ grid divides a part's nonzeros by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -39,6 +39,7 @@ from plancc.predict.schedules.tables import (
     pieces_of_grid,
 )
 from plancc.sampling.negatives import drawn_negatives
+from plancc.sampling.splits import random_split
 
 
 def read_tables(
@@ -49,6 +50,7 @@ def read_tables(
     live_layers: int = 0,
     target: str | None = None,
     task: LinkTask | None = None,
+    split: tuple[Sequence[float], int] | None = None,
 ) -> Tables:
     """The tables of a plan file; values and features are never read.
 
@@ -60,7 +62,7 @@ def read_tables(
             need; it reads all columns or all rows of messages.
         live_layers: Number of layers for which `Tables.live` is counted, which reads the whole
             plan; 0: not.
-        target: As of `training_vertices`.
+        target, split: As of `training_vertices`.
         task: Of a plan with links: count `Tables.links`, which reads the whole plan, and all rows
             as live.
 
@@ -72,7 +74,8 @@ def read_tables(
     with PlanFile(path) as file:
         if live_layers:
             file.check_row_plan("the pass dead-rows")
-        live = partial(_live, num_layers=live_layers, target=target, all_rows=task is not None)
+        wanted: Any = {"target": target, "split": split, "all_rows": task is not None}
+        live = partial(_live, num_layers=live_layers, **wanted)
         if num_ranks is not None and num_ranks != file.header.num_ranks:
             found = _merged(file, num_ranks, live if live_layers else None)
         else:
@@ -83,11 +86,14 @@ def read_tables(
         return replace(found, links=_link_tables(file.read_plan(), ranks, task))
 
 
-def training_vertices(plan: Plan, target: str | None = None) -> npt.NDArray[np.bool_] | None:
+def training_vertices(
+    plan: Plan, target: str | None = None, split: tuple[Sequence[float], int] | None = None
+) -> npt.NDArray[np.bool_] | None:
     """The labelled training vertices of a plan, bool[num_vertices]; None: all vertices.
 
     All are, where the plan has no labels (they are drawn then) or targets of several classes and
     no train mask. Of a plan with types they are of `target`, by default the one type with labels.
+    `split`: shares and seed of `random_split`, whose mask stands in place of the plan's.
     """
     data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
     labelled = [] if data.by_type is None else data.by_type.labelled
@@ -101,16 +107,18 @@ def training_vertices(plan: Plan, target: str | None = None) -> npt.NDArray[np.b
     wanted[vertices] = True
     if data.labels is not None:
         wanted[vertices] = data.labels >= 0
-    if data.train_mask is not None:
+    if split is not None:
+        wanted[vertices] &= random_split(vertices, *split)[0]
+    elif data.train_mask is not None:
         wanted[vertices] &= data.train_mask
     return None if wanted.all() else wanted
 
 
 def _live(
-    plan: Plan, num_ranks: int, num_layers: int, target: str | None = None, all_rows: bool = False
+    plan: Plan, num_ranks: int, num_layers: int, all_rows: bool = False, **training: Any
 ) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
-    wanted, hops = None if all_rows else training_vertices(plan, target), None
+    wanted, hops = None if all_rows else training_vertices(plan, **training), None
     if plan.header.topology is not None and num_ranks == plan.num_parts:
         hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
