@@ -109,7 +109,8 @@ def refine(
         widths = DataWidths.of(plan.vertex_data)
         predictor = Basis.of(recorded, widths, asked.dims, asked.machine).predictor
         dims = tuple(predictor.dims)
-        mask = in_vertex_order(plan, plan.vertex_data.train_mask)
+        mask = plan.vertex_data.train_mask
+        mask = None if mask is None else mask[plan.places()]  # in vertex order
         wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
         search = _search_options(plan, objective, asked, predictor)
         predictor = search.predictor
@@ -325,11 +326,6 @@ def kept_of(recorded: dict[str, Any], *stale: str) -> dict[str, Any]:
 def directed_matrix_of(plan: Plan) -> Graph:
     """The matrix that the plan distributes, directed as its source was."""
     return replace(typed_graph_of(plan), directed=plan.header.directed)
-
-
-def in_vertex_order(plan: Plan, mask: Any) -> Any:
-    """A mask in vertex order, where there is one."""
-    return None if mask is None else mask[plan.places()]
 
 
 def asked_balance(

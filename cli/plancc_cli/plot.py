@@ -181,20 +181,17 @@ def _lines(axes: Any, sweep: Sweep) -> None:
         cells = [cell for cell in sweep.cells if cell.label == label and cell.seconds]
         ranks, seconds = [c.num_ranks for c in cells], [c.seconds for c in cells]
         (line,) = axes.plot(ranks, seconds, marker="o", markersize=4, label=label)
-        full = [(c.num_ranks, c.seconds) for c in cells if not c.fits]
-        if full:
-            axes.plot(*zip(*full, strict=True), "x", markersize=9, color=line.get_color())
+        beyond = [(c.num_ranks, c.seconds) for c in cells if not c.fits]
+        if beyond:
+            axes.plot(*zip(*beyond, strict=True), "x", markersize=9, color=line.get_color())
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(sweep.ranks, [str(number) for number in sweep.ranks])
-    axes.set_xlabel("ranks (x: out of memory)" if _any_full(sweep) else "ranks")
+    full = any(not cell.fits for cell in sweep.cells)
+    axes.set_xlabel("ranks (x: out of memory)" if full else "ranks")
     axes.set_ylabel("seconds per epoch")
     axes.grid(True, which="major", alpha=0.3)
     axes.legend(fontsize=8)
-
-
-def _any_full(sweep: Sweep) -> bool:
-    return any(not cell.fits for cell in sweep.cells)
 
 
 def _bars(axes: Any, sweep: Sweep) -> None:

@@ -15,7 +15,7 @@ from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.run_options import FIELDS, SECTIONS, run_option
-from plancc_cli.simulate import LINK_TASK, is_graph, link_task, mean_step
+from plancc_cli.simulate import LINK_TASK, is_graph, link_task, mean_step, with_node
 
 if TYPE_CHECKING:
     from plancc.plan.values import Header
@@ -119,7 +119,7 @@ def command(
         options.check_output(trace, plan, settings["init"])
     basis, asked, drawn, task = _asked(plan, dims, machine, ranks, settings)
     if ranks_per_node is not None:
-        basis = _with_node(basis, ranks_per_node)
+        basis = replace(basis, predictor=with_node(basis.predictor, ranks_per_node))
     predictor = basis.predictor
     tables = read_tables(
         plan,
@@ -272,13 +272,6 @@ def _steps(
     ]
     said = f"the prediction is {drawn.per_epoch:,} times the mean step on {number:,} mini-batches"
     return replace(step, steps=of_epoch), "; ".join([said, UNTIMED])
-
-
-def _with_node(basis: Basis, ranks: int) -> Basis:
-    """The basis with another number of ranks per node."""
-    machine = basis.predictor.machine
-    changed = replace(machine, node=replace(machine.node, ranks=ranks))
-    return replace(basis, predictor=replace(basis.predictor, machine=changed))
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:

@@ -132,11 +132,6 @@ def figure_of(provenance: Mapping[str, Any], name: str) -> float | None:
     return value if isinstance(value, int | float) else None
 
 
-def run_words(sampler: str) -> str:
-    """What `plancc-run` trains from a plan for mini-batches."""
-    return f"plancc-run trains in them with --sampler {sampler.split()[0]}, else the full batch"
-
-
 def _batches(number: int) -> str:
     return f"{number:,} batch{'es' if number != 1 else ''}"
 
@@ -354,7 +349,8 @@ def facts_table(report: Report) -> Table:
         sizes = ", ".join(f"{size:,} {split}" for split, size in of_splits)
         table.add_row("links", f"{sizes}; their targets: {rows:,} rows in {messages:,} messages")
     if sampler := provenance.get("sampler"):
-        table.add_row("training", run_words(sampler))
+        how = f"with --sampler {sampler.split()[0]}, else the full batch"
+        table.add_row("training", f"plancc-run trains in them {how}")
         table.add_row("sample", _sample_words(provenance))
     table.add_row("content", report.content_sha256)
     for name, value in provenance.items():

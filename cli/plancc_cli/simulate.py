@@ -108,10 +108,9 @@ def command(
     from plancc.report.plans import check_plan
 
     def asked(predictor: Predictor) -> Predictor:
-        node = predictor.machine.node
         if ranks_per_node is not None:
-            node = replace(node, ranks=ranks_per_node)
-        return replace(predictor, machine=replace(predictor.machine, node=node), passes=passes)
+            predictor = with_node(predictor, ranks_per_node)
+        return replace(predictor, passes=passes)
 
     if given["sweep"] is not None:
         if DEAD_ROWS in passes:
@@ -173,6 +172,12 @@ def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
     if not learns_links(header, asked):
         return None
     return LinkTask(asked.decoder, asked.negatives, asked.seed)
+
+
+def with_node(predictor: Predictor, ranks: int) -> Predictor:
+    """The predictor for a machine with another number of ranks per node."""
+    machine = predictor.machine
+    return replace(predictor, machine=replace(machine, node=replace(machine.node, ranks=ranks)))
 
 
 def is_graph(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,9 +17,6 @@ from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import progress, verbosity
 from plancc_cli.words import say
-
-if TYPE_CHECKING:
-    from plancc.study import Study
 
 KEPT = "plancc-study.jsonl"
 """Where rows are kept, unless told otherwise."""
@@ -145,7 +142,9 @@ def command(
             observer=stage,
         )
         _tell_kept(keep)
-    _refuse_empty(found)
+    if not any(row.figures for row in found.rows):
+        row = found.rows[0]
+        raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")
     if plot is not None:
         plot_study(found, plot)
     render_study.print_study(found, options.form(), chosen)
@@ -160,10 +159,3 @@ def _tell_kept(path: str) -> None:
     if os.path.exists(path):
         kept = f"interrupted; the rows so far are kept in {path}, and the same command goes on"
         tell(SENTENCE, kept)
-
-
-def _refuse_empty(found: Study) -> None:
-    """InputError if no row has figures."""
-    if not any(row.figures for row in found.rows):
-        row = found.rows[0]
-        raise InputError(f"no plan of the study was made: {row.graph}, {row.label}: {row.why}")

@@ -157,15 +157,11 @@ def _code_of(work: Callable[[], object]) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     """Interrupt the work, once: the terminal and the supervisor both send a Ctrl-C."""
-    _leave_alone(*STOPPING)
+    for each in STOPPING:
+        if signal.getsignal(each) is _interrupt:
+            signal.signal(each, processes.only_wake)
     processes.begin_to_stop()
     raise KeyboardInterrupt
-
-
-def _leave_alone(*numbers: int) -> None:
-    for number in numbers:
-        if signal.getsignal(number) is _interrupt:
-            signal.signal(number, processes.only_wake)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:

@@ -149,17 +149,11 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
             raise InputError(f"--{name.replace('_', '-')} is for a graph file, not for --vertices")
     boundary: dict[str, Boundary] = {}
     for text in given["boundary"]:
-        label, points = _label_of(text)
+        label, _, points = text.rpartition("=")  # a label may have a "=" of its own
         if label in boundary:
             raise InputError(f"--boundary '{text}': these fractions are given twice")
         boundary[label] = Boundary.parse(points)
     return Sizes(given["vertices"], given["nonzeros"], boundary)
-
-
-def _label_of(text: str) -> tuple[str, str]:
-    """The label, "" if there is none, and the points; a label may have a "=" of its own."""
-    label, found, points = text.rpartition("=")
-    return (label, points) if found else ("", text)
 
 
 def print_sweep(sweep: Sweep, form: str = "") -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -145,7 +146,7 @@ def _all_stages(
 
     with ThreadPoolExecutor(usable_cores()) as pool:
         for lines in stages:
-            if _lacks_runtime():
+            if find_spec("torch") is None:  # only the compiler is installed
                 lines = tuple(line for line in lines if not line.startswith(RUN))
             try:
                 waiting = {
@@ -157,13 +158,6 @@ def _all_stages(
                 on_failure()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-def _lacks_runtime() -> bool:
-    """Whether only the compiler is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("torch") is None
 
 
 def _words(line: str) -> list[str]:

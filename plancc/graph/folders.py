@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ from plancc.graph.formats import (
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import StrPath, is_gzip
 from plancc.graph.types_toml import write_relations
-from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import available_memory
 
@@ -112,7 +110,8 @@ def to_folder(
             found = own_data(path, graph, split=split, keys=data_keys(keys), **options)
         types = graph.types
         if types is None:
-            _write_data(found, made)
+            for key, array in found.arrays().items():
+                np.save(made / f"{key}.npy", array)
         else:
             write_relations(graph, made, found)
         del graph, found  # they map files that get other names
@@ -156,8 +155,3 @@ def _taken(path: StrPath, entry: Format) -> int:
     if claimed is not None:
         return ENTRY * int(claimed(path))
     return os.path.getsize(path) * (GZIP if is_gzip(path) else TEXT)
-
-
-def _write_data(data: VertexData, folder: Path) -> None:
-    for name, array in data.arrays().items():
-        np.save(folder / f"{name}.npy", array)

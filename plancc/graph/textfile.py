@@ -154,31 +154,18 @@ def check_encoding(path: StrPath, data: bytes) -> None:
         raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
 
 
-def has_odd_blank(text: bytes) -> bool:
-    """Whether a line holds what only Python takes for a blank: a vertical tab, a form feed, a
-    carriage return before its end."""
-    return any(mark in text.rstrip(b" \t\r\n") for mark in b"\v\f\r")
-
-
-def parse_number(word: bytes, kind: type[Number]) -> Number:
-    """``kind(word)``; ValueError also for what Python reads as a number and other parsers do not:
-    ``1_000`` and ``+1``."""
-    if b"_" in word or word.startswith(b"+"):
-        raise ValueError(word)
-    return kind(word)
-
-
 def data_lines(
     path: StrPath, stream: Iterable[bytes], skipped: int = 0, comments: tuple[bytes, ...] = ()
 ) -> Iterator[tuple[int, bytes]]:
     """Number and text of every line that is neither blank nor a comment, after `skipped` lines.
 
-    InputError for a line with what only Python takes for a blank.
+    InputError for a line with what only Python takes for a blank: a vertical tab, a form feed, a
+    carriage return before its end.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):
             continue
-        if has_odd_blank(text):
+        if any(mark in text.rstrip(b" \t\r\n") for mark in b"\v\f\r"):
             fail(path, line, "a control character stands within the line", text)
         if text.strip():
             yield line, text
@@ -187,7 +174,9 @@ def data_lines(
 def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Number]) -> Number:
     """The finite number that a word is; InputError otherwise."""
     try:
-        value = parse_number(word, kind)
+        if b"_" in word or word.startswith(b"+"):  # Python alone reads 1_000 and +1
+            raise ValueError(word)
+        value = kind(word)
     except ValueError:
         words = "a number" if kind is float else "a whole number"
         fail(path, line, f"the {what} is not {words}:", word)

@@ -143,7 +143,9 @@ def batch_reports(
         population = population_of(plan)
         if first is None:
             first = file.path, population
-        elif not _same_pattern(population, first[1]):
+        elif not all(
+            np.array_equal(*both) for both in zip(population.pattern, first[1].pattern, strict=True)
+        ):
             raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
@@ -172,8 +174,3 @@ def batch_reports(
         )
         for name, owner, figures in zip(names, owners, found, strict=True)
     ]
-
-
-def _same_pattern(a: Population, b: Population) -> bool:
-    (a_ptr, a_columns), (b_ptr, b_columns) = a.pattern, b.pattern
-    return np.array_equal(a_ptr, b_ptr) and np.array_equal(a_columns, b_columns)

@@ -87,7 +87,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
     lettered = list(zip(LETTERS, plans, strict=False))
     reports = [each.report for each in plans]
     logs = [(letter, each.log) for letter, each in lettered if each.log is not None]
-    several = len(plans) > 1
+    several, sources = len(plans) > 1, [plan.matrix.before.counts for plan in plans]
     span = charts.span_of([plan.volume for plan in plans])
     with charts.style():
         page: str = template.render(
@@ -96,7 +96,7 @@ def render(plans: Sequence[Planned], command: str) -> str:
             else f"{len(plans)} plans",
             several=several,
             plans=[_section(letter, each, span, several) for letter, each in lettered],
-            one_source=_one_source(plans),
+            one_source=all(np.array_equal(sources[0], each) for each in sources),
             beside=_beside_first(reports) if several else [],
             facts=_facts(reports),
             comparison=comparison_table(reports) if several else None,
@@ -109,12 +109,6 @@ def render(plans: Sequence[Planned], command: str) -> str:
             style=(Path(__file__).parent / "style.css").read_text("utf-8"),
         )
     return page
-
-
-def _one_source(plans: Sequence[Planned]) -> bool:
-    """Whether the nonzeros of all plans stand alike before they are ordered."""
-    first, *others = (plan.matrix.before.counts for plan in plans)
-    return all(np.array_equal(first, other) for other in others)
 
 
 def _template() -> Any:
