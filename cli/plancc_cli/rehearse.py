@@ -106,10 +106,8 @@ def command(
     from plancc.predict.schedules import read_tables
     from plancc_cli.render_rehearsal import as_dict, print_rehearsal
     from plancc_cli.tables import print_data, rows_of
-    from plancc_runtime.launch import announced, need_torch
+    from plancc_runtime.launch import need_torch
 
-    if announced()[1] > 1:
-        raise InputError("rehearse executes all ranks in one process: start it without mpirun")
     if is_graph(plan):
         raise InputError(f"{plan}: a graph, not a plan: compile it first")
     need_torch("a rehearsal")

@@ -143,9 +143,7 @@ def batch_reports(
         population = population_of(plan)
         if first is None:
             first = file.path, population
-        elif not all(
-            np.array_equal(*both) for both in zip(population.pattern, first[1].pattern, strict=True)
-        ):
+        elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
             raise InputError(f"{file.path}: not of the same matrix pattern as {first[0]}")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)

@@ -162,12 +162,6 @@ def test_a_rehearsal_without_memory_says_how_much(
     assert "this computer has 1.0 MiB left; give fewer --ranks, or smaller --dims" in sentence
 
 
-def test_several_processes_are_refused(plan: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
-    assert "start it without mpirun" in fails(tmp_path, "rehearse", plan)
-
-
 def test_wrong_words(plan: Path, bare: Path, graph: Path, tmp_path: Path) -> None:
     speeds = tmp_path / "speeds.toml"
     speeds.write_text(MACHINE.replace("[node]", "speed = [1, 2, 3, 4, 5]\n[node]"))
