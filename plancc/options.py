@@ -397,10 +397,8 @@ class PatchOptions:
         at_most=1,
     )
     seed: int = like(SearchOptions, "seed")
-    balance: str | None = like(PlanOptions, "balance", otherwise="the plan's, or nnz")
-    epsilon: float | None = like(
-        SearchOptions, "epsilon", default=None, otherwise=f"the plan's, or {EPSILON:g}"
-    )
+    balance: str | None = like(RefineOptions, "balance")
+    epsilon: float | None = like(RefineOptions, "epsilon")
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -28,7 +28,7 @@ from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
-from plancc.options import PatchOptions, SearchOptions
+from plancc.options import PatchOptions
 from plancc.owners.provenance import empty_parts, of_graph, provenance
 from plancc.owners.task import REFINED, Observer
 from plancc.partitioners.run import balance_notes
@@ -40,7 +40,7 @@ from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
 from plancc.predict.widths import DataWidths
-from plancc.refinement import asked_balance, kept_of, lowered_like
+from plancc.refinement import asked_balance, kept_of, lowered_like, search_options
 from plancc.report.epochs import Basis
 from plancc.search.record import Judge, Record
 
@@ -100,11 +100,7 @@ def patch(
         how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
         matrix = normalize(new, **how, dtype=plan.value.dtype)
         predictor = Basis.of(recorded, DataWidths.of(new_data)).predictor
-        search = SearchOptions(
-            seed=asked.seed, dims=tuple(predictor.dims), machine=predictor.machine, grid=header.grid
-        )
-        if header.grid is None or header.grid.scheme == "1d":
-            search = search.of_parts(plan.num_parts)
+        search = search_options(plan, predictor, seed=asked.seed)
         dims, mask = tuple(predictor.dims), new_data.train_mask
         wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
         wanted = replace(wanted, capacities=search.capacities)

@@ -112,7 +112,8 @@ def refine(
         mask = plan.vertex_data.train_mask
         mask = None if mask is None else mask[plan.places()]  # in vertex order
         wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
-        search = _search_options(plan, objective, asked, predictor)
+        given = {"objective": objective, "seed": asked.seed, "capacities": asked.capacities}
+        search = search_options(plan, predictor, **given)
         predictor = search.predictor
         wanted = replace(wanted, capacities=search.capacities)
     with observer("matrix"):
@@ -190,19 +191,10 @@ def refine(
     )
 
 
-def _search_options(
-    plan: Plan, objective: str, asked: RefineOptions, predictor: Predictor
-) -> SearchOptions:
+def search_options(plan: Plan, predictor: Predictor, **given: Any) -> SearchOptions:
     """Options of the search, with a capacity for every part where ranks are of unequal speed."""
-    search = SearchOptions(
-        objective=objective,
-        seed=asked.seed,
-        dims=tuple(predictor.dims),
-        machine=predictor.machine,
-        capacities=asked.capacities,
-        grid=plan.header.grid,
-    )
-    grid = plan.header.grid
+    grid, dims = plan.header.grid, tuple(predictor.dims)
+    search = SearchOptions(dims=dims, machine=predictor.machine, grid=grid, **given)
     if grid is None or grid.scheme == "1d":
         return search.of_parts(plan.num_parts)
     if search.capacities is not None:

@@ -108,13 +108,7 @@ def _of_single_models() -> str:
 )
 @options.sampling("uniform", OF_MODELS)
 @with_options(map(options.field_option, OF_COMPILE))
-@click.option(
-    "--data",
-    type=click.Path(),
-    multiple=True,
-    help="File of features, labels and masks (.npz, .npy, .csv ...); may be repeated.  [default: "
-    "those of GRAPH]",
-)
+@options.searching("data", otherwise="those of GRAPH")
 @click.option("--no-data", is_flag=True, help="Do not store GRAPH's vertex data.")
 @click.option("--split-name", metavar="NAME", help="The split to take where there are several.")
 @click.option(
