@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from plancc.errors import PlanccError
+from plancc.errors import InputError, PlanccError
 from plancc.processes import die_with_parent, fate, search_path
 from plancc.text import shown
 
@@ -24,14 +24,7 @@ CPU_SECONDS = 4
 """What a child may use of a processor, however busy the machine is; it needs a tenth of it."""
 
 
-def ask(
-    module: str,
-    path: str,
-    seconds_per_byte: float,
-    request: Any = None,
-    *,
-    error: type[PlanccError],
-) -> dict[str, Any]:
+def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
     """What the child process `module` answers of a file.
 
     Parameters:
@@ -40,10 +33,9 @@ def ask(
         seconds_per_byte: CPU time that the child may use for every byte of the file, besides
             `CPU_SECONDS`.
         request (JSON value): What else the child is to know.
-        error: What is raised for a file that cannot be read.
 
     Raises:
-        PlanccError: An `error` with the child's own sentence, or with how the child ended.
+        InputError: With the child's own sentence, or with how the child ended.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -55,19 +47,19 @@ def ask(
         env=os.environ | {"PYTHONPATH": search_path()},
     )
     if child.returncode == -signal.SIGXCPU:
-        raise error(f"{path}: the file is damaged: HDF5 does not come to an end with it")
+        raise InputError(f"{path}: the file is damaged: HDF5 does not come to an end with it")
     try:
         reply: dict[str, Any] = json.loads(child.stdout) if child.returncode == 0 else {}
     except ValueError:
         reply = {}
     if not reply:
         last = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise error(
+        raise InputError(
             f"{path}: the file is damaged: the process that reads it {fate(child.returncode)}"
             + (f": {shown(last)}" if last else "")
         )
     if "error" in reply:
-        raise error(reply["error"])
+        raise InputError(reply["error"])
     return reply
 
 

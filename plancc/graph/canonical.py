@@ -20,6 +20,7 @@ from plancc.errors import InputError
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Graph, Source, check_num_vertices, check_range
 from plancc.graph.listed_edges import is_listing, list_edges
+from plancc.graph.symmetry import is_mirrored
 
 IntArray = npt.NDArray[np.integer]
 MANY = 1 << 22
@@ -202,8 +203,6 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
     """Whether (i, j) is a nonzero wherever (j, i) is; with `values` also of equal value, with
     `skew` of opposite value."""
     if graph.num_nonzeros > MANY and not values and not skew:
-        from plancc.graph.symmetry import is_mirrored
-
         return bool(is_mirrored(graph.indptr, graph.indices))
     columns = np.bincount(graph.indices, minlength=graph.num_vertices)
     if not np.array_equal(columns, graph.row_nonzeros()):

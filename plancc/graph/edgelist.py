@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -241,8 +242,6 @@ def _taken(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> bytes:
     """Some columns of the same lines, with blanks between them."""
-    from plancc.graph import kernels
-
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     out = np.empty_like(text)
     mark = separator[0] if separator else 0
@@ -421,8 +420,6 @@ def _read_weighted(
     path: StrPath, data: bytes, separator: bytes
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     from scipy.io import mmread
-
-    from plancc.graph import kernels
 
     plain = _without_comments(data)
     plain = (plain.replace(separator, b" ") if separator else plain) + b"\n"

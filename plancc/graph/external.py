@@ -25,6 +25,7 @@ from plancc.graph.canonical import as_values, check_finite
 from plancc.graph.csr import write_head
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
+from plancc.graph.symmetry import mirror_sum
 
 BUCKETS = 256
 """Files that entries are sorted into first."""
@@ -108,8 +109,6 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     directed = False if reading.symmetrize else source.directed
     if directed is None:
-        from plancc.graph.symmetry import mirror_sum
-
         indptr = np.load(folder / "indptr.npy")
         directed = bool(mirror_sum(0, indptr, np.asarray(indices)))
     write_head(folder, directed, made_of)

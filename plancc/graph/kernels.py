@@ -1,6 +1,4 @@
-"""Small numba kernels over the bytes of text files. Import it inside functions: numba is slow
-to import. The tests hold a plain twin of each.
-"""
+"""Small numba kernels over the bytes of text files; the tests hold a plain twin of each."""
 
 from __future__ import annotations
 

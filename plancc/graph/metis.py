@@ -19,6 +19,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.kernels import format_lines
 from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
@@ -211,8 +212,6 @@ def write_metis(
     Raises:
         InputError: If the graph is not symmetric, or its values are not whole numbers >= 1.
     """
-    from plancc.graph.kernels import format_lines
-
     name = os.fspath(path)
     n = graph.num_vertices
     row = np.repeat(np.arange(n, dtype=np.int32), graph.row_nonzeros())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 import numpy as np
 
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
 from plancc.graph.graph import (
@@ -235,8 +236,6 @@ def _counted(path: StrPath, header: _Header) -> tuple[int, int, int] | None:
 
 def _checked(header: _Header, text: bytes) -> int:
     """The number of entries in some lines; ValueError where one is none."""
-    from plancc.graph import kernels
-
     count = int(kernels.check_entries(np.frombuffer(text, np.uint8), _FIELDS[header.field]))
     if count < 0:
         raise ValueError("a line is no entry")

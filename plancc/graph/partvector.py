@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.files import atomic_write
 from plancc.graph.formats import FORMATS
+from plancc.graph.kernels import format_lines
 from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
 
 
@@ -72,8 +73,6 @@ def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
         InputError: If `owner` is not a list of integers >= 0.
         OutputError: If the file cannot be written.
     """
-    from plancc.graph.kernels import format_lines
-
     owner = np.asarray(owner)
     if owner.ndim != 1 or owner.dtype.kind not in "iu" or (owner.size and owner.min() < 0):
         raise InputError(f"{os.fspath(path)}: a part vector is a list of integers >= 0")

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.files import open_file
+from plancc.graph import kernels
 from plancc.graph.bounds import check_unpacked, largest
 from plancc.text import shown
 
@@ -219,8 +220,6 @@ def read_integers(
         InputError: For the first token that is not a whole number of at most 18 digits (what int64
             holds).
     """
-    from plancc.graph import kernels
-
     if not data.endswith(b"\n"):
         data += b"\n"
     buffer = np.frombuffer(data, dtype=np.uint8)

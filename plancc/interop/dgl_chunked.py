@@ -14,6 +14,7 @@ import numpy as np
 
 from plancc.export.contents import DGL_NAMES, Arrays, edges_of, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.graph.kernels import format_lines
 from plancc.plan.exchange import Int64Array
 from plancc.plan.plan import Plan
 
@@ -24,8 +25,6 @@ EDGE = "_N:_E:_N"
 
 def write(plan: Plan, folder: Path) -> None:
     """Write edges, data and owners, in one chunk per part; vertices keep the source's numbers."""
-    from plancc.graph.kernels import format_lines
-
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)
     (folder / "edges").mkdir()

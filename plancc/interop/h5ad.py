@@ -180,13 +180,8 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
     with scratch_folder() as folder:
         large = large_allowed()
         request = {"what": what, "keys": dict(keys), "large": large, "folder": str(folder)}
-        answer = ask(
-            "plancc.interop.h5ad_child",
-            os.fspath(path),
-            CPU_SECONDS_PER_BYTE,
-            request,
-            error=InputError,
-        )
+        child = "plancc.interop.h5ad_child"
+        answer = ask(child, os.fspath(path), CPU_SECONDS_PER_BYTE, request)
         found: dict[str, Any] = {}
         for name, file in answer["files"].items():
             load = load_npz if file and file.endswith(".npz") else np.load

@@ -44,7 +44,9 @@ def write(plan: Plan, folder: Path) -> None:
     data = vertex_arrays(plan, {key: key for key in ("features", "labels", "targets", "clusters")})
     for name in ("features", "targets"):
         if name in data:
-            _write_dense(folder / f"{name}.petsc", data.pop(name))
+            header = _big_endian([MATRIX, *data[name].shape, DENSE])
+            numbers = data.pop(name).astype(">f8").tobytes()
+            (folder / f"{name}.petsc").write_bytes(header + numbers)
     save_arrays(folder / "vertex_data.npz", data)
 
 
@@ -54,11 +56,6 @@ def _big_endian(integers: npt.ArrayLike) -> bytes:
 
 def _write_index_set(path: Path, numbers: npt.NDArray[np.integer]) -> None:
     path.write_bytes(_big_endian([INDEX_SET, len(numbers)]) + _big_endian(numbers))
-
-
-def _write_dense(path: Path, array: npt.NDArray[np.floating]) -> None:
-    header = _big_endian([MATRIX, *array.shape, DENSE])
-    path.write_bytes(header + array.astype(">f8").tobytes())
 
 
 EXPORT = Export(
