@@ -405,10 +405,12 @@ class Checkpoints:
             # an option that is newer than the file had its default
             before = there.get(name, FORMER.get(name, getattr(TrainOptions, name)))
             if here[name] != before:
-                raise InputError(
-                    f"{path}: was made with {name.replace('_', '-')} {_in_words(before)}; "
-                    f"cannot resume with {_in_words(here[name])}: leave `{name}` out"
-                )
+                was = f"with {name.replace('_', '-')} {_in_words(before)}"
+                now = f"with {_in_words(here[name])}: leave `{name}` out"
+                if isinstance(before, bool) and isinstance(here[name], bool):  # a flag
+                    ways = ("with", "without")
+                    was, now = f"{ways[not before]} `{name}`", f"{ways[before]} it"
+                raise InputError(f"{path}: was made {was}; cannot resume {now}")
 
 
 def _in_words(value: Any) -> str:

@@ -487,7 +487,7 @@ OTHER = [
     ({}, {"optimizer": "sgd"}, "optimizer adam; cannot resume with sgd"),
     ({}, {"clip_norm": 1.0}, "clip-norm none; cannot resume with 1.0"),
     ({}, {"seed": 4}, "seed 0; cannot resume with 4"),
-    ({}, {"standardize_features": True}, "standardize-features False; cannot resume with True"),
+    ({}, {"standardize_features": True}, "without `standardize_features`; cannot resume with it"),
     ({}, {"plan": 1}, "belongs to another plan"),
     ({}, {"resume": False}, "of an earlier run; set `resume` to go on"),
     # values that no run wrote are shown with care

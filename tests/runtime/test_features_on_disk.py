@@ -109,7 +109,10 @@ def test_a_damaged_row_is_noticed(plan, tmp_path):
     [
         ({"sampler": None, "batch_size": None, "fanouts": None, "steps": None}, "full batch reads"),
         ({"normalize_features": True}, "does not go with `features_on_disk`"),
-        ({"standardize_features": True}, "does not go with `features_on_disk`"),
+        (
+            {"standardize_features": True},
+            "`standardize_features`: does not go with `features_on_disk`",
+        ),
         ({"device": "cuda"}, "does not go with `features_on_disk`"),
         ({"dtype": "bfloat16"}, "compile the graph with features of float16"),
     ],
