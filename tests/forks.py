@@ -165,7 +165,7 @@ def _command(
     program: str, streams: list[int], argv: list[str], env: dict[str, str], cwd: str
 ) -> NoReturn:
     """Be the console script, from its first line to the end of its process."""
-    from plancc_cli.supervisor import _code_of
+    from plancc_cli.supervisor import code_of
 
     os.setsid()
     os.chdir(cwd)
@@ -182,7 +182,7 @@ def _command(
     sys.stderr = sys.__stderr__ = _text(2, "w", "backslashreplace", 1)
     if "coverage" in sys.modules and (measured := sys.modules["coverage"].Coverage.current()):
         measured.switch_context(env.get("PYTEST_CURRENT_TEST", ""))
-    code = _code_of(import_module(MAIN[program]).main)
+    code = code_of(import_module(MAIN[program]).main)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -123,7 +123,7 @@ def _work(work: Callable[[], object], supervisor: int, reports: int, watched: se
         processes.report_to(reports)
         processes.die_with_parent(supervisor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
-        code = _code_of(work)
+        code = code_of(work)
         processes.ends_with(code)
         with contextlib.suppress(Exception):
             import atexit
@@ -140,7 +140,7 @@ def _work(work: Callable[[], object], supervisor: int, reports: int, watched: se
         os._exit(code)
 
 
-def _code_of(work: Callable[[], object]) -> int:
+def code_of(work: Callable[[], object]) -> int:
     """The exit code that the interpreter would end with."""
     try:
         work()

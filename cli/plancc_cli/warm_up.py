@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Generator
 from contextlib import closing
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +17,14 @@ import click
 
 from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
-from plancc.processes import SENTENCE, tell
+from plancc.processes import SENTENCE, die_with_parent, fate, tell
 from plancc.text import message
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
+from plancc_cli.supervisor import code_of
 
 RUN = "plancc-run"
-FIRST: tuple[tuple[str, ...], ...] = (
+Stages = tuple[tuple[str, ...], ...]
+FIRST: Stages = (
     ("dataset sbm -o graph.mtx", "dataset rmat --scale 10 -o hubs.mtx.gz"),
     (
         "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
@@ -35,20 +38,28 @@ FIRST: tuple[tuple[str, ...], ...] = (
 )
 """Command lines for the kernels of the first commands, on meshes and on graphs with hubs; a stage
 begins when the one before has ended."""
-STAGES: tuple[tuple[str, ...], ...] = (
+STAGES: Stages = (
     *FIRST,
     (
         "dataset grid -o grid.graph",
         "compile edges.csv -p 2 --model block --columns v,u,w -o csv.h5",
         "compile graph.mtx -p 4 --data graph.npz --model medium-grain -o edges.h5",
         "compile graph.mtx -p 4 --data graph.npz --model stochastic-hp --batch-size 200 -o mini.h5",
+        "compile graph.mtx -p 4 --model checkerboard -o cells.h5",
+        "compile graph.mtx -p 4 --topology 2x2 -o hops.h5",
+        "compile hubs.mtx.gz -p 4 --model libra -o libra.h5",
+        "refine rows.h5 --objective max-volume -o refined.h5",
     ),
     (
         "inspect edges.h5",
+        "inspect mini.h5 --batches 2",
+        "inspect rows.h5 --batches 2 --batch-size 100 --sampler walk",
+        "inspect rows.h5 --batches 2 --sampler edges --keep 0.5",
         "plancc-run rows.h5 --model sage --dropout 0.5",
         "plancc-run rows.h5 --model gat",
         "plancc-run rows.h5 --boundary-sampling 0.5",
         "plancc-run mini.h5 --batch-size 200",
+        "plancc-run rows.h5 --batch-size 100 --sampler neighbour --fanouts 3,3",
     ),
 )
 EDGES = "u,v,w,t\n0,1,0.5,7\n1,2,2,7\n"
@@ -102,15 +113,16 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
         tell(SENTENCE, f"interrupted; {compiled}: run it again for the others")
 
     say_interrupted()
-    wanted = FIRST if first else STAGES
-    with (
-        scratch_folder() as work,
-        closing(_all_stages(wanted, str(work), environment, say_interrupted)) as stages,
-    ):
+    stages = FIRST if first else STAGES
+    with scratch_folder() as work, closing(_all_stages(stages, str(work), environment)) as done:
         Path(work, "edges.csv").write_text(EDGES)
-        for line, seconds in stages:
-            if verbosity_level() > QUIET:
-                click.echo(f"{seconds:6.1f} s  {line}")
+        try:
+            for line, seconds in done:
+                if verbosity_level() > QUIET:
+                    click.echo(f"{seconds:6.1f} s  {line}")
+        except BaseException:
+            say_interrupted()
+            raise
     compiled = len(_kernels(folder) - before)
     if verbosity_level() > QUIET:
         taken = time.monotonic() - begin
@@ -133,54 +145,69 @@ def _kernels(folder: Path) -> set[Path]:
 
 
 def _all_stages(
-    stages: tuple[tuple[str, ...], ...],
-    work: str,
-    environment: dict[str, str],
-    on_failure: Callable[[], None],
+    stages: Stages, work: str, environment: dict[str, str]
 ) -> Generator[tuple[str, float], None, None]:
-    """The command lines and their seconds, as they end; as many at once as there are cores.
-
-    `on_failure` is called before the commands that still run are waited for.
-    """
-    from plancc.graph.chunks import usable_cores
-
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        for lines in stages:
-            if find_spec("torch") is None:  # only the compiler is installed
-                lines = tuple(line for line in lines if not line.startswith(RUN))
-            try:
-                waiting = {
-                    pool.submit(_do, _words(each), work, environment): each for each in lines
-                }
-                for done in as_completed(waiting):
-                    yield waiting[done], done.result()
-            except BaseException:
-                on_failure()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
-
-def _words(line: str) -> list[str]:
-    """The command line, with few epochs and the programs' names."""
-    words = line.split()
-    return [*words, *TRAINING.split()] if words[0] == RUN else ["plancc", *words]
-
-
-def _do(words: Sequence[str], work: str, environment: dict[str, str]) -> float:
-    """Seconds of one command."""
-    module = "run" if words[0] == RUN else "main"
-    code = f"from plancc import jit; from plancc_cli.{module} import main; main()"  # no plain ones
-    begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words[1:]],
+    """The command lines and their seconds, as they end; as many at once as there are cores."""
+    if find_spec("torch") is None:  # only the compiler is installed
+        stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
+    with subprocess.Popen(
+        [sys.executable, "-c", "from plancc_cli.warm_up import serve; serve()", json.dumps(stages)],
         cwd=work,
         env=os.environ | {"PYTHONWARNINGS": "ignore"} | environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
         stdin=subprocess.DEVNULL,
-    )
-    if done.returncode:
-        said = message(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "")
-        raise PlanccError(f"{' '.join(words)} failed: {said}")
-    return time.monotonic() - begin
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        try:
+            for told in server.stdout:
+                line, seconds, failure = json.loads(told)
+                if failure is not None:
+                    raise PlanccError(f"{line} failed: {message(failure)}")
+                yield line, seconds
+            if server.wait():
+                raise PlanccError(f"the process that compiles {fate(server.returncode)}")
+        finally:
+            server.kill()
+
+
+# -- the process that imports all, once ------------------------------------------------------------
+
+
+def serve() -> None:
+    """Do the stages on the command line, each line in a fork of this process, and tell of them.
+
+    It calls no kernel itself: a fork lacks the threads that a kernel leaves.
+    """
+    die_with_parent(os.getppid())
+    from plancc.graph.chunks import usable_cores
+    from plancc.jit import cpu_target  # kernels may then be called in Python no more
+
+    import_module("plancc_runtime.train" if RUN in sys.argv[1] else "plancc.pipeline")
+    cpu_target.typing_context.refresh()  # as at the first call of a kernel
+    cpu_target.target_context.refresh()
+    for lines in json.loads(sys.argv[1]):
+        running: dict[int, tuple[str, float]] = {}
+        while lines or running:
+            if lines and len(running) < usable_cores():
+                line, *lines = lines
+                running[_begin(line)] = line, time.monotonic()
+                continue
+            child, status = os.wait()
+            line, begin = running.pop(child)
+            said = Path(f"{child}.txt").read_text(errors="replace").strip()
+            failure = said.rpartition("\n")[2] if status else None
+            print(json.dumps([line, time.monotonic() - begin, failure]), flush=True)
+
+
+def _begin(line: str) -> int:
+    """Start a command in a fork, whose number is returned; its errors go to ``<number>.txt``."""
+    server = os.getpid()
+    if (child := os.fork()) == 0:
+        die_with_parent(server)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(f"{os.getpid()}.txt", os.O_WRONLY | os.O_CREAT, 0o600), 2)
+        runs = line.startswith(RUN)
+        sys.argv = f"{line} {TRAINING}".split() if runs else ["plancc", *line.split()]
+        os._exit(code_of(import_module("plancc_cli.run" if runs else "plancc_cli.main").main))
+    return child

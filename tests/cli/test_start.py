@@ -120,9 +120,9 @@ def test_levels_that_warm_up_refuses(words: list[str], sentence: str) -> None:
 def test_an_interrupted_warm_up_says_what_is_compiled(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from plancc_cli import main, warm_up\n"
-        "def do(*_):\n"
-        "    Path('kept/one.kernel').touch(); os.write(1, b'begun\\n'); time.sleep(60)\n"
-        "import os, time; warm_up._do = do; main.main()"
+        "def stages(*_):\n"
+        "    Path('kept/one.kernel').touch(); os.write(1, b'begun\\n'); time.sleep(60); yield\n"
+        "import os, time; warm_up._all_stages = stages; main.main()"
     )
     words = [sys.executable, "-c", code, "warm-up", "--portable", "kept"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
