@@ -254,9 +254,9 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows to the parts that they want, in this order, where that still pays.
 
-    `size`: rows of every part, int64[num_parts]; no part loses its last. Returns how many moved.
+    `size`: rows of every part, int64[num_parts]; no part loses its last. Returns whether any moved.
     """
-    moved = 0
+    moved = False
     for i in order:
         v, there = vertices[i], part[i]
         here = owner[v]
@@ -268,7 +268,7 @@ def move_rows(
             owner[v] = there
             size[here] -= 1
             size[there] += 1
-            moved += 1
+            moved = True
             for c in range(load.shape[1]):
                 load[here, c] -= weight[v, c]
                 load[there, c] += weight[v, c]

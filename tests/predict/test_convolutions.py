@@ -14,10 +14,10 @@ from predict_helpers import rmat
 import plancc
 from plancc.errors import InputError
 from plancc.plan.convolutions import ConvOptions
-from plancc.plan.layers import Activation, Aggregate, Linear, OwnLinear
+from plancc.plan.layers import Activation, Aggregate, Linear, Maximum, OwnLinear
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
-from plancc.predict.schedules import Approximation, tables_of
+from plancc.predict.schedules import Approximation, row, tables_of
 from plancc_cli.options import convolution_of
 from plancc_runtime.nn import MODELS
 from plancc_runtime.nn.conv import Conv, glorot
@@ -178,6 +178,11 @@ def test_more_is_computed_than_by_a_gcn(plan):
         predicted(plan, {"model": "gat", "heads": heads}, dims, passes).seconds for heads in (1, 4)
     ]
     assert seconds[0] < heads[0] < heads[1]
+    tables = tables_of(plan)
+    *_, (_, compared) = row.RowScheduler(tables).of_neighbours(1, Maximum(5))
+    of_row, of_nonzero = row.MAXIMUM_WORDS["forward"], row.COMPARE_WORDS
+    words = 5 * (of_row * tables.rows + of_nonzero * tables.nonzeros)
+    np.testing.assert_allclose(compared.words, words, atol=1)
 
 
 def test_with_boundary_sampling_and_edge_plans(plan):

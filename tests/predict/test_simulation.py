@@ -24,7 +24,7 @@ from plancc.predict.machine import (
     SparseRates,
 )
 from plancc.predict.machine_files import find_machine, shipped_machines
-from plancc.predict.memory import Memory, row_memory
+from plancc.predict.memory import NONZERO_BYTES, Memory, row_memory
 from plancc.predict.schedule import (
     Operation,
     Pairs,
@@ -409,6 +409,11 @@ def test_memory_of_a_row_plan():
     expected = row_memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=False)
     schedule = schedule_of(tables_of(plan), DIMS)
     assert schedule.memory.total.tolist() == expected.total.tolist()
+    one = row_memory(parts, [parts] * 2, DIMS, np.array(boundary), symmetric=True)
+    own = parts.nonzeros - boundary  # which are their own transpose
+    assert (expected.matrix - one.matrix).tolist() == (
+        NONZERO_BYTES * own + 8 * parts.rows
+    ).tolist()
     found = simulate(schedule, replace(SIMPLE, node=Node(memory=float(expected.total.max()))))
     assert found.fits
     assert found.memory["total"] == expected.total.max()

@@ -36,6 +36,7 @@ from plancc_cli.stopping import StopSignals
 from plancc_runtime.checkpoint import Checkpoints, _digest
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import prepared
+from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -305,6 +306,24 @@ def test_a_checkpoint_that_this_version_cannot_read_is_an_error(
     with pytest.raises(InputError, match=rf"last\.safetensors: .*{words[why]}"):
         run(plans[0], ranks, tmp_path, resume=True)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_ranks_that_read_different_files_do_not_resume(plans, checkpoint, tmp_path):
+    """Each is whole, and they have one path on machines with disks of their own."""
+    folders = [tmp_path / str(rank) for rank in range(PARTS)]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "last.safetensors").write_bytes(checkpoint)
+    rewritten(folders[1] / "last.safetensors", lambda text: text + " ")
+
+    def resume(transport):
+        ready = prepared(plans[0], TrainOptions(**{**OPTIONS, "every": None}), transport)
+        options = TrainOptions(**OPTIONS, checkpoint=folders[transport.rank], resume=True)
+        with closing(Checkpoints(options, ready.content, transport)) as kept:
+            kept.load(ready._learner)
+
+    with pytest.raises(InputError, match=r"last\.safetensors: not the same file on all ranks"):
+        run_ranks(PARTS, resume)
 
 
 def test_a_damaged_checkpoint_never_takes_the_place_of_a_whole_one(plans, tmp_path, monkeypatch):

@@ -208,6 +208,26 @@ class TestProducts(LayoutTests):
             yield Layout(p, make, {"plan": a}, width=1 + turn, columns=2)
 
 
+@pytest.mark.parametrize("what", ["product", "adjoint"])
+def test_overlap_that_changes_a_bit_fails_its_check(what):
+    a, owner = graphs(2)["directed"]
+    header, parts = reference.make_parts(a, owner, 2)
+
+    def make(transport, resources):
+        graph = LocalGraph(Block.of_part(parts[transport.rank], header.self_loops), resources)
+        real, size = graph.product, 2.0**-50 * resources.overlap
+
+        def faulty(x, name):
+            out = real(x, name)
+            return out + size * (out.detach() if what == "product" else out - out.detach())
+
+        graph.product = faulty
+        return graph
+
+    with pytest.raises(AssertionError, match="Arrays are not equal"):
+        TestProducts().test_overlap_changes_no_bit(Layout(2, make, {"plan": a}))
+
+
 @pytest.mark.parametrize(("p", "kind"), RANKS)
 def test_an_error_of_one_rank_is_raised_by_all(p, kind, on_ranks):
     seen = []
