@@ -171,7 +171,7 @@ def test_tolls_follow_owners(num_parts):
             assert (toll == edge_moves._tolls(state, prices)).all()
 
 
-@pytest.mark.parametrize("fees", [[0.0], [3.0, 1.0, 0.5, 0.0]])
+@pytest.mark.parametrize("fees", [[0.0], [20.0, 0.0]])
 def test_no_sweep_raises_the_volume_and_the_fees_of_messages(fees):
     prices, paid = the_prices(6, fees=np.array(fees)), np.cumsum([0.0, *fees])
 
