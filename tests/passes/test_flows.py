@@ -68,10 +68,10 @@ def test_heap_sorts():
     keys, number = np.empty(200, dtype=np.int64), 0
     given = rng.integers(-50, 50, 200)
     for key in given:
-        number = heap.push(keys, number, key)
+        number = heap.push.in_python(keys, number, key)
     taken = []
     while number:
-        key, number = heap.pop(keys, number)
+        key, number = heap.pop.in_python(keys, number)
         taken.append(int(key))
     assert taken == sorted(given.tolist(), reverse=True)
 

@@ -37,7 +37,7 @@ def check_state(nets, state):
         assert counts(state, e) == expected
         assert state.spread[e] == len(expected)
         for q in range(len(state.sums)):
-            assert pins_in(e, q, state) == expected[q]
+            assert pins_in.in_python(e, q, state) == expected[q]
     sums = [nets.weight[state.owner == q].sum(axis=0) for q in range(len(state.sums))]
     np.testing.assert_array_equal(state.sums, sums)
 
@@ -85,7 +85,7 @@ def test_counts_after_many_moves(kind, coarse):
     assert boundary(nets, state).tolist() == sorted(set().union(*cut))
     assert (state.owner != given).any()
     copied = state_of(nets, given, num_parts)
-    move(0, (given[0] + 1) % num_parts, nets, copied)
+    move(0, int(given[0] + 1) % num_parts, nets, copied)
     assert copied.owner[0] != given[0]
 
 
@@ -155,7 +155,7 @@ def slow_sweep(order, nets, state, limits):
                 best, best_value = q, value
         lighter = best >= 0 and state.sums[best, 0] + weight[0] < state.sums[here, 0]
         if (best_value > 0 or (best_value == 0 and lighter)) and (state.sums[here] != weight).any():
-            move(v, best, nets, state)
+            move(v, int(best), nets, state)
 
 
 @turns(kind=[(40, 3), (40, 30), (40, 90), (3, 9)], price=[0.0, 0.5])
