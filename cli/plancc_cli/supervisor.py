@@ -164,8 +164,11 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _raise(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+def _raise(number: int, frame: FrameType | None) -> None:
+    """Interrupt the work, but not here: what `_unraisable` raises is swallowed too."""
+    if frame is None or frame.f_code not in (_unraisable.__code__, _raise.__code__):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        raise KeyboardInterrupt
 
 
 def _printed(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
@@ -177,7 +180,7 @@ def _printed(kind: type[BaseException], value: BaseException, trace: TracebackTy
 def _unraisable(unraisable: Any) -> None:
     """Native code called Python, which was interrupted; it cannot pass that on."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
-        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN, AGAIN)
     elif not processes.is_stopping():
         sys.__unraisablehook__(unraisable)
 
