@@ -213,10 +213,10 @@ def test_two_batches_are_under_way_within_an_epoch(plan_file, monkeypatch, passe
     events = {0: [], 1: []}
     share, gradients = NeighbourDraws.share, Learner.gradients
 
-    def seen(self, number):
+    def seen(self, number, *which):
         rank = self._used._transport.rank
         events[rank].append(("draw", number))
-        rounds = share(self, number)
+        rounds = share(self, number, *which)
         while True:
             try:
                 next(rounds)

@@ -47,12 +47,11 @@ from plancc_runtime.data import LocalData
 from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
-from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch
+from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
-from plancc_runtime.layouts.live import without_idle_rows
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
@@ -122,9 +121,6 @@ class BatchShare:
     """A rank's share of a mini-batch, as layers take it.
 
     Attributes:
-        inputs (int64[m]): Local rows of the slice that are inputs of the first block.
-        outputs (int64[m] or None): Which of ``local.rows`` are outputs of the last block; None:
-            all.
         x, fixed: As of `View`; of the cache, features of halo rows are behind those of the inputs
             unless these are all rows of the slice. None: they are not fetched yet.
         graphs: One per layer.
@@ -132,9 +128,6 @@ class BatchShare:
     """
 
     local: LocalBatch
-    blocks: list[Block]
-    inputs: Int64Array
-    outputs: Int64Array | None
     x: Tensor | None = None
     graphs: Sequence[LocalGraph] = ()
     fixed: Tensor | None = None
@@ -374,7 +367,7 @@ class MiniBatches(FullBatch):
         """
         device, cache, own = features.device, self._cache, features
         if not self._in_place:
-            own = rows_of(features, share.inputs)
+            own = rows_of(features, share.local.inputs)
         if cache is None:
             return own, None
         halo, first = share.local.halos[0], 0 if self._in_place else len(own)
@@ -387,7 +380,7 @@ class MiniBatches(FullBatch):
         if not cache.whole:
             sent = ~cache.of_others[share.local.sents[0]]
             at = np.flatnonzero(~kept) + first
-            missing = yield from self._fetched(share.blocks[0].expand.keep(sent, ~kept), own)
+            missing = yield from self._fetched(share.local.blocks[0].expand.keep(sent, ~kept), own)
             x[torch.from_numpy(at).to(device)] = missing
         return (own, x) if self._in_place else (x, None)
 
@@ -440,7 +433,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """A batch that is drawn, and complete where nothing travels."""
         share = yield from self._drawn_share(number)
-        graphs = [self._graph_of(each) for each in share.blocks]
+        graphs = [self._graph_of(each) for each in share.local.blocks]
         share = replace(share, graphs=graphs if len(graphs) > 1 else graphs * self._options.layers)
         for layer, (graph, coefficients) in enumerate(
             zip(share.graphs, self._coefficients, strict=True)
@@ -454,12 +447,9 @@ class MiniBatches(FullBatch):
         return share
 
     def _drawn_share(self, number: int) -> Rounds[BatchShare]:
-        local = yield from self._draws.share(number)
-        if "dead-rows" not in self._passes:
-            return BatchShare(local, local.blocks, local.rows, None)
-        whole = (local.rows, self._block.inputs) if self._in_place else None
-        blocks, first, last = without_idle_rows(local.blocks, np.flatnonzero(local.targets), whole)
-        return BatchShare(local, blocks, local.rows[first], last)
+        which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
+        local = yield from self._draws.share(number, "in place" if self._in_place else which)
+        return BatchShare(local)
 
     def figures(self, network: Network) -> None:
         return None
@@ -503,14 +493,13 @@ class MiniBatches(FullBatch):
         self._clock.enter("batch")
         share = self._share(number, data.features)
         self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
-        outputs = None
-        if share.outputs is not None:
-            outputs = torch.from_numpy(share.outputs).to(data.labels.device)
+        local, outputs = share.local, None
+        if local.outputs is not None:
+            outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            local = share.local
             batch = data.of_batch(local.rows, local.targets, self._transport, self._num_targets)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
-        return view, batch, share.blocks
+        return view, batch, local.blocks
 
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,11 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import send_lists, send_numbers
 
+RowsOfBlocks = Literal["all", "live", "in place"]
+"""Rows that the blocks of a batch have: all that take part in any; of every block those that have
+nonzeros or that the next layer reads, and as inputs those and its columns; the same, but that all
+rows of the slice are inputs of the first. All nonzeros stay, and with them all that travels."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeptBlock:
@@ -38,7 +43,7 @@ class KeptBlock:
 
     Attributes:
         nonzeros (int64[m]): Ascending.
-        rows (int32[m]): Numbers of their rows in the block.
+        rows, columns (int32[m]): Numbers of their rows in the batch; their columns in the slice.
         factors (float64[m] or None): What their values are multiplied by; None: 1.
         received, sent (int64[...]): Places of halo rows, and of sent rows, among those of the
             slice; ascending.
@@ -46,40 +51,61 @@ class KeptBlock:
 
     nonzeros: Int64Array
     rows: Int32Array
+    columns: Int32Array
     factors: Floats | None
     received: Int64Array
     sent: Int64Array
 
-    def of(self, whole: Block, own: Int64Array, number: Int32Array, slot: Int32Array) -> Block:
-        """The slice masked to the block.
+    def of(
+        self,
+        whole: Block,
+        rows: Int64Array,
+        live: BoolArray,
+        scratch: tuple[Int32Array, Int32Array],
+        in_place: bool,
+    ) -> tuple[Block, Int64Array, Int64Array]:
+        """The slice masked to the block, between live rows.
 
         Parameters:
             whole: The slice.
-            own (int64[rows of the block]): Its rows that take part.
-            number (int32[num_inputs or more]): Number of every one of `own` in the block.
-            slot (int32[num_halo]): Is filled with the number of every halo row of the block.
+            rows (int64[m]): Its rows that take part in the batch.
+            live (bool[m]): Which of them are outputs of the block at any rate. Gets those with
+                nonzeros; after that, rows that are read are marked, which are inputs.
+            scratch (int32[num_inputs or more], int32[num_halo]): Number of every one of `rows`; is
+                filled with that of every halo row of the block.
+            in_place: Whether all rows of the slice are inputs, so that none need to be copied.
+
+        Returns:
+            block: Block
+            outputs, inputs (int64[...]): Which of `rows` are these; ascending.
         """
         assert whole.halo is not None
-        nonzeros = self.nonzeros
-        slot[self.received] = np.arange(len(self.received), dtype=np.int32)
-        kept = nonzeros, self.rows
-        row_ptr, column = _masked(kept, whole.column, whole.num_inputs, len(own), number, slot)
+        place = (rows, whole.num_inputs) if in_place else (rows[:0], 0)
+        expand = whole.expand.keep(self.sent, self.received)
+        parts = self.rows, self.columns, self.received, expand.send.row
+        ends, number, row_ptr, column = _laid_out(parts, whole.num_inputs, live, scratch, place)
+        outputs, inputs = ends
         if len(whole.value) and not whole.value.strides[0]:  # one number, which no layer reads
-            value = whole.value[: len(nonzeros)]
+            value = whole.value[: len(column)]
         else:
-            value = whole.value[nonzeros]
+            value = whole.value[self.nonzeros]
             value = value if self.factors is None else value * self.factors
-        return replace(
+        if expand.send.num_messages or expand.receive.num_messages:
+            expand = expand.renumbered(scratch[0], scratch[1]).renumbered(number)
+        same = not in_place and len(outputs) == len(inputs)
+        block = replace(
             whole,
-            inputs=whole.inputs[own],
+            inputs=whole.inputs if in_place else whole.inputs[rows[inputs]],
+            outputs=None if same else number[outputs].astype(np.int64),
             row_ptr=row_ptr,
             column=column,
             value=value,
             factor=self.factors,
-            relation=None if whole.relation is None else whole.relation[nonzeros],
-            expand=whole.expand.keep(self.sent, self.received).renumbered(number, slot),
+            relation=None if whole.relation is None else whole.relation[self.nonzeros],
+            expand=expand,
             halo=whole.halo[self.received],
         )
+        return block, outputs, inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +115,13 @@ class LocalBatch:
     Attributes:
         rows (int64[m]): Local rows, of the whole slice, that take part in any block; ascending.
         targets (bool[m]): Those whose output counts for the loss.
-        blocks: Their rows are those of `rows`, also where a block has no nonzero for them.
+        blocks: One per layer, or one for all.
         halos (list of int64[halo rows]): One per block: the places of its halo rows among those of
             the slice.
         sents (list of int64[sent rows]): One per block: the places of its sent rows among those of
             the slice.
+        inputs (int64[...]): Local rows that are inputs of the first block.
+        outputs (int64[...] or None): Which of `rows` are outputs of the last block; None: all.
     """
 
     rows: Int64Array
@@ -101,6 +129,8 @@ class LocalBatch:
     blocks: list[Block]
     halos: list[Int64Array]
     sents: list[Int64Array]
+    inputs: Int64Array
+    outputs: Int64Array | None
 
     @classmethod
     def of(
@@ -110,15 +140,20 @@ class LocalBatch:
         targets: BoolArray,
         kept: list[KeptBlock],
         scratch: tuple[Int32Array, Int32Array],
+        which: RowsOfBlocks,
     ) -> LocalBatch:
         """The share of the slice `whole` that blocks keep; `scratch`: as of `KeptBlock.of`."""
-        return cls(
-            rows,
-            targets,
-            [each.of(whole, rows, *scratch) for each in kept],
-            [each.received for each in kept],
-            [each.sent for each in kept],
-        )
+        live = targets | (which == "all")
+        blocks: list[Block] = []
+        last = None
+        for k, each in reversed(list(enumerate(kept))):
+            in_place = which == "in place" and k == 0
+            block, outputs, inputs = each.of(whole, rows, live, scratch, in_place)
+            blocks.insert(0, block)
+            last = outputs if last is None else last
+        received, sent = [each.received for each in kept], [each.sent for each in kept]
+        outputs_left = None if which == "all" else last
+        return cls(rows, targets, blocks, received, sent, rows[inputs], outputs_left)
 
 
 class BatchMask:
@@ -172,7 +207,9 @@ class BatchMask:
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
 
-    def local(self, batch: Batch, clock: Clock | None = None) -> LocalBatch:
+    def local(
+        self, batch: Batch, clock: Clock | None = None, which: RowsOfBlocks = "all"
+    ) -> LocalBatch:
         """This rank's share of `batch`; not collective. The clock gets the time of "draw"."""
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # and with them the blocks, where these are `listed`
@@ -187,7 +224,8 @@ class BatchMask:
                 if wanted is not None:
                     at = self._places(wanted)
                     targets[self._number[at[at < self._part.num_inputs]]] = True
-                return LocalBatch.of(self._part, own, targets, kept, (self._number, self._slot))
+                scratch = self._number, self._slot
+                return LocalBatch.of(self._part, own, targets, kept, scratch, which)
             finally:
                 self._number[members] = -1
 
@@ -219,11 +257,11 @@ class BatchMask:
                 kept, rows, factors = kept[left], rows[left], factors[left]
         local = int(np.searchsorted(kept, self._num_nonzeros))
         nonzeros, pins = kept[:local], kept[local:] - self._num_nonzeros
-        received = distinct(columns_of(nonzeros, part.column, part.num_inputs)[1])
+        columns, _, halo = columns_of(nonzeros, part.column, part.num_inputs)
         sent = distinct(self._sent[pins]).astype(np.int64)
         if factors is not None:
             factors = factors[:local]
-        return KeptBlock(nonzeros, rows[:local], factors, received, sent)
+        return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
         """The nonzeros of a block that are in own rows, or pins, in the order of `_columns`.
@@ -313,32 +351,59 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """The own columns of nonzeros, and the halo rows of the others."""
+    """The columns of nonzeros; the own ones of them, and the halo rows of the others."""
+    columns = np.empty(len(nonzeros), dtype=np.int32)
     own, halo = np.empty_like(nonzeros), np.empty_like(nonzeros)
     size = 0
     for k in range(len(nonzeros)):
-        j = column[nonzeros[k]]
+        columns[k] = j = column[nonzeros[k]]
         own[size], halo[k - size] = j, j - num_rows  # one is kept, the other overwritten
         size += j < num_rows
-    return own[:size], halo[: len(nonzeros) - size]
+    return columns, own[:size], halo[: len(nonzeros) - size]
 
 
 @njit(cache=True, nogil=True)
-def _masked(kept: Any, column: Any, num_rows: int, num_own: int, number: Any, slot: Any) -> Any:
-    """The rows and columns of a block: own ones numbered by `number`, halo rows by `slot`.
+def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
+    """A block between live rows; arguments are those of `KeptBlock.of`.
 
-    `kept`: nonzeros of the slice, and the numbers of their rows, which ascend.
+    Parameters:
+        parts: Row and column of every nonzero, halo rows, and rows of the slice that are sent.
+        place: New numbers of rows, and how many there are, instead of those among the inputs.
+
+    Returns:
+        (outputs, inputs), number (int32[m], of `rows` among the columns), row_ptr, column
     """
-    nonzeros, rows = kept
-    row_ptr = np.zeros(num_own + 1, dtype=np.int64)
-    found = np.empty(len(nonzeros), dtype=np.int32)
-    for k in range(len(nonzeros)):
-        j = column[nonzeros[k]]
-        found[k] = number[j] if j < num_rows else num_own + slot[j - num_rows]
-        row_ptr[rows[k] + 1] += 1
-    for i in range(num_own):
-        row_ptr[i + 1] += row_ptr[i]
-    return row_ptr, found
+    (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
+    for k in range(len(received)):
+        slot[received[k]] = k
+    size_of = np.zeros(n, dtype=np.int64)
+    for i in rows:
+        size_of[i] += 1
+    outputs, inputs = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    row_ptr = np.zeros(n + 1, dtype=np.int64)
+    size = 0
+    for i in range(n):
+        live[i] |= size_of[i] > 0
+        outputs[size] = i  # kept if live, else overwritten
+        row_ptr[size + 1] = row_ptr[size] + size_of[i]
+        size += live[i]
+    for j in columns:
+        if j < num_rows:
+            live[number[j]] = True
+    for j in sent:
+        live[number[j]] = True
+    called = np.empty(n, dtype=np.int32)
+    left = 0
+    for i in range(n):
+        inputs[left] = i
+        called[i] = place[0][i] if place[1] else left
+        left += live[i]
+    own = max(left, place[1])
+    column = np.empty(len(columns), dtype=np.int32)
+    for k in range(len(columns)):
+        j = columns[k]
+        column[k] = called[number[j]] if j < num_rows else own + slot[j - num_rows]
+    return (outputs[:size], inputs[:left]), called, row_ptr[: size + 1], column
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:

@@ -16,7 +16,7 @@ from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.relations import RelationSampler
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
-from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch
+from plancc_runtime.layouts.batch_mask import BatchMask, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.owner_draws import NeighbourDraws, RelationDraws, WalkDraws
 from plancc_runtime.transport.base import Transport
@@ -48,7 +48,7 @@ class Draws(Protocol):
     halo: Int32Array
     alone: bool
 
-    def share(self, number: int) -> Rounds[LocalBatch]:
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """This rank's share of a batch; one is drawn at a time."""
 
 
@@ -71,12 +71,12 @@ class WholeDraws:
         self._mask = BatchMask(part, transport)
         self.halo = self._mask.halo
 
-    def share(self, number: int) -> Rounds[LocalBatch]:
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """This rank's share of a batch; not collective."""
         yield from ()
         with self._clock("draw"):
             batch = draw(self._sampler, self._population, self._seed, number)
-        return self._mask.local(batch, self._clock)
+        return self._mask.local(batch, self._clock, which)
 
 
 def draws_of(

@@ -14,7 +14,6 @@ owners, one byte per halo row. Both ends of a message then drop the same rows fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.kernel import njit
-from plancc.plan.exchange import Exchange, Int32Array, Int64Array, nonzeros_of, places
+from plancc.plan.exchange import Exchange, Int64Array, nonzeros_of, places
 from plancc.plan.part_routes import PartRoute
 from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block, Nonzeros, Numbering
@@ -54,86 +53,6 @@ def live_blocks(
         blocks.insert(0, live)
         rows.insert(0, inputs)
     return blocks, rows
-
-
-def without_idle_rows(
-    blocks: Sequence[Block], wanted: Int64Array, whole: tuple[Int64Array, Int32Array] | None
-) -> tuple[list[Block], Int64Array, Int64Array]:
-    """The blocks of a mini-batch without rows that no layer reads; not collective.
-
-    A row is left in the output of a layer if the next layer reads it or if it has nonzeros. So all
-    nonzeros stay, and with them all that travels.
-
-    Parameters:
-        blocks: One per layer, of the same rows.
-        wanted (int64[m]): Rows whose output of the last layer is wanted.
-        whole: The rows of the slice that those of the blocks are (int64[num_inputs]) and the
-            vertices of all rows of the slice, which all are inputs of the first block then, so that
-            none need to be copied.
-
-    Returns:
-        blocks: list of Block
-        inputs, outputs : int64[...]: Rows that the first layer reads, and outputs of the last;
-            ascending.
-    """
-    live = np.zeros(blocks[0].num_inputs, np.bool_)
-    live[wanted] = True
-    rows: list[Int64Array] = []
-    left: list[Block] = []
-    for k, block in reversed(list(enumerate(blocks))):
-        outputs = _add_rows(live, block.row_ptr)
-        inputs, number = _add_columns(live, block.column, block.expand.send.row, block.num_columns)
-        vertices = None
-        if k == 0 and whole is not None:
-            of_slice, vertices = whole
-            halo_rows = len(vertices) + np.arange(block.num_halo)
-            number = np.append(of_slice, halo_rows).astype(np.int32)
-        same = vertices is None and len(outputs) == len(inputs)
-        left.append(
-            replace(
-                block,
-                inputs=block.inputs[inputs] if vertices is None else vertices,
-                outputs=None if same else number[outputs].astype(np.int64),
-                row_ptr=np.append(block.row_ptr[outputs], block.row_ptr[-1]),
-                column=number[block.column],
-                expand=block.expand.renumbered(number),
-            )
-        )
-        rows += [outputs, inputs]
-    return left[::-1], rows[-1], rows[0]
-
-
-@njit(cache=True, nogil=True)
-def _add_rows(live: Any, row_ptr: Any) -> Any:
-    """Mark the rows that have nonzeros, beside those marked; all that are: int64[m]."""
-    found = np.empty(len(live), dtype=np.int64)
-    size = 0
-    for i in range(len(live)):
-        live[i] |= row_ptr[i] < row_ptr[i + 1]
-        found[size] = i
-        size += live[i]
-    return found[:size]
-
-
-@njit(cache=True, nogil=True)
-def _add_columns(live: Any, column: Any, sent: Any, num_columns: int) -> Any:
-    """Mark own columns and sent rows; all that are marked, and new numbers of all columns."""
-    n = len(live)
-    for j in column:
-        if j < n:
-            live[j] = True
-    for j in sent:
-        live[j] = True
-    found = np.empty(n, dtype=np.int64)
-    number = np.empty(num_columns, dtype=np.int32)
-    size = 0
-    for i in range(n):
-        found[size] = i
-        number[i] = size
-        size += live[i]
-    for j in range(n, num_columns):
-        number[j] = size + j - n
-    return found[:size], number
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:

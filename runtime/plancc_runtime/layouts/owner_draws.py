@@ -38,7 +38,13 @@ from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.owned import OwnedRows
 from plancc.sampling.walk import WalkSampler
 from plancc_runtime.clock import Clock
-from plancc_runtime.layouts.batch_mask import KeptBlock, LocalBatch, between, columns_of
+from plancc_runtime.layouts.batch_mask import (
+    KeptBlock,
+    LocalBatch,
+    RowsOfBlocks,
+    between,
+    columns_of,
+)
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
@@ -84,7 +90,7 @@ class OwnerDraws(ABC, Generic[S]):
         """Nonzeros of a batch that every rank would look at, and rounds of messages."""
 
     @abstractmethod
-    def share(self, number: int) -> Rounds[LocalBatch]:
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """This rank's share of a batch. Collective."""
 
 
@@ -105,7 +111,7 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             rows = min(rows * min(fanout + 1, nonzeros_per_row), num_vertices)
         return nonzeros, 2 * len(sampler.fanouts)
 
-    def share(self, number: int) -> Rounds[LocalBatch]:
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
         with self._clock("draw"):
@@ -115,10 +121,10 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
             with self._clock("draw"):
                 rows = distinct(rows_of_hop[-1])
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
-            own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
+            columns, own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
             received = distinct(halo)
             sent = yield from self._used.tell(received)
-            drawn.append((block, received, sent))
+            drawn.append((block, columns, received, sent))
             kept_rows = [rows] * self.by_relation
             rows_of_hop.append(np.concatenate([own, part.expand.send.row[sent], *kept_rows]))
         found: Int64Array = distinct(np.concatenate(rows_of_hop))
@@ -126,10 +132,10 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         targets = np.zeros(len(found), np.bool_)
         targets[self._number[seeds]] = True
         kept = []
-        for block, received, sent in reversed(drawn):
+        for block, columns, received, sent in reversed(drawn):
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
-            kept.append(KeptBlock(block.nonzeros, of_rows, block.factors, received, sent))
-        return LocalBatch.of(part, found, targets, kept, (self._number, self._slot))
+            kept.append(KeptBlock(block.nonzeros, of_rows, columns, block.factors, received, sent))
+        return LocalBatch.of(part, found, targets, kept, (self._number, self._slot), which)
 
 
 class RelationDraws(NeighbourDraws):
@@ -161,19 +167,19 @@ class WalkDraws(OwnerDraws[WalkSampler]):
         length = sampler.walk_length
         return float(sampler.num_roots * (length + 1)), 2 * length + 4
 
-    def share(self, number: int) -> Rounds[LocalBatch]:
+    def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         part, numbers = self._part, self._number
         own = yield from self._rows_visited(key_of(self._seed, SHOWN, number))
         halo = yield from self._visited.tell(ascending(_listed(self._sent_ptr, self._sent, own)))
         members = np.concatenate([own, part.num_inputs + halo])
         numbers[members] = np.arange(len(members), dtype=np.int32)
         nonzeros, rows, _ = between(part.row_ptr, part.column, own, numbers)
-        received = distinct(columns_of(nonzeros, part.column, part.num_inputs)[1])
+        columns, _, halo = columns_of(nonzeros, part.column, part.num_inputs)
+        received = distinct(halo)
         sent = yield from self._used.tell(received)
-        block = KeptBlock(nonzeros, rows, None, received, sent)
-        batch = LocalBatch.of(
-            part, own, np.ones(len(own), np.bool_), [block], (numbers, self._slot)
-        )
+        block = KeptBlock(nonzeros, rows, columns, None, received, sent)
+        targets = np.ones(len(own), np.bool_)
+        batch = LocalBatch.of(part, own, targets, [block], (numbers, self._slot), which)
         numbers[members] = -1
         return batch
 
