@@ -52,6 +52,7 @@ from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.live import isolated
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
 from plancc_runtime.layouts.resources import Resources
@@ -236,6 +237,7 @@ class MiniBatches(FullBatch):
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # of the products of every layer
         self._in_place = False  # whether all rows of the slice are inputs of the first block
+        self._reads_outputs = False  # of features alone, beside what is fixed
 
     def _start_thread(self, network: Network) -> None:
         """Make batches beside steps, if that does not slow the steps down. Collective."""
@@ -271,6 +273,7 @@ class MiniBatches(FullBatch):
                 self._cache = self._filled(kept, data.features)
             if not self._options.first_dropout:
                 self._fixed_of = network.fixed
+                self._reads_outputs = network.convs[0].fixed_rows == "outputs"
                 self._in_place = (
                     "dead-rows" in self._passes
                     and network.convs[0].fixes_product
@@ -356,6 +359,10 @@ class MiniBatches(FullBatch):
         graph = first if self._cache is None else first.at_hand(halo)
         with self._clock("dense"):
             fixed = None if self._fixed_of is None else self._fixed_of(graph, x)
+            block = share.local.blocks[0]
+            if fixed is not None and block.outputs is not None and self._reads_outputs:
+                x, rows = graph.targets(x), block.outputs
+                graph = self._graph_of(isolated(block, rows))
         return replace(share, x=x, graphs=[graph, *others], fixed=fixed)
 
     def _features_of(
