@@ -68,9 +68,10 @@ def _measured(plan: Path, ranks: int, threads: int = 1) -> Any:
 
 
 def main() -> None:
+    from plancc import jit  # noqa: F401  numba and torch are libraries, not what a rank holds
     from plancc_runtime.launch import open_transport
     from plancc_runtime.options import TrainOptions
-    from plancc_runtime.run import Run  # noqa: F401  a library, not what a rank holds
+    from plancc_runtime.run import Run  # noqa: F401
     from plancc_runtime.train import prepared
 
     parser = argparse.ArgumentParser()

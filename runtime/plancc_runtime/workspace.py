@@ -51,7 +51,7 @@ class Workspace:
             self._kept.append(kept)
         kept.last = self._requests
         with torch.inference_mode(False):
-            return like.new_empty(0).set_(kept.storage_of(like.dtype), 0, (rows, width), (width, 1))
+            return like.new_empty(0).set_(kept.storage, 0, (rows, width), (width, 1))
 
     def release(self) -> None:
         """Give back all memory that is free."""
@@ -63,19 +63,15 @@ class _Kept:
 
     def __init__(self, num_bytes: int) -> None:
         self.num_bytes, self.last = num_bytes, 0
-        self._storage = torch.UntypedStorage(num_bytes)
+        self.storage = torch.UntypedStorage(num_bytes)
         self._own = self._references()
-
-    def storage_of(self, dtype: torch.dtype) -> torch.TypedStorage:
-        """The memory as numbers of a type."""
-        return torch.TypedStorage(wrap_storage=self._storage, dtype=dtype, _internal=True)
 
     def is_free(self) -> bool:
         """Whether no tensor has the memory."""
         return self._references() == self._own
 
     def _references(self) -> int:
-        return torch._C._storage_Use_Count(self._storage._cdata)
+        return torch._C._storage_Use_Count(self.storage._cdata)
 
 
 class _Local(threading.local):

@@ -93,12 +93,11 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
 
-def blocks_of(x: Tensor, width: int) -> Iterator[slice]:
-    """The rows of x in blocks of at most `AT_ONCE` numbers; on a device, all together."""
-    step = len(x) if x.device.type != "cpu" else AT_ONCE // max(1, width)
-    step = max(1, step)
-    for first in range(0, len(x), step):
-        yield slice(first, min(first + step, len(x)))
+def blocks_of(width: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all, in blocks of at most `AT_ONCE` numbers; on a device, all together."""
+    whole = tensors[0].device.type != "cpu"
+    step = max(1, tensors[0].shape[0] if whole else AT_ONCE // max(1, width))
+    return zip(*(each.split(step) for each in tensors), strict=True)
 
 
 class _DenseLinear(torch.autograd.Function):
@@ -114,17 +113,17 @@ class _DenseLinear(torch.autograd.Function):
         ctx.mark_dirty(*[] if onto is None else [onto])
         out = empty(x.shape[0], weight.shape[1], x) if onto is None else onto
         laid_out = laid_out_for(weight)
-        for rows in blocks_of(x, max(weight.shape)):
+        for some, into in blocks_of(max(weight.shape), x, out):
             if onto is not None:
-                out[rows].addmm_(x[rows], laid_out)
+                into.addmm_(some, laid_out)
                 if bias is not None:
-                    out[rows].add_(bias)
+                    into.add_(bias)
             elif bias is None:
-                torch.mm(x[rows], laid_out, out=out[rows])
+                torch.mm(some, laid_out, out=into)
             else:
-                torch.addmm(bias, x[rows], laid_out, out=out[rows])
+                torch.addmm(bias, some, laid_out, out=into)
             if rectified:
-                out[rows].relu_()
+                into.relu_()
         ctx.save_for_backward(x, weight, out if rectified else None)
         return out
 
@@ -133,26 +132,28 @@ class _DenseLinear(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         x, weight, out = ctx.saved_tensors
         needs_x, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
-        back = empty(x.shape[0], x.shape[1], g) if needs_x else None
+        back = empty(x.shape[0], x.shape[1], g) if needs_x else x
         turned = g.shape[1] <= x.shape[1]
         of_weight = x.new_zeros(weight.shape[::-1] if turned else weight.shape)
         of_bias = x.new_zeros(weight.shape[1])
         of_onto = g if out is None or not needs_onto else empty(g.shape[0], g.shape[1], g)
         masked = None
-        for rows in blocks_of(x, max(weight.shape)):
-            some = g[rows]
+        for some, of_x, of_out, room, into in blocks_of(
+            max(weight.shape), g, x, g if out is None else out, of_onto, back
+        ):
             if out is not None:
-                masked = torch.empty_like(some) if masked is None else masked
-                room = of_onto[rows] if needs_onto else masked[: len(some)]
-                some = _masked(some, out[rows], room)
+                if not needs_onto:
+                    masked = torch.empty_like(some) if masked is None else masked
+                    room = masked[: some.shape[0]]
+                some = _masked(some, of_out, room)
             if needs_bias:
                 of_bias += some.sum(0)
             if needs_weight and turned:
-                torch.addmm(of_weight, some.T, x[rows], out=of_weight)
+                torch.addmm(of_weight, some.T, of_x, out=of_weight)
             elif needs_weight:
-                torch.addmm(of_weight, x[rows].T, some, out=of_weight)
-            if back is not None:
-                torch.mm(some, weight.T, out=back[rows])
+                torch.addmm(of_weight, of_x.T, some, out=of_weight)
+            if needs_x:
+                torch.mm(some, weight.T, out=into)
         of_weight = of_weight.T.contiguous() if turned else of_weight
         found = back, of_weight, of_bias, None, of_onto
         return tuple(
@@ -205,11 +206,11 @@ class _Finished(torch.autograd.Function):
         ctx.mark_dirty(x)
         ctx.bias_type = None if bias is None else bias.dtype
         added = None if bias is None else bias.to(x.dtype)
-        for rows in blocks_of(x, x.shape[1]):
+        for (rows,) in blocks_of(x.shape[1], x):
             if added is not None:
-                x[rows].add_(added)
+                rows.add_(added)
             if rectified:
-                x[rows].relu_()
+                rows.relu_()
         ctx.save_for_backward(x if rectified else None)
         return x
 
@@ -221,11 +222,11 @@ class _Finished(torch.autograd.Function):
         of_bias = None
         if ctx.needs_input_grad[1]:
             of_bias = g.new_zeros(g.shape[1], dtype=ctx.bias_type)
-        for rows in blocks_of(g, g.shape[1]):
+        for rows, of_out, into in blocks_of(g.shape[1], g, g if out is None else out, back):
             if out is not None:
-                _masked(g[rows], out[rows], back[rows])
+                _masked(rows, of_out, into)
             if of_bias is not None:
-                of_bias += back[rows].sum(0, dtype=of_bias.dtype)
+                of_bias += into.sum(0, dtype=of_bias.dtype)
         return back, of_bias, None
 
 

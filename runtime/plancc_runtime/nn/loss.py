@@ -77,9 +77,9 @@ class _CrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         summed = outputs.new_zeros((), dtype=torch.float64)
         gradient = empty(outputs.shape[0], outputs.shape[1], outputs)
-        for rows in blocks_of(outputs, outputs.shape[1]):
-            block, label = gradient[rows], labels[rows].unsqueeze(1)
-            _log_softmax(outputs[rows], block)
+        for rows, block, classes in blocks_of(outputs.shape[1], outputs, gradient, labels):
+            label = classes.unsqueeze(1)
+            _log_softmax(rows, block)
             at_labels = block.gather(1, label)
             block.exp_().scatter_add_(1, label, block.new_full((), -1).expand_as(label))
             if weights is not None:
