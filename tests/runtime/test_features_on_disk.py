@@ -89,6 +89,8 @@ def test_rows_are_those_of_the_file(room, tmp_path):
             assert isinstance(found, RowsOnDisk)
             np.testing.assert_array_equal(found[3:20].read().numpy(), held[some][3:20])
         np.testing.assert_array_equal((x[3:20] + 1).numpy(), held[3:20] + 1)
+        pieces = [piece.read() for piece in x[:40].split(17)]
+        np.testing.assert_array_equal(torch.cat(pieces).numpy(), held[:40])
     path.write_bytes(b"cut")
     x.cache.resize(0)
     with pytest.raises(PlanError, match="features cannot be read from the plan any more"):

@@ -93,10 +93,10 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
     return (g.T @ x).T.contiguous() if g.shape[1] <= x.shape[1] else x.T @ g
 
 
-def blocks_of(width: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all, in blocks of at most `AT_ONCE` numbers; on a device, all together."""
+def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all, in blocks of at most `most` numbers; on a device, all together."""
     whole = tensors[0].device.type != "cpu"
-    step = max(1, tensors[0].shape[0] if whole else AT_ONCE // max(1, width))
+    step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
     return zip(*(each.split(step) for each in tensors), strict=True)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from plancc_runtime.kernels.dense import blocks_of
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.transport.base import Transport
 
@@ -65,7 +66,7 @@ class _Normalise(torch.autograd.Function):
         ctx: Any, z: Tensor, weight: Tensor, bias: Tensor, eps: float, transport: Transport
     ) -> tuple[Tensor, ...]:
         sums = z.new_zeros(z.shape[1] + 1, dtype=torch.float64)
-        for rows in blocks_of_rows(z):
+        for (rows,) in blocks_of(z.shape[1], z, most=BLOCK):
             sums[:-1] += rows.sum(0)
         sums[-1] = len(z)
         transport.allreduce_sum(sums)
@@ -73,7 +74,7 @@ class _Normalise(torch.autograd.Function):
         mean = sums[:-1] / count.clamp(min=1)
         center = mean.to(z.dtype)
         variance = torch.zeros_like(mean)
-        for rows in blocks_of_rows(z):
+        for (rows,) in blocks_of(z.shape[1], z, most=BLOCK):
             variance += (rows - center).square_().sum(0)
         transport.allreduce_sum(variance)
         variance /= count.clamp(min=1)
@@ -89,7 +90,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         z, weight, center, root, count = ctx.saved_tensors
         sums = z.new_zeros(2, z.shape[1], dtype=torch.float64)  # of g, and of g times the output
-        for rows, of_rows in zip(blocks_of_rows(z), blocks_of_rows(g), strict=True):
+        for rows, of_rows in blocks_of(z.shape[1], z, g, most=BLOCK):
             sums[0] += of_rows.sum(0)
             sums[1] += (rows - center).mul_(of_rows).sum(0)
         sums[1] *= root
@@ -100,13 +101,6 @@ class _Normalise(torch.autograd.Function):
         slope = -scale * root * across
         of_z = torch.addcmul(-scale * along - slope * center, z, slope).addcmul_(g, scale)
         return of_z, of_weight, of_bias, None, None
-
-
-def blocks_of_rows(z: Tensor) -> tuple[Tensor, ...]:
-    """The rows of z in blocks of `BLOCK` numbers; on a device, all together."""
-    if z.device.type != "cpu":
-        return (z,)
-    return z.split(max(1, BLOCK // max(1, z.shape[1])))
 
 
 class LayerNorm(nn.LayerNorm):

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc_runtime.nn.norm import blocks_of_rows
+from plancc_runtime.kernels.dense import blocks_of
+from plancc_runtime.nn.norm import BLOCK
 from plancc_runtime.transport.base import Transport
 
 
@@ -51,7 +52,7 @@ class Standardization(nn.Module):
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)
         sums[1, own] = len(x)
-        for rows in blocks_of_rows(x):
+        for (rows,) in blocks_of(x.shape[1], x, most=BLOCK):
             if len(rows):
                 sums[0, own] += _numbers(rows.double().sum(0))
                 extremes = np.stack([_numbers(rows.amax(0)), _numbers(-rows.amin(0))])
@@ -61,7 +62,7 @@ class Standardization(nn.Module):
         count = np.maximum(sums[1], 1)
         mean = sums[0] / count
         center, squares = torch.from_numpy(mean[own]).to(x.device), np.zeros(width)
-        for rows in blocks_of_rows(x):
+        for (rows,) in blocks_of(x.shape[1], x, most=BLOCK):
             squares[own] += _numbers((rows.double() - center).square_().sum(0))
         transport.allreduce_sum(squares)
         deviation = np.sqrt(squares / count)
@@ -76,7 +77,7 @@ class Standardization(nn.Module):
         own = slice(first_column, first_column + x.shape[1])
         mean, scale = self.mean[own].double(), self.scale[own].double()
         out = torch.empty_like(x)
-        for rows, result in zip(blocks_of_rows(x), blocks_of_rows(out), strict=True):
+        for rows, result in blocks_of(x.shape[1], x, out, most=BLOCK):
             result.copy_((rows.double() - mean).mul_(scale))
         return out
 
