@@ -349,6 +349,9 @@ def test_rows_of_a_batch_without_idle_ones(plans):
         assert view.x is data.features  # which the first product reads where they stand
         assert len(view.x) == blocks[0].num_inputs
     assert fewer
+    sage = prepared(plans["directed"], replace(options, model="sage"), SingleTransport())
+    view, _, blocks = sage._execution.batch(0, data)  # whose steps read own outputs too
+    assert len(view.x) == blocks[0].num_outputs < N
 
 
 @pytest.mark.parametrize(

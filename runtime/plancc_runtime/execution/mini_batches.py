@@ -237,7 +237,7 @@ class MiniBatches(FullBatch):
         self._fixed_of: Callable[[LayerGraph, Tensor], Tensor] | None = None
         self._coefficients: list[list[str]] = []  # of the products of every layer
         self._in_place = False  # whether all rows of the slice are inputs of the first block
-        self._reads_outputs = False  # of features alone, beside what is fixed
+        self._reads_outputs = False  # whether it reads own outputs alone beside what is fixed
 
     def _start_thread(self, network: Network) -> None:
         """Make batches beside steps, if that does not slow the steps down. Collective."""
@@ -273,10 +273,13 @@ class MiniBatches(FullBatch):
                 self._cache = self._filled(kept, data.features)
             if not self._options.first_dropout:
                 self._fixed_of = network.fixed
-                self._reads_outputs = network.convs[0].fixed_rows == "outputs"
+                first = network.convs[0]
+                self._reads_outputs = first.fixed_rows == "outputs" and (
+                    first.reads_input or self._options.residual
+                )
                 self._in_place = (
                     "dead-rows" in self._passes
-                    and network.convs[0].fixes_product
+                    and first.fixes_product
                     and data.features.dtype == self._resources.dtype
                 )
         if isinstance(data.features, RowsOnDisk):
