@@ -338,7 +338,8 @@ def test_rows_of_a_batch_without_idle_ones(plans):
         batch = make_sampler("neighbour", N, batch_size=9, fanouts=(3, 2, 5)).batch(
             population(graphs()["directed"]), options.seed, number
         )
-        view, local, blocks = execution.batch(number, data)
+        view, local, share = execution.batch(number, data)
+        blocks = share.local.blocks
         for k, block in enumerate(blocks):
             kept = batch.block(k)
             read = set(kept.rows.tolist()) | set(kept.columns.tolist())
@@ -350,8 +351,8 @@ def test_rows_of_a_batch_without_idle_ones(plans):
         assert len(view.x) == blocks[0].num_inputs
     assert fewer
     sage = prepared(plans["directed"], replace(options, model="sage"), SingleTransport())
-    view, _, blocks = sage._execution.batch(0, data)  # whose steps read own outputs too
-    assert len(view.x) == blocks[0].num_outputs < N
+    view, _, share = sage._execution.batch(0, data)  # whose steps read own outputs too
+    assert len(view.x) == share.local.blocks[0].num_outputs < N
 
 
 @pytest.mark.parametrize(

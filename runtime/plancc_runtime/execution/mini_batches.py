@@ -48,7 +48,6 @@ from plancc_runtime.execution.full_batch import FullBatch
 from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
-from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.draws import check_draw, draws_of
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
@@ -230,7 +229,6 @@ class MiniBatches(FullBatch):
         self._on_disk: RowCache | None = None
         self._drawing: UnderWay | None = None
         self._fetching: UnderWay | None = None  # the features of the batch before
-        self._words_drawn = self._words_fetched = 0  # of the last batch, by this rank
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # of a step
         self._ahead = resources.overlap and self._transport.size > 1
@@ -495,27 +493,24 @@ class MiniBatches(FullBatch):
             accuracy = {"train": int(counts[:, -1].sum()) / targets}
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
-    def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, list[Block]]:
-        """What a step works on: its view, its data, and the blocks that the view is made of.
-
-        Collective.
-        """
+    def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
+        """What a step works on: its view, its data, and what the view is made of. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
-        self._words_drawn, self._words_fetched = share.words_drawn, share.words_fetched
         local, outputs = share.local, None
         if local.outputs is not None:
             outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
             batch = data.of_batch(local.rows, local.targets, self._transport, self._num_targets)
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
-        return view, batch, local.blocks
+        return view, batch, share
 
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """One step, and the counts of this rank. Collective."""
-        view, batch, blocks = self.batch(number, data)
+        view, batch, share = self.batch(number, data)
+        blocks = share.local.blocks
         words = self._words_of_step()
         loss, outputs = learner.gradients(view, batch, number, f"step {number}")
         learner.update(rate)
@@ -523,8 +518,8 @@ class MiniBatches(FullBatch):
             len(batch.labels),
             sum(block.num_sent for block in blocks),
             sum(block.expand.send.num_messages for block in blocks),
-            self._words_fetched + self._words_of_step() - words,
-            *([] if self._draws.alone else [self._words_drawn]),
+            share.words_fetched + self._words_of_step() - words,
+            *([] if self._draws.alone else [share.words_drawn]),
             learner.num_found(outputs, view, batch),
         )
 
