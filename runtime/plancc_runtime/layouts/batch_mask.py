@@ -144,16 +144,19 @@ class LocalBatch:
     ) -> LocalBatch:
         """The share of the slice `whole` that blocks keep; `scratch`: as of `KeptBlock.of`."""
         live = targets | (which == "all")
-        blocks: list[Block] = []
-        last = None
-        for k, each in reversed(list(enumerate(kept))):
-            in_place = which == "in place" and k == 0
-            block, outputs, inputs = each.of(whole, rows, live, scratch, in_place)
-            blocks.insert(0, block)
-            last = outputs if last is None else last
-        received, sent = [each.received for each in kept], [each.sent for each in kept]
-        outputs_left = None if which == "all" else last
-        return cls(rows, targets, blocks, received, sent, rows[inputs], outputs_left)
+        made = [  # from the outputs back: each marks what the one before must compute
+            each.of(whole, rows, live, scratch, which == "in place" and k == 0)
+            for k, each in reversed(list(enumerate(kept)))
+        ]
+        return cls(
+            rows,
+            targets,
+            [block for block, _, _ in reversed(made)],
+            [each.received for each in kept],
+            [each.sent for each in kept],
+            inputs=rows[made[-1][2]],
+            outputs=None if which == "all" else made[0][1],
+        )
 
 
 class BatchMask:
