@@ -134,7 +134,7 @@ class Flows:
 def _unevenness(nets: Nets) -> float:
     """Mean square of the nets' sizes over the square of their mean."""
     size = np.diff(nets.net_ptr).astype(np.float64)
-    return float(size @ size * len(size) / max(size.sum(), 1.0) ** 2)
+    return float((size * size).sum() * len(size) / max(size.sum(), 1.0) ** 2)
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:

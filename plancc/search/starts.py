@@ -61,7 +61,7 @@ def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
 def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool:
     """Whether degrees differ as in graphs of people, papers and pages, not as in meshes."""
     found = degree.astype(np.float64)
-    return bool(found @ found * len(found) > than * found.sum() ** 2)
+    return bool((found * found).sum() * len(found) > than * found.sum() ** 2)
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
@@ -127,8 +127,8 @@ def beginnings(
         mild: `is_mild` of the degrees.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
-    installed = [adapter for adapter in ranked if adapter.available()]
-    if not installed or not installed[0].starts:
+    first = next((adapter for adapter in ranked if adapter.available()), None)
+    if first is None or not first.starts:
         return
     several = np.count_nonzero(np.atleast_2d(weights.T).any(axis=1)) > 1
     strict = several and (lean or (kind in ("hubs", "wide", "dense") and effort != "best"))
