@@ -31,11 +31,11 @@ from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
 """Pins that the initial partitions may visit together; one is always made."""
-FOR_FEW: dict[str, Any] = {"most_parts": FEW, "most_nonzeros": 250_000}
+FOR_FEW: dict[str, Any] = {"most_parts": FEW, "most_nonzeros": 160_000}
 """Where searches start here: several partitions take little longer than the start of a process, and
 are better than one of any library in graphs of communities."""
-FOR_FEW_LARGE = FOR_FEW | {"most_nonzeros": LARGE}
-"""Where they start here too, beside libraries."""
+FOR_FEW_LARGE = {"most_parts": FEW, "least_nonzeros": 160_000, "most_nonzeros": LARGE}
+"""Where fewer of them are as good."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,7 @@ ADAPTER = Adapter(
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
         Start({"hubs": 45}, "eco", "", ("fast",), **FOR_FEW),
-        Start({"hubs": 29, "wide": 29}, "strong", "", ("balanced",), **FOR_FEW_LARGE),
+        Start({"hubs": 31, "wide": 31}, "strong", "", ("balanced",), **FOR_FEW),
+        Start({"hubs": 31, "wide": 31}, "eco", "", ("balanced",), **FOR_FEW_LARGE),
     ),
 )

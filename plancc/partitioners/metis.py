@@ -68,7 +68,13 @@ ADAPTER = Adapter(
     starts=(
         # Quick where hubs are mild; pairs of neighbours find few large parts better than clusters.
         Start(
-            {"hubs": 60}, "kway", "cut", ("fast",), most_parts=FEW, least_nonzeros=100_000, mild=True
+            {"hubs": 60},
+            "kway",
+            "cut",
+            ("fast",),
+            most_parts=FEW,
+            least_nonzeros=100_000,
+            mild=True,
         ),
         # In large graphs clusters are found in a fraction of the time that METIS takes for them.
         Start({"hubs": 50}, "kway", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
@@ -76,7 +82,6 @@ ADAPTER = Adapter(
         Start({"even": 30, "thin": 30, "dense": 30}, "kway", "volume", ("fast", "balanced")),
         Start({"even": 28, "thin": 28, "dense": 28}, "recursive", "cut", ("balanced",)),
         Start({"hubs": 28, "wide": 28}, "recursive", "cut", ("balanced",), most_parts=FEW),
-        Start({"hubs": 27, "wide": 27}, "kway", "volume", ("balanced",), most_parts=FEW),
         Start({"hubs": 20}, "kway", "cut", ("fast", "balanced")),
         Start({"wide": 20, "dense": 20, "even": 10, "thin": 10}, "kway", "cut"),
     ),

@@ -112,7 +112,7 @@ class Starts:
     # Nonzeros that starts into few parts have together, about: a start on a small graph costs
     # little. There are two at least: of the `variety` best ones, then with other seeds.
     scouted: int = 1_200_000
-    variety: int = 3
+    variety: int = 2
     # Rows of an average part below which one other start is enough: refinement decides.
     many_rows: int = 100
 
@@ -122,7 +122,7 @@ class Combined:
     """What effort balanced combines, and how it ends."""
 
     members: int = 3  # most members that the best one is combined with
-    tightened: int = 0  # most V-cycles within the limit that end a search; on meshes there is one
+    tightened: bool = False  # whether a V-cycle within the limit ends a search; on meshes one does
     kept: int = 0  # starts that V-cycles follow, of those into few parts
     scouts: int = 5  # most starts besides the first into few parts, whatever the kind of graph
     # Whether a library's V-cycle follows (`RowJob.improve`).
@@ -132,7 +132,8 @@ class Combined:
 
 
 MANY_PARTS = Combined()
-FEW_PARTS = Combined(tightened=2, kept=2)
+FEW_PARTS = Combined(tightened=True, kept=2)
+FOUR_PARTS = replace(FEW_PARTS, kept=1)
 TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 """Between two parts of a graph with hubs sweeps end early: unconstrained moves that are rolled back
 (Maas et al. 2024) find up to 2% less, in the time of the V-cycles that they stand for."""

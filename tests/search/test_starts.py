@@ -78,6 +78,7 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
     assert names("hubs", "fast", grid) == hubs
     assert names("hubs", "fast", grid, num_parts=17) == hubs[1:]
     assert names("hubs", "fast", grid, num_nonzeros=300_000) == hubs[1:]
+    assert names("wide", "balanced", grid, num_nonzeros=300_000)[0] == "builtin eco"
     assert names("hubs", "fast", grid, beside=False) == hubs[1:]
     of_best = [n for kind in OF_KIND for n in names(kind, "best", grid)]
     assert not {"builtin eco", "kaminpar fast cut"} & {*of_best}
@@ -88,7 +89,7 @@ def test_the_best_start_is_first_and_best_has_those_of_all():
         assert set(names(kind, "balanced", grid)) <= {*every}
 
 
-def test_large_graphs_with_mild_hubs_are_given_to_metis_whole():
+def test_graphs_with_mild_hubs_are_given_to_metis_whole():
     mild, wild = np.repeat([3, 40], [500, 20]), np.repeat([3, 800], [500, 20])
     assert [has_hubs(mild), has_hubs(wild), is_mild(mild), is_mild(wild)] == [1, 1, 1, 0]
     large = {"num_nonzeros": 10**6, "mild": True}
@@ -139,10 +140,10 @@ def test_a_search_from_clusters_and_where_there_are_none(monkeypatch, name, num_
 
 def test_several_weights_on_long_boundaries_are_for_those_who_balance_them():
     grid = small_graph("grid")
-    several = ["builtin strong", "metis recursive cut", "metis kway volume", "metis kway cut"]
+    several = ["builtin strong", "metis recursive cut", "metis kway cut"]
     assert names("hubs", "balanced", grid, "nnz,rows") == several
-    assert names("hubs", "balanced", grid, "nnz,rows", num_parts=17) == several[3:]
-    assert names("hubs", "balanced", grid, "nnz,rows", beside=False) == several[3:]
+    assert names("hubs", "balanced", grid, "nnz,rows", num_parts=17) == several[2:]
+    assert names("hubs", "balanced", grid, "nnz,rows", beside=False) == several[2:]
     assert "metis kway volume" in names("even", "balanced", grid, "nnz,rows")
 
 
@@ -188,7 +189,7 @@ def test_steps_of_a_road_and_of_a_mesh():
 def test_starts_into_few_parts_are_chosen_by_their_sweeps():
     """V-cycles follow the best two of five starts; other starts have none."""
     matrix = normalize(load_dataset("sbm", size=400, blocks=5, seed=3).graph)
-    tried = search(matrix, 4, SearchOptions(effort="balanced")).tried
+    tried = search(matrix, 5, SearchOptions(effort="balanced")).tried
     steps = [trial.step for trial in tried]
     starts = [k for k, step in enumerate(steps) if step.startswith(("metis", "kaminpar"))]
     assert len(starts) == 5
