@@ -31,11 +31,8 @@ from plancc.passes.multilevel import Sweeps, coarsen
 
 STARTS_PINS = 1_000_000
 """Pins that the initial partitions may visit together; one is always made."""
-FOR_FEW: dict[str, Any] = {"most_parts": FEW, "most_nonzeros": 160_000}
-"""Where searches start here: several partitions take little longer than the start of a process, and
-are better than one of any library in graphs of communities."""
-FOR_FEW_LARGE = {"most_parts": FEW, "least_nonzeros": 160_000, "most_nonzeros": LARGE}
-"""Where fewer of them are as good."""
+HUBS = {"hubs": 31, "wide": 31}
+FOR_FEW: dict[str, Any] = {"efforts": ("balanced",), "most_parts": FEW}
 
 
 @dataclass(frozen=True)
@@ -152,8 +149,10 @@ ADAPTER = Adapter(
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
-        Start({"hubs": 45}, "eco", "", ("fast",), **FOR_FEW),
-        Start({"hubs": 31, "wide": 31}, "strong", "", ("balanced",), **FOR_FEW),
-        Start({"hubs": 31, "wide": 31}, "eco", "", ("balanced",), **FOR_FEW_LARGE),
+        # Several partitions take little longer than the start of a process, and are better than one
+        # of any library in graphs of communities; in larger ones fewer of them are as good.
+        Start({"hubs": 45}, "eco", "", ("fast",), most_parts=FEW, most_nonzeros=100_000),
+        Start(HUBS, "strong", "", **FOR_FEW, most_nonzeros=160_000),
+        Start(HUBS, "eco", "", **FOR_FEW, least_nonzeros=160_000, most_nonzeros=LARGE),
     ),
 )

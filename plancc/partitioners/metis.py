@@ -68,13 +68,7 @@ ADAPTER = Adapter(
     starts=(
         # Quick where hubs are mild; pairs of neighbours find few large parts better than clusters.
         Start(
-            {"hubs": 60},
-            "kway",
-            "cut",
-            ("fast",),
-            most_parts=FEW,
-            least_nonzeros=100_000,
-            mild=True,
+            {"hubs": 60}, "kway", "cut", ("fast",), most_parts=FEW, least_nonzeros=10**5, mild=True
         ),
         # In large graphs clusters are found in a fraction of the time that METIS takes for them.
         Start({"hubs": 50}, "kway", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),

@@ -260,8 +260,12 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     if how.improved and worthwhile(best):
         best = job.improve(best, seed)
     last = np.random.default_rng([seed, 1])
-    if (mesh or how.tightened) and worthwhile(best):
-        best = min(best, job.tighten(best.owner, last))
+    for _ in range((mesh or how.tightened) + (few and job.kind == "thin")):
+        before = best
+        if worthwhile(best):
+            best = min(best, job.tighten(best.owner, last))
+        if best.volume > how.enough * before.volume:
+            break
     if (mesh or few) and worthwhile(best):
         wide = mesh if few else job.kind == "even"
         best = min(best, job.minimum_cuts(best.owner, LAST_CUTS if wide else SINGLE_CUTS))
@@ -274,9 +278,8 @@ def _combined(job: RowJob) -> Combined:
     """What is combined, by the number of parts and what is known of the graph."""
     if not job.few:
         return MANY_PARTS
-    if job.num_parts == 2 and not job.of_kind.cuts and job.improvable:
-        return TWO_PARTS
-    return FOUR_PARTS if job.num_parts <= 4 else FEW_PARTS
+    two = job.num_parts == 2 and not job.of_kind.cuts and job.improvable
+    return TWO_PARTS if two else FOUR_PARTS if job.num_parts <= 4 else FEW_PARTS
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
