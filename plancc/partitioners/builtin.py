@@ -149,8 +149,7 @@ ADAPTER = Adapter(
     max_total=2**40,
     auto_rank={Hypergraph: 0, WeightedGraph: 0},
     starts=(
-        # Several partitions take little longer than the start of a process, and are better than one
-        # of any library in graphs of communities; in larger ones fewer of them are as good.
+        # Quick, and good at communities; in large graphs fewer partitions will do.
         Start({"hubs": 45}, "eco", "", ("fast",), most_parts=FEW, most_nonzeros=100_000),
         Start(HUBS, "strong", "", **FOR_FEW, most_nonzeros=160_000),
         Start(HUBS, "eco", "", **FOR_FEW, least_nonzeros=160_000, most_nonzeros=LARGE),

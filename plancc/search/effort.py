@@ -289,7 +289,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
     if job.few:
         scouts = round(Starts.scouted / max(job.size, 1))
         every, most = (
-            every[: Starts.variety],
+            every[: Starts.variety + (job.num_parts == 2)],
             int(np.clip(scouts, 2, min(how.scouts, _combined(job).scouts))),
         )
     if job.matrix.num_vertices < Starts.many_rows * job.num_parts:

@@ -112,7 +112,7 @@ class Starts:
     # Nonzeros that starts into few parts have together, about: a start on a small graph costs
     # little. There are two at least: of the `variety` best ones, then with other seeds.
     scouted: int = 1_200_000
-    variety: int = 2
+    variety: int = 2  # with 2 parts one more
     # Rows of an average part below which one other start is enough: refinement decides.
     many_rows: int = 100
 
