@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import forks
@@ -106,6 +108,11 @@ def ok(*words: object, warned: bool = False) -> str:
         others = [line for line in others if not line.startswith("plancc: warning: ")]
     assert not others, done.err
     return done.out
+
+
+def as_json(*words: object, warned: bool = False) -> Any:
+    """What a command that must succeed prints with --json."""
+    return json.loads(ok(*words, "--json", warned=warned))
 
 
 def listing(folder: Path) -> dict[str, bytes]:

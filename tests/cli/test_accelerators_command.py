@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import h5py
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 
 from plancc.accelerators.design import SHIPPED, accelerator
 from plancc.accelerators.model import estimate, gcn_aggregations
@@ -28,7 +27,7 @@ nonzero_bytes = 4
 
 
 def figures(*words: object) -> dict:
-    return json.loads(ok("accelerators", *words, "--json"))
+    return as_json("accelerators", *words)
 
 
 def test_the_study_of_the_paper() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 
 
 def test_the_commands(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_commands(tmp_path: Path) -> None:
     by_file = json.loads(ok(*words, "--capacities", file, "-o", tmp_path / "b.h5"))
     assert by_list["content_sha256"] == by_file["content_sha256"]
     assert by_list["provenance"]["machine"]["speed"] == [1, 3, 1, 2]
-    seconds = json.loads(ok("simulate", tmp_path / "a.h5", "--json"))["seconds"]
+    seconds = as_json("simulate", tmp_path / "a.h5")["seconds"]
     assert seconds == by_list["epoch"]["seconds"]
     reached = by_list["provenance"]["balance_imbalance"].split(",")
     shown = f"above its share by capacities: {float(reached[0]):.1%} in nnz"

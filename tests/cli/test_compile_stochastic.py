@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import sealing
-from cli_helpers import fails, ok, plancc
+from cli_helpers import as_json, fails, ok, plancc
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -100,7 +100,7 @@ def test_json(graph: Path, data: Path, tmp_path: Path) -> None:
     assert found["hoeffding_batches"] == math.ceil(found["hoeffding_nets"] / 12)
     assert found["warnings"] == ""
     assert shown["metrics"]["volume"] > value
-    assert json.loads(ok("inspect", plan, "--json"))["provenance"] == found
+    assert as_json("inspect", plan)["provenance"] == found
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_every_sampler(words: list, sampler: str, graph: Path, tmp_path: Path) -
     beside = found["expected_volume"] / found["expected_volume_random"]
     value = f"{found['expected_volume']:,.1f} rows expected ({beside:.2f} of random)"
     assert f"of {sampler}: {value}; {how}\n" in done.out
-    shown = json.loads(ok("inspect", plan, "--batches", 100, "--json"))["batches"]
+    shown = as_json("inspect", plan, "--batches", 100)["batches"]
     assert shown["sampler"] == sampler  # the plan's own, unless told otherwise
     half = 4 * (shown["volume"]["high"] - shown["volume"]["low"]) / 2
     assert found["expected_volume"] == pytest.approx(shown["volume"]["mean"], abs=half)
@@ -146,7 +146,7 @@ def test_a_batch_larger_than_the_graph(graph: Path, tmp_path: Path) -> None:
     done = plancc(*words, "--batch-size", 4 * N, "-o", plans[1])
     remark = f"--batch-size {4 * N}: there are only {N} vertices, and batches are of {N}"
     assert done.err.splitlines().count(f"plancc: warning: {remark}") == 1
-    whole, more = (json.loads(ok("inspect", plan, "--json")) for plan in plans)
+    whole, more = (as_json("inspect", plan) for plan in plans)
     assert more["provenance"]["sampler"] == f"uniform batch_size={N}"
     assert remark.replace("--batch-size", "`batch_size`") in more["provenance"]["warnings"]
     assert more["content_sha256"] == whole["content_sha256"]
@@ -183,7 +183,7 @@ def test_too_few_batches(graph: Path, tmp_path: Path) -> None:
 def test_refined_it_is_a_plan_for_whole_batches(exact: Path, graph: Path, tmp_path: Path) -> None:
     """What was expected of the old owners is not said of the new ones."""
     plan = tmp_path / "better.h5"
-    shown = json.loads(ok("refine", exact, "--cycles", 3, "-o", plan, "--json", warned=True))
+    shown = as_json("refine", exact, "--cycles", 3, "-o", plan, warned=True)
     assert ok("verify", plan, "--against", graph).endswith("valid\n")
     found = shown["provenance"]
     assert shown["value"]["after"] <= shown["value"]["before"]
@@ -214,18 +214,18 @@ def test_balance_by_batches(graph: Path, data: Path, tmp_path: Path) -> None:
 
 
 def test_inspect_and_compare(exact: Path, plan: Path) -> None:
-    shown = json.loads(ok("inspect", exact, "--batches", 300, "--json"))["batches"]
+    shown = as_json("inspect", exact, "--batches", 300)["batches"]
     value = expected_volume(exact, SIZE)
     assert shown["expected_volume"] == pytest.approx(value, rel=1e-9)
     low, high = shown["volume"]["low"], shown["volume"]["high"]
     assert low - (high - low) <= value <= high + (high - low)
     answer = " ".join(ok("inspect", exact).split())
     assert f"probabilities (mini-batches of uniform batch_size={SIZE})" in answer
-    found = json.loads(ok("inspect", exact, "--json"))["provenance"]
+    found = as_json("inspect", exact)["provenance"]
     beside = value / found["expected_volume_random"]
     row = f"rows expected of a mini-batch {value:,.1f} ({beside:.2f})"
     assert row in " ".join(ok("compare", exact, plan).split())
-    both = json.loads(ok("compare", exact, plan, "--batches", 300, "--json"))
+    both = as_json("compare", exact, plan, "--batches", 300)
     for each, path in zip(both, (exact, plan), strict=True):
         assert each["batches"]["sampler"] == f"uniform batch_size={SIZE}"
         value = expected_volume(path, SIZE)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -50,12 +49,12 @@ def leaves(value: dict[str, Any], prefix: str = "") -> Iterator[str]:
 
 def test_a_row_of_a_plan(plan: Path) -> None:
     words = ("inspect", plan, "--dims", "5,16,4")
-    shown = json.loads(ok(*words, "--json"))
+    shown = as_json(*words)
     [row] = rows(*words)
     assert_row(row, shown)
     assert set(leaves(shown)) <= set(row)
     per_part = rows("inspect", plan, "--per-part")
-    parts = json.loads(ok("inspect", plan, "--per-part", "--json"))["parts"]
+    parts = as_json("inspect", plan, "--per-part")["parts"]
     assert [row.pop("part") for row in per_part] == [str(part) for part in range(7)]
     for part, row in enumerate(per_part):
         assert row == {name: str(column[part]) for name, column in parts.items()}
@@ -63,14 +62,14 @@ def test_a_row_of_a_plan(plan: Path) -> None:
 
 def test_a_row_for_every_plan_of_a_comparison(plan: Path) -> None:
     words = ("compare", plan, plan)
-    for row, shown in zip(rows(*words), json.loads(ok(*words, "--json")), strict=True):
+    for row, shown in zip(rows(*words), as_json(*words), strict=True):
         assert_row(row, shown)
 
 
 def test_a_row_of_what_is_made(graph: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
     [row] = rows("compile", graph, "-p", 4, "--model", "rp", "-o", plan)
-    shown = json.loads(ok("inspect", plan, "--json"))
+    shown = as_json("inspect", plan)
     assert (row["output"], row["content_sha256"]) == (str(plan), shown["content_sha256"])
     assert row["metrics.volume"] == str(shown["metrics"]["volume"])
     [row] = rows("refine", plan, "-o", tmp_path / "better.h5")
@@ -81,13 +80,13 @@ def test_a_row_of_what_is_made(graph: Path, tmp_path: Path) -> None:
 
 def test_predictions(graph: Path, plan: Path) -> None:
     [row] = rows("simulate", plan)
-    assert_row(row, json.loads(ok("simulate", plan, "--json")))
-    ranks = json.loads(ok("simulate", plan, "--per-rank", "--json"))["ranks"]
+    assert_row(row, as_json("simulate", plan))
+    ranks = as_json("simulate", plan, "--per-rank")["ranks"]
     for rank, row in enumerate(rows("simulate", plan, "--per-rank")):
         assert row.pop("rank") == str(rank)
         assert all(cell == str(at(ranks, name)[rank]) for name, cell in row.items())
     words = ("simulate", graph, "--sweep", "p=2,4", "--models", "rp,cagnet-1d")
-    cells = json.loads(ok(*words, "--json"))["cells"]
+    cells = as_json(*words)["cells"]
     for row, cell in zip(rows(*words), cells, strict=True):
         assert (row["name"], row["vertices"]) == ("graph.mtx", "90")
         for name in ("label", "num_ranks", "communication", "speedup"):
@@ -104,7 +103,7 @@ def test_rehearsals(plan: Path) -> None:
 
 @pytest.mark.parametrize("what", ["models", "partitioners", "samplers", "machines", "objectives"])
 def test_listings(what: str) -> None:
-    shown = json.loads(ok(what, "--json"))
+    shown = as_json(what)
     found = rows(what)
     assert [row["name"] for row in found] == list(shown)
     for row in found:
@@ -113,7 +112,7 @@ def test_listings(what: str) -> None:
 
 def test_accelerators() -> None:
     found = rows("accelerators", "--dataset", "reddit")
-    [graph] = json.loads(ok("accelerators", "--dataset", "reddit", "--json"))["graphs"]
+    [graph] = as_json("accelerators", "--dataset", "reddit")["graphs"]
     assert [row["machine"] for row in found] == [each["machine"] for each in graph["machines"]]
     assert {row["nonzeros"] for row in found} == {text(graph["nonzeros"])}
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
 import worlds
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 from test_inspect import assert_shown, table
 
 from plancc_cli.render_figures import FIGURES
@@ -32,7 +31,7 @@ def edges(tmp_path_factory) -> tuple[Path, np.ndarray, dict[tuple[int, int], int
 def test_inspect_tables_and_json_hold_the_same(edges) -> None:
     path, owner, of_pair = edges
     words = ["inspect", path, "-v", "--dims", "7,3,5", "--per-part"]
-    text, shown = ok(*words), json.loads(ok(*words, "--json"))
+    text, shown = ok(*words), as_json(*words)
     assert f"{PARTS} parts of an edge plan" in text
     expand = {(of_pair[i, j], j) for i, j in of_pair if of_pair[i, j] != owner[j]}
     fold = {(of_pair[i, j], i) for i, j in of_pair if of_pair[i, j] != owner[i]}
@@ -60,7 +59,7 @@ def test_inspect_tables_and_json_hold_the_same(edges) -> None:
 def test_compare_with_a_row_plan(edges, tmp_path: Path, monkeypatch) -> None:
     path, plan = edges[0], tmp_path / "row.h5"
     worlds.plan("hubs").save(plan)
-    both = json.loads(ok("compare", path, plan, "--json"))
+    both = as_json("compare", path, plan)
     assert [each["header"]["layout"] for each in both] == ["edge", "row"]
     monkeypatch.setenv("COLUMNS", "600")
     text = ok("compare", path, plan)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 from test_inspect import table
 
 import plancc
@@ -40,7 +39,7 @@ def folder(graph: Path, data: Path, tmp_path_factory) -> Path:
 )
 def test_inspect(folder: Path, name: str, shown: str, grid: Grid) -> None:
     path = folder / f"{name}.h5"
-    text, found = ok("inspect", "-v", path), json.loads(ok("inspect", "-v", path, "--json"))
+    text, found = ok("inspect", "-v", path), as_json("inspect", "-v", path)
     assert shown in text
     assert "of the row plan inside" in text
     assert (found["header"]["grid"], found["num_ranks"]) == (str(grid), grid.num_ranks)
@@ -56,7 +55,7 @@ def test_inspect(folder: Path, name: str, shown: str, grid: Grid) -> None:
     assert {key: value for key, value in found["product"].items() if value} == product
     rows = table(text, "one product on the grid, forward")
     assert [row[-1] for row in rows] == [f"{value:,}" for value in list(product.values())[1:]]
-    same = json.loads(ok("inspect", "-v", path, "--ranks", grid.num_ranks, "--json"))
+    same = as_json("inspect", "-v", path, "--ranks", grid.num_ranks)
     assert same == found
 
 
@@ -66,12 +65,12 @@ def test_compile_says_what_runs_it(graph: Path, tmp_path: Path) -> None:
     assert "2 blocks of rows on grid 2d 2x2, model cagnet-2d, blocks rp" in text
     assert "runs on exactly 4 ranks" in text
     assert f"{90 * 128:,} rows of H sent" in text
-    assert json.loads(ok(*words, "--json"))["product"]["rows"] == 90 * 128
+    assert as_json(*words)["product"]["rows"] == 90 * 128
 
 
 def test_compare(folder: Path, plan: Path, monkeypatch) -> None:
     paths = [folder / "1d.h5", folder / "2d.h5", plan]
-    both = json.loads(ok("compare", *paths, "--json"))
+    both = as_json("compare", *paths)
     assert [each["header"].get("grid") for each in both] == ["1d 3", "2d 2x3", None]
     monkeypatch.setenv("COLUMNS", "600")
     text = ok("compare", *paths)
@@ -111,15 +110,15 @@ def test_refine_keeps_the_grid(folder: Path, tmp_path: Path) -> None:
 
 
 def test_topology_of_needed_rows(folder: Path) -> None:
-    found = json.loads(ok("inspect", "-v", folder / "needed.h5", "--json"))
+    found = as_json("inspect", "-v", folder / "needed.h5")
     assert sum(found["topology"]["volume"].values()) == found["metrics"]["volume"]
 
 
 def test_words_of_an_epoch_are_those_of_simulate(folder: Path) -> None:
     path = folder / "2d.h5"
-    inspected = json.loads(ok("inspect", "-v", path, "--dims", "5,8,4", "--json"))["passes"]
+    inspected = as_json("inspect", "-v", path, "--dims", "5,8,4")["passes"]
     assert [each["passes"] for each in inspected] == [[], ["order"], ["order", "constant"]]
-    simulated = json.loads(ok("simulate", path, "--dims", "5,8,4", "--json"))
+    simulated = as_json("simulate", path, "--dims", "5,8,4")
     assert inspected[-1]["words"] == simulated["words"]
     assert inspected[0]["words"] > inspected[-1]["words"] > 0
 

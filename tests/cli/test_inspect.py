@@ -11,7 +11,7 @@ import figures
 import numpy as np
 import pytest
 from cases import long
-from cli_helpers import ok
+from cli_helpers import as_json, ok
 
 from plancc_cli.render_figures import FIGURES, OF_EDGE_PLANS
 
@@ -50,10 +50,10 @@ def assert_shown(cell: str, expected: float) -> None:
 
 
 def test_components_of_parts(plan: Path) -> None:
-    found = json.loads(ok("inspect", plan, "--components", "--json"))["components"]
+    found = as_json("inspect", plan, "--components")["components"]
     words = f"{min(found)} to {max(found)} in a part, {sum(found)} in all"
     assert words in ok("inspect", plan, "--components")
-    merged = json.loads(ok("inspect", plan, "--components", "--json", "--ranks", 1))
+    merged = as_json("inspect", plan, "--components", "--ranks", 1)
     assert len(merged["components"]) == 1
     assert merged["components"][0] <= sum(found)
 
@@ -61,7 +61,7 @@ def test_components_of_parts(plan: Path) -> None:
 def test_the_answer_comes_first(plan: Path) -> None:
     """Figures from the first line on, beside those of random; the rest with -v."""
     first, *rest = ok("inspect", plan).splitlines()
-    shown = json.loads(ok("inspect", plan, "--json"))
+    shown = as_json("inspect", plan)
     assert f"{shown['header']['num_vertices']} vertices" in first
     volume, random = shown["metrics"]["volume"], shown["random"]["volume"]
     lines = dict(
@@ -92,7 +92,7 @@ def test_tables_and_json_hold_the_same(plan: Path) -> None:
         "1,0.1",
         "--per-part",
     ]
-    text, shown = ok(*words), json.loads(ok(*words, "--json"))
+    text, shown = ok(*words), as_json(*words)
 
     rows = table(text, "communication and balance")
     of_row_plans = [(name, words) for name, words in FIGURES if name not in OF_EDGE_PLANS]
@@ -202,10 +202,8 @@ def test_compare_puts_plans_side_by_side(
     other = tmp_path / "rp.h5"
     ok("compile", graph, "-p", 3, "--model", "rp", "--seed", 8, "-o", other)
     words = ["compare", plan, other, "--dims", "5,4"]
-    both = json.loads(ok(*words, "--json"))
-    alone = [
-        json.loads(ok("inspect", "-v", each, "--dims", "5,4", "--json")) for each in (plan, other)
-    ]
+    both = as_json(*words)
+    alone = [as_json("inspect", "-v", each, "--dims", "5,4") for each in (plan, other)]
     added = ("search_seconds", "pays", "pays_random")
     assert [{k: v for k, v in each.items() if k not in added} for each in both] == alone
     monkeypatch.setenv("COLUMNS", "400")  # since the paths are long
@@ -227,10 +225,10 @@ def test_compare_puts_plans_side_by_side(
 
 def test_a_certificate(plan: Path, graph: Path) -> None:
     """It holds for the plan, and is that of the matrix for parts of these sizes."""
-    shown = json.loads(ok("inspect", plan, "--certificate", "--per-part", "--json"))
+    shown = as_json("inspect", plan, "--certificate", "--per-part")
     found, parts = shown["certificate"], shown["parts"]
     assert found["most_rows"] == max(parts["rows"])
     assert found["most_nonzeros"] == max(parts["nonzeros"])
     assert 0 < found["volume"] <= shown["metrics"]["volume"]
     assert f"{found['volume']:,} rows" in ok("inspect", plan, "--certificate")
-    assert "certificate" not in json.loads(ok("inspect", plan, "--json"))
+    assert "certificate" not in as_json("inspect", plan)

@@ -10,7 +10,7 @@ import figures
 import numpy as np
 import pytest
 import scipy.stats
-from cli_helpers import fails, noted, ok, plancc
+from cli_helpers import as_json, fails, noted, ok, plancc
 from test_inspect import assert_shown, table
 
 from plancc.sampling import Population, make_sampler
@@ -67,7 +67,7 @@ def interval(values: list[float]) -> dict[str, object]:
 def test_the_figures_of_inspect(ranks: int | None, plan: Path) -> None:
     words = ["inspect", plan, "--batches", NUMBER, "--batch-size", 30, "--seed", 4]
     words += ["--ranks", ranks] if ranks else []
-    whole = json.loads(ok(*words, "--json"))
+    whole = as_json(*words)
     shown = whole["batches"]
     assert (shown["sampler"], shown["seed"]) == ("uniform batch_size=30", 4)
     assert (shown["number"], shown["num_blocks"]) == (NUMBER, 1)
@@ -116,7 +116,7 @@ def test_threads_and_defaults(plan: Path, tmp_path: Path) -> None:
 
 
 def test_batches_of_all_vertices_are_the_full_batch(plan: Path) -> None:
-    shown = json.loads(ok("inspect", plan, "--batches", 2, "--batch-size", N, "--json"))
+    shown = as_json("inspect", plan, "--batches", 2, "--batch-size", N)
     for name in ("volume", "max_volume", "messages"):
         value = shown["metrics"][name]
         assert shown["batches"][name] == {"mean": value, "low": value, "high": value}
@@ -137,7 +137,7 @@ def test_batches_larger_than_the_graph_are_the_full_batch(plan: Path) -> None:
 
 def test_one_batch_has_no_interval(plan: Path) -> None:
     words = ["inspect", plan, "--batches", 1, "--batch-size", 50]
-    shown = json.loads(ok(*words, "--json"))["batches"]
+    shown = as_json(*words)["batches"]
     assert shown["volume"] == {"mean": shown["per_batch"]["volume"][0], "low": None, "high": None}
     rows = table(ok(*words), "1 fresh batch by uniform batch_size=50, seed 0")
     assert [row[2] for row in rows if row[0] != "exact expectation"] == ["-"] * len(FIGURES)
@@ -147,7 +147,7 @@ def test_layers_that_sample_on_their_own(plan: Path) -> None:
     """Every layer exchanges: full-batch figures count as many exchanges."""
     words = ["inspect", plan, "--batches", 3, "--sampler", "neighbour", "--batch-size", 20]
     words += ["--fanouts", "1000,1000"]
-    whole = json.loads(ok(*words, "--json"))
+    whole = as_json(*words)
     shown = whole["batches"]
     assert shown["num_blocks"] == 2
     assert shown["volume"]["mean"] <= 2 * whole["metrics"]["volume"]
@@ -160,7 +160,7 @@ def test_layers_that_sample_on_their_own(plan: Path) -> None:
 def test_what_plans_carry_is_drawn_from(plan: Path, data: Path) -> None:
     """Training vertices alone, by their numbers in the source."""
     words = ["inspect", plan, "--batches", 2, "--sampler", "train", "--batch-size", 30]
-    shown = json.loads(ok(*words, "--json"))["batches"]
+    shown = as_json(*words)["batches"]
     train = np.load(data)["train_mask"]
     assert train.sum() == 30
     arrays = figures.read(plan)
@@ -188,7 +188,7 @@ def test_plans_on_the_same_batches(
 ) -> None:
     plans = in_short([plan, *others], tmp_path, monkeypatch)
     words = ["compare", *plans, "--batches", NUMBER, "--batch-size", 40, "--threads", 2]
-    whole = json.loads(ok(*words, "--json"))
+    whole = as_json(*words)
     shown = [each["batches"] for each in whole]
     expected = [counted(path, 40) for path in plans]
     base = expected[0]["volume"]
@@ -205,7 +205,7 @@ def test_plans_on_the_same_batches(
         assert found["ratio"] == pytest.approx({"mean": r, "low": low, "high": high}, rel=1e-9)
     assert shown[0]["difference"] == {"mean": 0, "low": 0, "high": 0}
     assert shown[0]["ratio"] == {"mean": 1, "low": 1, "high": 1}
-    assert json.loads(ok("inspect", plan, *words[4:], "--json"))["batches"] == {
+    assert as_json("inspect", plan, *words[4:])["batches"] == {
         key: value for key, value in shown[0].items() if key not in ("difference", "ratio")
     }
 
@@ -231,7 +231,7 @@ def test_the_first_sampler_that_a_plan_was_compiled_for(
     second.mkdir()
     other = noted(others[0], second, sampler="uniform batch_size=30")
     for plans, size in (((copy, other), 40), ((other, copy), 30), ((plan, copy, other), 40)):
-        for each in json.loads(ok("compare", *plans, "--batches", 2, "--json")):
+        for each in as_json("compare", *plans, "--batches", 2):
             assert each["batches"]["sampler"] == f"uniform batch_size={size}"
     text = ok("compare", other, copy, "--batches", 2)
     assert "2 fresh batches by uniform batch_size=30, seed 0, for all plans" in text
@@ -244,7 +244,7 @@ def test_plans_that_move_nothing(
     ok("compile", graph, "-p", 1, "-o", one)
     plans = in_short([one, plan], tmp_path, monkeypatch)
     words = ["compare", *plans, "--batches", 20, "--batch-size", 60]
-    shown = [each["batches"] for each in json.loads(ok(*words, "--json"))]
+    shown = [each["batches"] for each in as_json(*words)]
     assert shown[0]["volume"]["mean"] == shown[0]["expected_volume"] == 0
     assert shown[1]["ratio"] is None
     assert shown[1]["difference"] == shown[1]["volume"]

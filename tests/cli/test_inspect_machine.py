@@ -8,7 +8,7 @@ from pathlib import Path
 import figures
 import numpy as np
 import pytest
-from cli_helpers import fails, noted, ok
+from cli_helpers import as_json, fails, noted, ok
 from test_inspect import table
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -46,7 +46,7 @@ def by_node(arrays: figures.PlanArrays, owner: np.ndarray, size: int) -> dict[st
 def test_inside_and_between_nodes(nodes: int, plan: Path) -> None:
     size = 6 // nodes
     words = ["inspect", plan, "--topology", f"{nodes}x{size}"]
-    shown = json.loads(ok(*words, "--json"))["topology"]
+    shown = as_json(*words)["topology"]
     arrays = figures.read(plan)
     expected = by_node(arrays, arrays.owner, size)
     hops = {name: shown.pop(f"{name}_in_hops") for name in ("volume", "messages")}
@@ -77,7 +77,7 @@ def test_inside_and_between_nodes(nodes: int, plan: Path) -> None:
 
 
 def test_nodes_of_merged_parts(plan: Path) -> None:
-    shown = json.loads(ok("inspect", "-v", plan, "--ranks", 4, "--topology", "2x2", "--json"))
+    shown = as_json("inspect", "-v", plan, "--ranks", 4, "--topology", "2x2")
     arrays = figures.read(plan)
     rank_of_part = np.array([next(k for k in range(4) if m < (k + 1) * 6 // 4) for m in range(6)])
     expected = by_node(arrays, rank_of_part[arrays.owner], 2)
@@ -86,23 +86,23 @@ def test_nodes_of_merged_parts(plan: Path) -> None:
 
 def test_the_topology_of_the_plan(plan: Path, tmp_path: Path) -> None:
     copy = noted(plan, tmp_path, topology="3x2")
-    shown = json.loads(ok("inspect", "-v", copy, "--json"))
-    asked = json.loads(ok("inspect", "-v", plan, "--topology", "3x2", "--json"))
+    shown = as_json("inspect", "-v", copy)
+    asked = as_json("inspect", "-v", plan, "--topology", "3x2")
     assert shown["topology"] == asked["topology"]
     assert "on 3 nodes of 2 ranks" in ok("inspect", "-v", copy)
-    other = json.loads(ok("inspect", "-v", copy, "--topology", "2x3", "--json"))["topology"]
+    other = as_json("inspect", "-v", copy, "--topology", "2x3")["topology"]
     assert (other["nodes"], other["ranks_per_node"]) == (2, 3)
     # merged parts make up other nodes, and a plan need not make sense of its provenance
-    assert "topology" not in json.loads(ok("inspect", "-v", copy, "--ranks", 3, "--json"))
+    assert "topology" not in as_json("inspect", "-v", copy, "--ranks", 3)
     for strange in ("4x8", "x", "", 7):
         copy = noted(plan, tmp_path, topology=strange)
-        assert "topology" not in json.loads(ok("inspect", "-v", copy, "--json"))
-    assert "topology" not in json.loads(ok("inspect", "-v", plan, "--json"))
+        assert "topology" not in as_json("inspect", "-v", copy)
+    assert "topology" not in as_json("inspect", "-v", plan)
 
 
 def test_what_was_tried(plan: Path, tmp_path: Path) -> None:
     copy = noted(plan, tmp_path, tried=json.dumps(TRIED))
-    assert json.loads(ok("inspect", "-v", copy, "--json"))["provenance"]["tried"] == TRIED
+    assert as_json("inspect", "-v", copy)["provenance"]["tried"] == TRIED
     text = ok("inspect", "-v", copy)
     assert table(text, "steps of the search") == [
         ["metis", "0.25", "120", ""],
@@ -130,7 +130,7 @@ def test_what_was_tried(plan: Path, tmp_path: Path) -> None:
 def test_what_was_tried_in_other_words(tried: object, plan: Path, tmp_path: Path) -> None:
     """Provenance is informative: what cannot be read as a table is shown as it is."""
     copy = noted(plan, tmp_path, tried=tried)
-    assert json.loads(ok("inspect", "-v", copy, "--json"))["provenance"]["tried"] == tried
+    assert as_json("inspect", "-v", copy)["provenance"]["tried"] == tried
     assert "tried  " in ok("inspect", "-v", copy)
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import worlds
-from cli_helpers import fails, ok, plancc, plancc_run
+from cli_helpers import as_json, fails, ok, plancc, plancc_run
 
 from plancc.errors import InputError
 from plancc_runtime.predict import predict, score_links
@@ -25,7 +25,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     compile_ = ("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "plan.h5")
     ok(*compile_, *SPLIT)
     inspected = ok("inspect", "--verbose", "plan.h5")
-    of_plan = json.loads(ok("inspect", "plan.h5", "--json"))["links"]
+    of_plan = as_json("inspect", "plan.h5")["links"]
     sizes = ", ".join(f"{of_plan[split]} {split}" for split in ("train", "val", "test"))
     assert sizes in inspected
     assert "without links: predicted epoch" in inspected
@@ -86,7 +86,7 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     np.savez("graph.npz", features=data.features, labels=data.labels)
     ok(*("compile", "graph.mtx", "--data", "graph.npz", "-p", 3, "-o", "first.h5"), *SPLIT)
     ok("refine", "first.h5", "--objective", "volume", "--seed", 8, "-o", "plan.h5")
-    told = json.loads(ok("inspect", "plan.h5", "--json"))["provenance"]
+    told = as_json("inspect", "plan.h5")["provenance"]
     assert {name: told[name] for name in ("link_split", "disjoint_train_ratio", "link_seed")} == {
         "link_split": "0.2,0.2",
         "disjoint_train_ratio": 0.5,
@@ -99,7 +99,7 @@ def test_predictions_and_rehearsals_count_the_words_of_links(tmp_path, monkeypat
     assert f"; {epoch['words_sent']:,} words per epoch with the negatives of epoch 0, " in said
     passes = ("--passes", "order,constant,dead-rows")
     dims = f"{data.features.shape[1]},6,6"
-    found = json.loads(ok("simulate", "plan.h5", "--dims", dims, *passes, *options, "--json"))
+    found = as_json("simulate", "plan.h5", "--dims", dims, *passes, *options)
     assert (found["words"], found["messages"]) == (epoch["words_sent"], epoch["messages_sent"])
     assert found["bound_seconds"] < found["seconds"]
     rehearsed = ("rehearse", "plan.h5", *options, "--json", "--epochs", 1)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.fields import options_of
@@ -34,11 +34,11 @@ def test_a_line_for_every_name(plural, registry, tmp_path):
     lines = ok(plural).splitlines()
     assert [line.split()[0] for line in lines] == names
     assert all(len(line.split()) > 1 for line in lines)
-    every = json.loads(ok(plural, "--json"))
+    every = as_json(plural)
     assert list(every) == names
     for name in names:
         assert ok(plural, name).startswith(f"{name}: ")
-        assert json.loads(ok(plural, name, "--json")) == every[name]
+        assert as_json(plural, name) == every[name]
     error = fails(tmp_path, plural, "bogus")
     assert error.startswith(f"unknown {plural[:-1]} 'bogus': choose from {names[0]}, ")
 
@@ -51,7 +51,7 @@ def test_machines(tmp_path, monkeypatch):
         path = tmp_path / "mine.toml"
         path.write_text(ok("machines", name))
         assert read_machine(path) == find_machine(name)
-    assert json.loads(ok("machines", "h100", "--json"))["node"]["ranks"] == 8
+    assert as_json("machines", "h100")["node"]["ranks"] == 8
     assert fails(tmp_path, "machines", "bogus").startswith("unknown machine 'bogus': choose from")
     for file in (path.rename(tmp_path / "mine"), "none.toml"):
         error = fails(tmp_path, "machines", file)
@@ -72,7 +72,7 @@ def test_what_a_line_says():
 
 @pytest.mark.parametrize("plural", ["models", "samplers"])
 def test_first_sentences_are_whole(plural: str) -> None:
-    for name, entry in json.loads(ok(plural, "--json")).items():
+    for name, entry in as_json(plural).items():
         words = entry["what"]
         assert words, name
         assert words.count("(") == words.count(")"), words
@@ -90,9 +90,7 @@ def test_options_of_one():
     assert "  --theta              error of the expected connectivity [0.1]\n" in page
     assert "  --fanouts" in page
     assert "  searched: yes\n" in page
-    assert json.loads(ok("samplers", "neighbour", "--json"))["options"]["--fanouts"].endswith(
-        "[required]"
-    )
+    assert as_json("samplers", "neighbour")["options"]["--fanouts"].endswith("[required]")
     assert "Options" not in ok("models", "rp")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import figures
@@ -13,7 +12,7 @@ import pytest
 import sealing
 import worlds
 from cases import long, turns
-from cli_helpers import SLOWER, ok, plancc
+from cli_helpers import SLOWER, as_json, ok, plancc
 from scipy.io import mmread
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -72,9 +71,7 @@ def test_compile_verify_inspect_export_and_back(
     if "kaminpar" in options:
         pytest.importorskip("kaminpar")
     plan, words, p = tmp_path / "plan.h5", options.split(), 5
-    compiled = json.loads(
-        ok("compile", graph, "-p", p, *words, "--data", data, "-o", plan, "--json")
-    )
+    compiled = as_json("compile", graph, "-p", p, *words, "--data", data, "-o", plan)
     assert compiled["output"] == str(plan)
     assert [path.name for path in tmp_path.iterdir()] == ["plan.h5"]
 
@@ -97,11 +94,11 @@ def test_compile_verify_inspect_export_and_back(
         deflated = file["matrix/value"].compression
     assert deflated == ("gzip" if "--compress" in words else None)
 
-    checks = json.loads(ok("verify", plan, "--against", graph, "--json"))
+    checks = as_json("verify", plan, "--against", graph)
     assert checks["valid"] is True
 
     # inspect: every figure from the file, recomputed
-    shown = json.loads(ok("inspect", plan, "--json", "--per-part"))
+    shown = as_json("inspect", plan, "--per-part")
     assert shown["parts"] == figures.parts(arrays, arrays.owner, p)
     for name, owner in (("metrics", arrays.owner), ("random", figures.random_owner(90, p))):
         assert shown[name] == pytest.approx(figures.metrics(arrays, owner, p), rel=1e-12)
@@ -125,16 +122,14 @@ def test_compile_verify_inspect_export_and_back(
     for option in ("--normalize", "--value-dtype"):
         if option in words:
             kept += [option, words[words.index(option) + 1]]
-    again = json.loads(
-        ok("compile", graph, "-p", p, "--model", "file", "--part", vector, *kept, "--data", data,
-           "-o", tmp_path / "again.h5", "--json")
-    )  # fmt: skip
+    words = ["compile", graph, "-p", p, "--model", "file", "--part", vector, *kept, "--data", data]
+    again = as_json(*words, "-o", tmp_path / "again.h5")
     assert again["content_sha256"] == compiled["content_sha256"]
 
 
 def test_summary_of_compile_is_its_json(graph: Path, tmp_path: Path) -> None:
     words = ["compile", graph, "-p", 4, "--model", "rcm", "-o", tmp_path / "plan.h5"]
-    compiled = json.loads(ok(*words, "--json"))
+    compiled = as_json(*words)
     text = ok(*words)
     metrics, random = compiled["metrics"], compiled["random"]
     assert f"content {compiled['content_sha256']}" in text
@@ -169,7 +164,7 @@ def test_rcm_records_the_pipeline_of_paper_002(tmp_path: Path) -> None:
     path = tmp_path / "band.mtx"
     ok("dataset", "grid", "--rows", 4, "--cols", 25, "-o", path)
     ok("compile", path, "-p", 3, "--model", "rcm", "-o", tmp_path / "plan.h5")
-    notes = json.loads(ok("inspect", tmp_path / "plan.h5", "--json"))["provenance"]
+    notes = as_json("inspect", tmp_path / "plan.h5")["provenance"]
     n = 100
     for when in ("before", "after"):
         b = notes[f"bandwidth_{when}"]
@@ -186,7 +181,7 @@ def test_one_part_and_a_part_for_every_vertex(
     plan = tmp_path / "plan.h5"
     ok("compile", graph, "-p", p, "--model", model, "-o", plan, warned=True)
     ok("verify", plan, "--against", graph)
-    shown = json.loads(ok("inspect", plan, "--json"))
+    shown = as_json("inspect", plan)
     arrays = figures.read(plan)
     off_diagonal = int((arrays.row != arrays.column).sum())
     if len(set(arrays.owner.tolist())) == p:
@@ -206,7 +201,7 @@ def test_a_warning_is_one_line_and_no_failure(graph: Path, tmp_path: Path) -> No
     assert second.startswith("plancc: warning: this plan is predicted to train ")
     assert SLOWER in second
     assert second.endswith("; try --model auto, or fewer parts")
-    shown = json.loads(ok("inspect", plan, "--json"))
+    shown = as_json("inspect", plan)
     said = shown["provenance"]["warnings"].splitlines()
     assert said[0] == "1 of 2 parts have no rows"
     assert SLOWER in said[1]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -28,7 +27,7 @@ def test_a_night(tmp_path: Path) -> None:
     ok("compile", old, "--symmetrize", "-p", 4, "--epsilon", 0.3, "-o", plan)
     lists = ["--add", added, "--remove", removed, "--max-moves", "5%"]
     moves, a, b = (tmp_path / name for name in ("moves.csv", "a.h5", "b.h5"))
-    shown = json.loads(ok("patch", plan, *lists, "--migration", moves, "-o", a, "--json"))
+    shown = as_json("patch", plan, *lists, "--migration", moves, "-o", a)
     ok("verify", a, "--against", new)
     owner = {}
     for path in (plan, a):
@@ -42,9 +41,9 @@ def test_a_night(tmp_path: Path) -> None:
         replayed[row] = after
     np.testing.assert_array_equal(replayed, owner[a])
     assert len(table) == shown["rows_moved"] <= 2
-    before = json.loads(ok("inspect", plan, "--json"))
+    before = as_json("inspect", plan)
     assert shown["metrics"]["before"]["volume"] == before["metrics"]["volume"]
-    whole = json.loads(ok("patch", plan, "--graph", new, "--max-moves", "5%", "-o", b, "--json"))
+    whole = as_json("patch", plan, "--graph", new, "--max-moves", "5%", "-o", b)
     assert whole["content_sha256"] == shown["content_sha256"]
     text = ok("patch", plan, *lists, "-o", a)
     assert f"{shown['rows_moved']} of 40 rows have another owner" in text

@@ -12,7 +12,7 @@ import figures
 import numpy as np
 import pytest
 from cases import turns
-from cli_helpers import fails, ok
+from cli_helpers import as_json, fails, ok
 from test_inspect import table
 
 from plancc.predict.machine_files import find_machine, shipped_machines
@@ -64,10 +64,6 @@ def noted(plan: Path, folder: Path, **provenance: object) -> Path:
     return cli_helpers.noted(plan, folder, timed, **provenance)
 
 
-def said(*words: object) -> dict:
-    return json.loads(ok(*words, "--json"))
-
-
 def of_file(name: str) -> dict:
     """A machine as JSON has it."""
     return json.loads(find_machine(name).to_json())
@@ -76,14 +72,14 @@ def of_file(name: str) -> dict:
 @pytest.mark.parametrize("name", MODELS)
 def test_everybody_says_the_same(name: str, compiled: dict[str, tuple[Path, dict]]) -> None:
     path, at_compile = compiled[name]
-    inspected, (compared,) = said("inspect", path)["epoch"], said("compare", path)
-    simulated = said("simulate", path)
+    inspected, (compared,) = as_json("inspect", path)["epoch"], as_json("compare", path)
+    simulated = as_json("simulate", path)
     for other in (compared["epoch"], at_compile["epoch"]):
         assert other == inspected
     for figure in ("seconds", "bound_seconds", "dims", "machine", "dims_from", "machine_from"):
         assert simulated[figure] == inspected[figure]
     # a random partition's time is recorded, and is what its matrix gives
-    given = said("inspect", path, "--dims", ",".join(map(str, inspected["dims"])))["epoch"]
+    given = as_json("inspect", path, "--dims", ",".join(map(str, inspected["dims"])))["epoch"]
     for figure in ("seconds", "random_seconds", "bound_seconds"):
         assert inspected[figure] == given[figure] > 0
     shown = table(ok("inspect", "-v", path), "predicted time of an epoch")[0][1]
@@ -96,13 +92,13 @@ def test_what_limits_an_epoch(name: str, compiled: dict[str, tuple[Path, dict]])
     """Shares of even work, exchange and uneven work add up, and are those of simulate."""
     path, _ = compiled[name]
     answer = " ".join(ok("inspect", path).split())
-    found = said("simulate", path)
+    found = as_json("simulate", path)
     seconds, bound = found["seconds"], found["bound_seconds"]
     moved = [e for e in found["steps"] if e["step"] not in ("multiply", "dense", "all-reduce")]
     exchange = min(sum(each["slowest"] for each in moved), seconds - bound)
     assert f"{bound / seconds:.1%} of it is even work without exchange" in answer
     if "which partitions hardly change" in answer:
-        assert abs(seconds / said("inspect", path)["epoch"]["random_seconds"] - 1) < 0.05
+        assert abs(seconds / as_json("inspect", path)["epoch"]["random_seconds"] - 1) < 0.05
         return
     shares = re.findall(r", ([\d.]+)% (exchange of rows|uneven work)", answer)
     of = {"exchange of rows": exchange, "uneven work": seconds - bound - exchange}
@@ -117,8 +113,8 @@ def compare_rows(path: Path) -> list[list[str]]:
 @turns(machine=shipped_machines(), layout=["row", "edge", "1.5d", "2d", "feature"])
 def test_and_on_every_machine(machine: str, layout: str, compiled) -> None:
     words = [compiled[layout][0], "--machine", machine, "--dims", "32,24,8"]
-    inspected, (compared,) = said("inspect", *words)["epoch"], said("compare", *words)
-    simulated = said("simulate", *words)
+    inspected, (compared,) = as_json("inspect", *words)["epoch"], as_json("compare", *words)
+    simulated = as_json("simulate", *words)
     assert inspected == compared["epoch"]
     assert inspected["seconds"] == simulated["seconds"]
     assert inspected["machine"] == simulated["machine"] == of_file(machine)
@@ -148,7 +144,7 @@ def reference(of: dict[str, list[int]], dims: list[int]) -> float:
 
 @pytest.mark.parametrize("dims", [[64, 16, 3], [7, 7], [5, 30, 8]])
 def test_seconds_are_right(dims: list[int], bare: Path, flat: Path) -> None:
-    found = said("inspect", bare, "--dims", ",".join(map(str, dims)), "--machine", flat)["epoch"]
+    found = as_json("inspect", bare, "--dims", ",".join(map(str, dims)), "--machine", flat)["epoch"]
     arrays = figures.read(bare)
     mine = reference(figures.parts(arrays, arrays.owner, 6), dims)
     random = reference(figures.parts(arrays, figures.random_owner(90, 6), 6), dims)
@@ -162,7 +158,7 @@ def test_seconds_are_right(dims: list[int], bare: Path, flat: Path) -> None:
 
 def test_the_table(bare: Path, flat: Path) -> None:
     words = [bare, "--machine", flat, "--dims", "8,4"]
-    found, text = said("inspect", *words)["epoch"], ok("inspect", "-v", *words)
+    found, text = as_json("inspect", *words)["epoch"], ok("inspect", "-v", *words)
     rows = table(text, "predicted time of an epoch")
     bound = found["bound_seconds"]
     for row, name in zip(rows, ("seconds", "random_seconds", "bound_seconds"), strict=True):
@@ -178,8 +174,8 @@ def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, t
     """Given ones, the plan's, those of its data, the defaults; in this order, for all commands."""
 
     def basis(path: Path, *words: object) -> list[object]:
-        of = [said("inspect", path, *words)["epoch"], said("simulate", path, *words)]
-        of.append(said("compare", path, *words)[0]["epoch"])
+        of = [as_json("inspect", path, *words)["epoch"], as_json("simulate", path, *words)]
+        of.append(as_json("compare", path, *words)[0]["epoch"])
         keys = ("dims", "dims_from", "machine_from")
         found = [[*(each[key] for key in keys), each["machine"]["latency"]] for each in of]
         assert found[0] == found[1] == found[2]
@@ -193,8 +189,8 @@ def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, t
     copy = noted(plan, tmp_path, dims="5,9,4", machine=h100)
     assert basis(copy) == [[5, 9, 4], "plan", "plan", 5e-6]
     assert "machine h100 (the plan's), dims 5,9,4 (the plan's)" in ok("inspect", "-v", copy)
-    assert said("inspect", copy)["epoch"]["machine"] == of_file("h100")
-    assert said("inspect", copy)["provenance"]["machine"]["name"] == "h100"
+    assert as_json("inspect", copy)["epoch"]["machine"] == of_file("h100")
+    assert as_json("inspect", copy)["provenance"]["machine"]["name"] == "h100"
     assert ["machine", "h100"] in [line.split() for line in ok("inspect", "-v", copy).splitlines()]
     given = basis(copy, "--dims", "5,4", "--machine", flat)
     assert given == [[5, 4], "given", "given", 1e-3]
@@ -202,7 +198,7 @@ def test_where_widths_and_machine_are_from(plan: Path, bare: Path, flat: Path, t
     other = noted(plan, tmp_path, dims="64,4", machine=h100)
     assert basis(other) == [[5, 128, 4], "data", "plan", 5e-6]
     for strange in ("latency=x", "{", '{"latency": 1}', 3.5):
-        found = said("inspect", noted(plan, tmp_path, dims="wide", machine=strange))
+        found = as_json("inspect", noted(plan, tmp_path, dims="wide", machine=strange))
         assert (found["epoch"]["dims_from"], found["epoch"]["machine_from"]) == ("data", "default")
         assert found["provenance"]["machine"] == strange
 
@@ -213,41 +209,41 @@ def test_what_is_recorded_of_random(bare: Path, tmp_path: Path) -> None:
     copy = noted(
         bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25, epoch_seconds=1e-9
     )
-    own = said("inspect", copy)["epoch"]
+    own = as_json("inspect", copy)["epoch"]
     assert (own["random_seconds"], own["dims"]) == (0.25, [8, 4])
-    assert own["seconds"] == said("simulate", copy)["seconds"] != 1e-9  # the plan's own is computed
-    assert said("compare", copy)[0]["epoch"] == own
+    assert own["seconds"] == as_json("simulate", copy)["seconds"] != 1e-9  # computed
+    assert as_json("compare", copy)[0]["epoch"] == own
     assert ok("inspect", "-v", copy).count("250 ms") == 2  # in the answer and the table of times
     for words in (["--machine", "h100"], ["--dims", "8,4"], ["--dims", "8,5"]):
-        assert said("inspect", copy, *words)["epoch"]["random_seconds"] not in (0.25, None)
+        assert as_json("inspect", copy, *words)["epoch"]["random_seconds"] not in (0.25, None)
     copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=0.25)
-    fresh = said("inspect", copy, "--dims", "8,4")["epoch"]
+    fresh = as_json("inspect", copy, "--dims", "8,4")["epoch"]
     assert fresh["random_seconds"] != 0.25
     assert fresh["seconds"] == own["seconds"]
-    merged = said("inspect", copy, "--ranks", 3)["epoch"]
-    assert merged["seconds"] == said("simulate", copy, "-p", 3)["seconds"]
+    merged = as_json("inspect", copy, "--ranks", 3)["epoch"]
+    assert merged["seconds"] == as_json("simulate", copy, "-p", 3)["seconds"]
     assert merged["random_seconds"] not in (0.25, fresh["random_seconds"])
     for wrong in (0.0, np.nan, np.inf, "x"):
         copy = noted(bare, tmp_path, dims="8,4", machine=cluster, random_epoch_seconds=wrong)
-        assert said("inspect", copy)["epoch"]["random_seconds"] is None
+        assert as_json("inspect", copy)["epoch"]["random_seconds"] is None
     for other in ({"dims": "8,5"}, {"machine": find_machine("h100").to_json()}):
         recorded = {"dims": "8,4", "machine": cluster, "random_epoch_seconds": 0.25} | other
         copy = noted(bare, tmp_path, **recorded)
-        assert said("inspect", copy)["epoch"]["random_seconds"] == 0.25
-        assert said("compare", copy, bare)[0]["epoch"]["random_seconds"] not in (0.25, None)
+        assert as_json("inspect", copy)["epoch"]["random_seconds"] == 0.25
+        assert as_json("compare", copy, bare)[0]["epoch"]["random_seconds"] not in (0.25, None)
 
 
 def test_plans_compare_on_one_machine(bare: Path, plan: Path, flat: Path, tmp_path: Path) -> None:
     copy = noted(bare, tmp_path, dims="8,4", machine=find_machine("h100").to_json())
-    both = [each["epoch"] for each in said("compare", copy, copy)]
+    both = [each["epoch"] for each in as_json("compare", copy, copy)]
     assert [(each["dims_from"], each["machine_from"]) for each in both] == [("plan", "plan")] * 2
-    both = [each["epoch"] for each in said("compare", copy, plan)]
+    both = [each["epoch"] for each in as_json("compare", copy, plan)]
     assert [each["dims"] for each in both] == [[128, 128, 16]] * 2
     assert [each["machine"] for each in both] == [of_file("cpu-cluster")] * 2
     assert {each["dims_from"] for each in both} == {"differ"}
     text = ok("compare", copy, plan)
     assert "machine cpu-cluster (the default, as the plans' differ), dims 128,128,16" in text
-    both = [each["epoch"] for each in said("compare", copy, plan, "--machine", flat)]
+    both = [each["epoch"] for each in as_json("compare", copy, plan, "--machine", flat)]
     assert [each["machine"]["name"] for each in both] == ["flat"] * 2
     assert all(each["random_seconds"] > 0 for each in both)
 
@@ -260,7 +256,7 @@ def test_epochs_until_plans_pay(bare: Path, compiled, flat: Path, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     ok("export", bare, "-o", "x.part.6")
     words = ["noted.h5", "q/noted.h5", "x.part.6", "--machine", flat, "--dims", "64,32,16"]
-    found = said("compare", *words)
+    found = as_json("compare", *words)
     assert [each["search_seconds"] for each in found] == [50.0, 2.0, None]
     (one, two), random = [each["epoch"]["seconds"] for each in found[:2]], found[0]["epoch"]
     over_random, over_two = 50 / (random["random_seconds"] - one), 48 / (two - one)
@@ -298,7 +294,7 @@ def test_a_grid_that_is_too_wide(graph: Path, tmp_path: Path) -> None:
     text = ok("compile", graph, "--model", "cagnet-2d", "--grid", "1x17", "-p", 17, "-o", path)
     why = "grid '2d 1x17' splits columns over 17 ranks"
     assert f"no predicted epoch: {why}" in text
-    found = said("inspect", path)["epoch"]
+    found = as_json("inspect", path)["epoch"]
     assert found["seconds"] is found["bound_seconds"] is None
     assert found["why"].startswith(why)
     assert why in ok("inspect", "-v", path)
@@ -333,15 +329,15 @@ def test_objective_time_is_what_the_others_say(graph: Path, flat: Path, tmp_path
         ("hp", ["--machine", flat, "--dims", "30,12,9"]),
     ):
         words = [graph, "-p", 5, "--model", model, "--objective", "time", *words]
-        made = said("compile", *words, "--effort", "fast", "-o", path)
-        assert made["value"] == made["epoch"]["seconds"] == said("simulate", path)["seconds"]
-        assert made["epoch"] == said("inspect", path)["epoch"]
+        made = as_json("compile", *words, "--effort", "fast", "-o", path)
+        assert made["value"] == made["epoch"]["seconds"] == as_json("simulate", path)["seconds"]
+        assert made["epoch"] == as_json("inspect", path)["epoch"]
         assert made["epoch"]["random_seconds"] > 0
         times = made["provenance"]
         assert times["epoch_seconds"] == made["value"]
         assert times["bound_seconds"] == made["epoch"]["bound_seconds"]
-    refined = said("refine", path, "--objective", "time", "-o", better)
+    refined = as_json("refine", path, "--objective", "time", "-o", better)
     assert refined["value"]["before"] == made["value"]
-    assert refined["value"]["after"] == said("simulate", better)["seconds"]
-    assert refined["value"]["after"] == said("inspect", better)["epoch"]["seconds"]
-    assert said("inspect", better)["epoch"]["machine"]["name"] == "flat"
+    assert refined["value"]["after"] == as_json("simulate", better)["seconds"]
+    assert refined["value"]["after"] == as_json("inspect", better)["epoch"]["seconds"]
+    assert as_json("inspect", better)["epoch"]["machine"]["name"] == "flat"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_helpers import MACHINE, fails, ok, plancc_run
+from cli_helpers import MACHINE, as_json, fails, ok, plancc_run
 
 pytestmark = pytest.mark.usefixtures("opened_once")
 
@@ -20,12 +20,8 @@ def bare(graph: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def rehearsed(*words: object) -> dict:
-    return json.loads(ok("rehearse", *words, "--json"))
-
-
 def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_path: Path) -> None:
-    found = rehearsed(plan, "--dims", "5,8,4", "--machine", machine, "--dropout", 0.3)
+    found = as_json("rehearse", plan, "--dims", "5,8,4", "--machine", machine, "--dropout", 0.3)
     results = tmp_path / "run.json"
     options = ("--hidden", 8, "--dropout", 0.3, "--epochs", 3, "--threads", 1, "--json", results)
     assert plancc_run(plan, "--ranks", 7, "--eval-every", 0, *options).code == 0
@@ -39,7 +35,7 @@ def test_losses_and_counts_are_those_of_the_run(plan: Path, machine: Path, tmp_p
 def test_times_add_up_and_stand_beside_the_prediction(plan: Path, machine: Path) -> None:
     words = (plan, "--dims", "5,8,4", "--machine", machine)
     passes = ("--passes", "order,constant,dead-rows")
-    found, said = rehearsed(*words), json.loads(ok("simulate", *words, *passes, "--json"))
+    found, said = as_json("rehearse", *words), as_json("simulate", *words, *passes)
     assert found["predicted_seconds"] == said["seconds"]
     assert (found["dims"], found["dims_from"]) == ([5, 8, 4], "given")
     assert found["machine"]["name"] == "ours"
@@ -73,22 +69,20 @@ def test_tables(plan: Path) -> None:
 
 
 def test_widths_are_those_of_the_plan_unless_given(bare: Path) -> None:
-    found = rehearsed(bare, "--epochs", 1)
+    found = as_json("rehearse", bare, "--epochs", 1)
     assert (found["dims"], found["dims_from"], found["notes"]) == ([6, 8, 5], "plan", [])
-    found = rehearsed(bare, "--layers", 3, "--features", 7, "--epochs", 1)
+    found = as_json("rehearse", bare, "--layers", 3, "--features", 7, "--epochs", 1)
     assert (found["dims"], found["dims_from"]) == ([7, 8, 8, 5], "given")
     assert found["options"]["features"] == 7
-    assert rehearsed(bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
+    assert as_json("rehearse", bare, "--dims", "4,3", "--epochs", 1)["dims"] == [4, 3]
 
 
 def test_fewer_ranks_other_nodes_and_numbers_of_8_bytes(bare: Path, machine: Path) -> None:
     words = (bare, "--machine", machine, "--epochs", 1)
-    found = rehearsed(*words, "-p", 2, "--ranks-per-node", 5, "--dtype", "float64")
+    found = as_json("rehearse", *words, "-p", 2, "--ranks-per-node", 5, "--dtype", "float64")
     assert found["num_ranks"] == 2
     assert found["machine"]["node"]["ranks"] == 5
-    said = json.loads(
-        ok("simulate", bare, "--machine", machine, "-p", 2, "--ranks-per-node", 5, "--json")
-    )
+    said = as_json("simulate", bare, "--machine", machine, "-p", 2, "--ranks-per-node", 5)
     assert found["words"] == said["words"]
     assert found["predicted_seconds"] > said["seconds"]
 
@@ -111,10 +105,8 @@ def test_models_that_are_predicted(bare: Path, machine: Path) -> None:
     words = (bare, "--machine", machine, "--dims", "5,8,4", "--epochs", 1)
     passes = "order,constant"
     for model in (("sage", "--aggregator", "max"), ("gat", "--heads", 2)):
-        found = json.loads(ok("rehearse", *words, "--model", *model, "--passes", passes, "--json"))
-        said = json.loads(
-            ok("simulate", *words[:5], "--model", *model, "--passes", passes, "--json")
-        )
+        found = as_json("rehearse", *words, "--model", *model, "--passes", passes)
+        said = as_json("simulate", *words[:5], "--model", *model, "--passes", passes)
         assert found["predicted_seconds"] == said["seconds"]
         assert found["words"] == said["words"]
         assert found["notes"] == []
@@ -126,7 +118,7 @@ def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Pa
     drawn = (*drawn, "--draw", "owners", "--seed", 3, *machine, "--passes", "order,constant")
     words = (*drawn, "--epochs", 1, "--steps", 4, "--trace", path, "--json")
     found = json.loads(ok("rehearse", bare, *words))
-    said = json.loads(ok("simulate", bare, *drawn, "--batches", 4, "--json"))
+    said = as_json("simulate", bare, *drawn, "--batches", 4)
     assert found["predicted_seconds"] == pytest.approx(4 * said["seconds"])
     assert found["words"] == sum(said["batches"]["per_batch"]["words"]) > 0
     assert found["messages"] == sum(said["batches"]["per_batch"]["messages"]) > 0

@@ -14,7 +14,7 @@ from typing import Any
 import h5py
 import pytest
 import sealing
-from cli_helpers import fails, ok, plancc_run
+from cli_helpers import as_json, fails, ok, plancc_run
 
 from plancc_cli.page.page import LETTERS
 
@@ -113,7 +113,7 @@ def test_the_page_has_everything(plan: Path, full: Path) -> None:
     page = Page(full.read_text("utf-8"))
     figures = ["figures", "volume", "loads", "matrix", "training", "timeline", "tables"]
     assert sections(page) == [*figures, "provenance"]
-    inspected = json.loads(ok("inspect", plan, "--per-part", "--dims", "5,4,4", "--json"))
+    inspected = as_json("inspect", plan, "--per-part", "--dims", "5,4,4")
     volume = inspected["metrics"]["volume"]
     assert f"{volume:,}" in page.texts["strong"]
     sent = inspected["parts"]["sent"]
@@ -164,7 +164,7 @@ def test_plans_stand_side_by_side(several: Path, folder: Path, plan: Path) -> No
     assert "3 plans" in page.texts["h1"][0]
     assert "timeline" not in sections(page)
     first, second, _ = volumes = [
-        json.loads(ok("inspect", path, "--json"))["metrics"]["volume"]
+        as_json("inspect", path)["metrics"]["volume"]
         for path in (plan, folder / "<b>rp & co.h5", folder / "edges.h5")
     ]
     assert f"{second:,} " in page.texts["td"]
@@ -196,10 +196,7 @@ def test_what_is_said_once_is_not_said_again(
     assert not compared & set(two.texts["caption"])
     assert "figure (ratio to an even random partition)" in two.texts["caption"]
     assert "words sent per epoch" in two.texts["th"]
-    (source,) = {
-        json.loads(ok("inspect", each, "--json"))["provenance"]["source_sha256"]
-        for each in (plan, other)
-    }
+    (source,) = {as_json("inspect", each)["provenance"]["source_sha256"] for each in (plan, other)}
     assert two.texts["td"].count(source) == one.texts["td"].count(source) == 1
     assert two.texts["th"].count("content") == 1
     assert {each.get("colspan") for each in two.named("td")} == {None, "2"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import MACHINE, fails, ok
+from cli_helpers import MACHINE, as_json, fails, ok
 from test_inspect import table
 
 from plancc.graph.formats import read_graph
@@ -21,16 +20,14 @@ STEPS = {
 
 
 def simulated(plan: Path, machine: Path, *words: object) -> dict:
-    return json.loads(
-        ok("simulate", plan, "--dims", "5,8,4", "--machine", machine, "--json", *words)
-    )
+    return as_json("simulate", plan, "--dims", "5,8,4", "--machine", machine, *words)
 
 
 @pytest.mark.parametrize("model", ["hp", "libra"])
 def test_words_are_those_of_inspect(model: str, graph: Path, machine: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.h5"
     ok("compile", graph, "--model", model, "-p", 4, "-o", plan)
-    said = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--json"))["training"]
+    said = as_json("inspect", plan, "--dims", "5,8,4")["training"]
     for passes, of in (("none", 0), ("order", 1), ("order,constant", 2)):
         found, expected = simulated(plan, machine, "--passes", passes), said["passes"][of]
         assert found["words"] == expected["words"]
@@ -74,7 +71,7 @@ def test_the_table(plan: Path, machine: Path) -> None:
         *("layer 1 forward", "layer 2 forward", "layer 2 back", "layer 1 back", "update"),
         *("slowest ranks", "mean rank", "share"),
     ]
-    found = json.loads(ok(*words, "--per-rank", "--json"))
+    found = as_json(*words, "--per-rank")
     assert rows["share"][-1] == "100.0%"
     assert "machine ours: 7 ranks on 4 nodes (2 to a node)" in text
     assert "an epoch is the sum of every step's slowest rank" in text
@@ -97,7 +94,7 @@ def test_nodes_ranks_and_types(plan: Path, machine: Path) -> None:
     assert double["word_bytes"] == 8
     assert double["seconds"] > simulated(plan, machine)["seconds"]
     merged = simulated(plan, machine, "-p", 3)
-    expected = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--ranks", 3, "--json"))
+    expected = as_json("inspect", plan, "--dims", "5,8,4", "--ranks", 3)
     assert merged["num_ranks"] == 3
     assert merged["words"] == expected["training"]["passes"][2]["words"]
 
@@ -108,9 +105,7 @@ def test_other_layouts(model: str, graph: Path, machine: Path, tmp_path: Path) -
     ok("compile", graph, "--model", model, "-p", 4, "-o", plan)
     text = ok("simulate", plan, "--dims", "8,4,8", "--machine", machine)
     assert "collectives" in text
-    found = json.loads(
-        ok("simulate", plan, "--dims", "8,4,8", "--machine", machine, "--passes", "none", "--json")
-    )
+    found = as_json("simulate", plan, "--dims", "8,4,8", "--machine", machine, "--passes", "none")
     if model == "mop":  # three quarters of every product's columns go away and come back
         assert found["words"] == 2 * 90 * sum((8, 4, 4, 8)) * 3 // 4
     error = fails(tmp_path, "simulate", plan, "-p", 2, "--dims", "8,4", "--machine", machine)
@@ -149,7 +144,7 @@ def test_dead_rows(graph: Path, machine: Path, tmp_path: Path) -> None:
     np.savez(data, features=np.ones((num_vertices, 5)), labels=labels, train_mask=labels == 3)
     ok("compile", graph, "--model", "hp", "-p", 4, "--data", data, "-o", plan)
     every = ("--passes", "order,constant,dead-rows")
-    said = json.loads(ok("inspect", plan, "--dims", "5,8,4", "--json"))["training"]["passes"][3]
+    said = as_json("inspect", plan, "--dims", "5,8,4")["training"]["passes"][3]
     found = simulated(plan, machine, *every)
     assert found["words"] == said["words"] < simulated(plan, machine)["words"]
     assert found["max_words_sent"] == said["max_words_sent"]
@@ -233,7 +228,7 @@ def test_what_an_epoch_leaves_out(graph: Path, machine: Path, tmp_path: Path) ->
 def test_a_step_on_mini_batches(plan: Path, machine: Path, graph: Path, tmp_path: Path) -> None:
     drawn = ("--batches", 6, "--batch-size", 20, "--seed", 2)
     found = simulated(plan, machine, *drawn, "--passes", "order")
-    counted = json.loads(ok("inspect", plan, *drawn, "--json"))["batches"]
+    counted = as_json("inspect", plan, *drawn)["batches"]
     volume, columns = counted["per_batch"]["volume"], 5 + 4 + 4  # the input needs no gradient
     figures = found["batches"]
     assert figures["per_batch"]["words"] == [columns * rows for rows in volume]

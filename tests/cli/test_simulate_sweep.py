@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_helpers import fails, ok, plancc
+from cli_helpers import as_json, fails, ok, plancc
 
 from plancc.predict.machine_files import find_machine
 from plancc.report.scaling import Cell, Sweep
@@ -65,7 +65,7 @@ def test_json_and_figure(graph: Path, machine: Path, tmp_path: Path) -> None:
 
 def test_default_machine_and_widths() -> None:
     words = ("simulate", "--sweep", "p=4", *NUMBERS, "--models", "rp")
-    found = json.loads(ok(*words, "--json"))
+    found = as_json(*words)
     assert (found["dims"], found["machine"]["name"]) == ([128, 128, 16], "cpu-cluster")
     assert "dims 128,128,16, machine cpu-cluster;" in ok(*words)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import fails, ok, plancc
+from cli_helpers import as_json, fails, ok, plancc
 
 import plancc_cli.study
 from plancc import processes
@@ -41,7 +40,7 @@ def test_the_table(words: tuple[object, ...], tmp_path: Path) -> None:
 
 def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
     rows = list(csv.DictReader(io.StringIO(ok(*words, "--csv"))))
-    found = json.loads(ok(*words, "--json"))
+    found = as_json(*words)
     assert found["labels"] == ["hp", "rp", "cagnet-2d", "metis"]
     assert len(rows) == len(found["rows"]) == 8
     for line, row in zip(rows, found["rows"], strict=True):
@@ -59,7 +58,7 @@ def test_csv_json_and_latex(words: tuple[object, ...]) -> None:
 
 def test_chosen_columns(words: tuple[object, ...]) -> None:
     """In their order, with the figures and ratios of the rows; what is said of no other column."""
-    rows = json.loads(ok(*words, "--json"))["rows"]
+    rows = as_json(*words)["rows"]
     chosen = ("--table-columns", "model,max_volume,volume_ratio,volume,messages,messages_ratio")
     comment, begin, _, heads, _, *lines = ok(*words, "--latex", *chosen).splitlines()
     assert comment == "% volume and busiest part in rows; row plans balance nnz:0.1,rows; " + (
@@ -150,7 +149,7 @@ def test_compare_with_a_baseline(graph: Path, plan: Path, tmp_path: Path) -> Non
     vector = tmp_path / "block.part.3"
     said = ok("compare", plan, vector, tmp_path / "block.h5", "--baseline", vector)
     assert f"ratio to {vector}" in said
-    found = json.loads(ok("compare", plan, vector, tmp_path / "block.h5", "--json"))
+    found = as_json("compare", plan, vector, tmp_path / "block.h5")
     assert [each["path"] for each in found] == [str(plan), str(vector), str(tmp_path / "block.h5")]
     assert found[1]["metrics"] == found[2]["metrics"]  # the same owners
     assert found[1]["random"] == found[2]["random"]

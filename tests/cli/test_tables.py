@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import forks
 import pytest
-from cli_helpers import everything, ok, plancc, plancc_run
+from cli_helpers import as_json, everything, ok, plancc, plancc_run
 
 from plancc.report.table import Table
 from plancc_cli.tables import console, print_table, say
@@ -140,7 +139,7 @@ def test_a_sentence_in_a_pipe_is_one_line(graph: Path, tmp_path: Path, monkeypat
     said: Callable[..., str] = ok
     text = said("compile", graph, "-p", 4, "--model", "rp", "-o", tmp_path / "plan.h5")
     assert sum(line.startswith("predicted epoch") for line in text.splitlines()) == 1
-    shown = json.loads(ok("inspect", tmp_path / "plan.h5", "--json"))
+    shown = as_json("inspect", tmp_path / "plan.h5")
     assert text.splitlines()[-1] == f"content {shown['content_sha256']}"
 
 
