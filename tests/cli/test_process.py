@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -89,18 +88,6 @@ def test_full_disk(small_disk: Path, graph: Path, plan: Path, tmp_path: Path) ->
     done = plancc("compile", graph, "-p", 2, "--model", "rp", "-o", kept)
     assert done.code == 1
     assert kept.read_text() == "x" * 30_000
-
-
-def test_file_size_limit(graph: Path, tmp_path: Path) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        done = plancc("compile", graph, "-p", 2, "--model", "rp", "-o", tmp_path / "plan.h5")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert done.code == 1
-    assert done.error.startswith(f"cannot write {tmp_path / 'plan.h5'}: ")
-    assert list(tmp_path.iterdir()) == []
 
 
 # -- signals ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from graph_helpers import entries, refused, same, shared
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plancc.errors import InputError, OutputError
+from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import read_graph, write_graph
 
@@ -147,12 +147,6 @@ def test_writer_without_values(tmp_path):
     graph = build_graph(2, np.array([0, 1]), np.array([1, 0]), np.array([0.5, 0.7]))
     write_graph(graph, tmp_path / "a.graph", pattern=True)
     assert (tmp_path / "a.graph").read_text() == "2 1\n2\n1\n"
-
-
-def test_writer_missing_folder(tmp_path):
-    graph = build_graph(2, np.array([0, 1]), np.array([1, 0]))
-    with pytest.raises(OutputError, match="does not exist"):
-        write_graph(graph, tmp_path / "none" / "a.graph")
 
 
 @pytest.mark.parametrize("name", ["polblogs", pytest.param("4elt", marks=long)])

@@ -1,7 +1,6 @@
 """MatrixMarket: against a parser of its own, against scipy, and what bad files get."""
 
 import gzip
-import hashlib
 import re
 import warnings
 
@@ -84,15 +83,6 @@ def test_agrees_with_a_naive_parser(tmp_path_factory, text, zipped, pattern, sym
     assert graph.directed == (symmetry == "general" and not symmetrize)
     assert graph.original_ids is None
     assert graph.vertex_weights is None
-
-
-def test_source(tmp_path):
-    path = tmp_path / "a.mtx"
-    path.write_text(HEAD.format("pattern", "general") + "2 2 1\n1 2\n")
-    source = read_graph(path).source
-    assert source.name == "a.mtx"
-    assert source.format == "mtx"
-    assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 REAL, INTEGER, PATTERN = (HEAD.format(f, "general") for f in ("real", "integer", "pattern"))

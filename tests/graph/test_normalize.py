@@ -89,26 +89,6 @@ def test_a_symmetric_matrix_stays_symmetric():
     assert all(found[j, i] == value for (i, j), value in found.items())
 
 
-def test_existing_self_loops_are_added_to():
-    graph = graph_of([[3.0, 1], [0, 0]])
-    assert entries(normalize(graph, "none")) == {(0, 0): 4.0, (0, 1): 1.0, (1, 1): 1.0}
-    assert entries(normalize(graph, "none", self_loops=False)) == {(0, 0): 3.0, (0, 1): 1.0}
-
-
-def test_isolated_vertices():
-    graph = graph_of([[0, 1.0, 0], [1, 0, 0], [0, 0, 0]])
-    assert entries(normalize(graph, "sym"))[2, 2] == 1
-    without = normalize(graph, "sym", self_loops=False)
-    assert entries(without) == {(0, 1): 1.0, (1, 0): 1.0}
-    assert entries(normalize(graph, "row", self_loops=False)) == {(0, 1): 1.0, (1, 0): 1.0}
-
-
-def test_an_empty_matrix():
-    graph = graph_of(np.zeros((3, 3)), values=False)
-    assert entries(normalize(graph, "sym")) == {(i, i): 1.0 for i in range(3)}
-    assert normalize(graph, "row", self_loops=False).num_nonzeros == 0
-
-
 def test_the_graph_is_left_as_it_was_and_its_fields_go_along():
     ids, weights = np.array([7, 9]), np.array([[1], [2]])
     graph = graph_of([[2.0, 1], [1, 0]], original_ids=ids, vertex_weights=weights)

@@ -213,21 +213,6 @@ def test_warnings_are_those_of_the_final_owners(graph):
     assert balanced == (not notes["messages"])
 
 
-def test_trivial_graphs_with_an_objective():
-    for objective in OBJECTIVES:
-        for options in ({}, {"partitioner": "builtin"}):
-            for n, num_parts in ((1, 1), (3, 1), (3, 3), (5, 2)):
-                plan = compiled(
-                    sp.csr_array((n, n)),
-                    num_parts=num_parts,
-                    objective=objective,
-                    dims=DIMS,
-                    **options,
-                )
-                assert plan.metrics().volume == 0
-                assert len(np.unique(plan.owner())) == num_parts
-
-
 @pytest.mark.parametrize("model", ["gp", "rp", "block"])
 def test_topology_renumbers_parts(model, graph):
     options = {"model": model} | ({"partitioner": "metis"} if model == "gp" else {})

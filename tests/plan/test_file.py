@@ -206,15 +206,6 @@ def test_a_file_is_read_without_locking_it(tmp_path):
         plan_helpers.assert_equal(load(path), plan)
 
 
-def test_save_replaces_a_plan_and_follows_a_link(tmp_path):
-    old, new = plan_helpers.rich_plan(seed=1), plan_helpers.rich_plan(seed=2)
-    old.save(tmp_path / "plan.h5")
-    (tmp_path / "latest.h5").symlink_to("plan.h5")
-    new.save(tmp_path / "latest.h5")
-    assert (tmp_path / "latest.h5").is_symlink()
-    plan_helpers.assert_equal(load(tmp_path / "plan.h5"), new)
-
-
 def test_odd_names(tmp_path):
     """A path with spaces, a source name that is not UTF-8."""
     plan = replace(

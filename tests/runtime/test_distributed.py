@@ -96,11 +96,6 @@ def train_cases(num_parts: int):
     yield "random data", a, owner, None, {**COMMON, "features": 9, "classes": 4, "seed": 3}
 
 
-def close(got, expected, tolerance):
-    scale = np.abs(expected).max() or 1
-    np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * scale)
-
-
 @pytest.mark.parametrize(("p", "kind"), RANKS)
 def test_training_equals_the_dense_reference(p, kind, on_ranks):
     every = list(train_cases(p))
@@ -128,10 +123,10 @@ def test_training_equals_the_dense_reference(p, kind, on_ranks):
             options.get("activation", "relu"),
         )
         tolerance = 1e-5 if options["dtype"] == "float32" else 1e-11
-        close([e.loss for e in (*result.epochs, result.final)], losses, tolerance)
+        reference.close([e.loss for e in (*result.epochs, result.final)], losses, tolerance)
         for got, expected in zip(result.weights.values(), trained, strict=True):
             assert got.dtype == options["dtype"]
-            close(got, expected, tolerance)
+            reference.close(got, expected, tolerance)
         for other in results[1:]:  # replicated means bit for bit
             assert list(other.weights) == list(result.weights)
             for name, w in other.weights.items():

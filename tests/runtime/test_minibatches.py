@@ -524,13 +524,10 @@ def test_a_slice_alone_does_for_samplers_that_need_no_more():
         ),
         ("--sampler neighbour --fanouts 10", "--fanouts 10 has 1 number, the model 2 layers"),
         ("--sampler neighbour", "sampler 'neighbour' needs --fanouts"),
-        ("--sampler edges --keep nan", "--keep nan: must be above 0"),
-        ("--keep 0.5", "sampler 'uniform' has no --keep"),
         (
             "--sampler train",
             "carries no train_mask: sampler 'train' needs it (compile with --data)",
         ),
-        ("--sampler cluster", "carries no clusters: sampler 'cluster' needs it"),
         ("--fanouts 2,x", "--fanouts '2,x': give whole numbers"),
         ("--steps 3", "steps 3: only mini-batches have steps; give --sampler or --batch-size"),
         ("--steps 3 --batch-size full", "have steps; --batch-size full leaves them out"),

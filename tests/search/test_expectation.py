@@ -148,21 +148,6 @@ def test_no_worse_than_hp_and_gp_for_any_batch_size(name, effort, shares):
     assert min(ratios) < 0.99
 
 
-def test_recipe():
-    """Hoeffding's bound in nets and in batches of the sampler's."""
-    array, size = dense("rmat"), 40
-    found = compiled("rmat", batch_size=size, theta=0.02, delta=0.1, effort="fast").provenance
-    assert found["model"] == "stochastic-hp"
-    assert found["objective"] == "expected volume"
-    assert (found["theta"], found["delta"]) == (0.02, 0.1)
-    assert found["hoeffding_nets"] == math.ceil((P - 1) ** 2 / 2 / 0.02**2 * math.log(20))
-    assert found["nets_per_batch"] == size  # every column has its diagonal
-    assert found["hoeffding_batches"] == math.ceil(found["hoeffding_nets"] / size)
-    for name in ("expected_volume_low", "expected_volume_gap", "nonzeros_seen"):
-        assert name not in found
-    assert len(array) > size
-
-
 @cache
 def data_of(name: str) -> VertexData:
     n = len(dense(name))
@@ -448,11 +433,6 @@ def test_the_papers_model_alone(partitioner):
     assert len(held_out_volumes("rmat", plan)) >= 64
 
 
-def test_partitioners_of_graphs_are_refused():
-    with pytest.raises(plancc.InputError, match="'metis' cannot partition a hypergraph"):
-        compiled("rmat", partitioner="metis")
-
-
 @pytest.mark.parametrize(
     "options",
     [{}, pytest.param({"sampler": "neighbour", **SAMPLED["neighbour"]}, marks=long)],
@@ -593,8 +573,6 @@ WRONG = {
     "clusters 2.5": ({"clusters": 2.5}, "`clusters` 2.5: a whole number"),
     "clusters true": ({"clusters": True}, "`clusters` True: a whole number"),
     "clusters nan": ({"clusters": math.nan}, "`clusters` nan: a whole number"),
-    "effort": ({"effort": "fast", "partitioner": "builtin"}, "drop `partitioner` builtin"),
-    "topology": ({"topology": "2x2"}, "4 ranks"),
 }
 
 
@@ -604,17 +582,6 @@ def test_wrong_options(options, words):
         compiled("rmat", **options)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_balance_by_batches_without_a_nonzero():
-    alone = sp.csr_array((5, 5))
-    with pytest.raises(plancc.InputError, match="the mini-batches hold no nonzero"):
-        plancc.compile(alone, "stochastic-hp", 2, balance="batch", self_loops=False)
-
-
-def test_clusters_twice():
-    with pytest.raises(plancc.InputError, match="5 clusters: the vertex data has clusters"):
-        compiled("rmat", clusters=5, data=data_of("rmat"))
 
 
 def test_the_search_itself_takes_an_expectation():
