@@ -1,20 +1,22 @@
 """What the runtime must compute, by other means: naive sets, dense float64 matrices, one process.
 
-Shares nothing with the runtime but the `Part` value that it builds.
+Plans are lowered by plancc, whose tables are held in tests/plan/; all else shares nothing with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+import worlds
 
+from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
-from plancc.plan.exchange import Exchange, Side
+from plancc.plan.lowering import lower
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 
@@ -46,6 +48,12 @@ def needed_rows(
     return {pair: sorted(rows) for pair, rows in sets.items()}
 
 
+def in_plan_order(vertices: Iterable[int], a: np.ndarray, owner: np.ndarray) -> list[int]:
+    """Vertices in the order of a plan's rows: those that need no row of another part first."""
+    crossing = ((a != 0) & (owner[:, None] != owner)).any(axis=1)
+    return sorted(vertices, key=lambda v: (crossing[v], v))
+
+
 def partial_rows(
     a: np.ndarray, owner: np.ndarray, holder: np.ndarray
 ) -> dict[tuple[int, int], list[int]]:
@@ -66,74 +74,22 @@ def volume(a: np.ndarray, owner: np.ndarray, holder: np.ndarray | None = None) -
 
 
 def make_parts(
-    a: np.ndarray, owner: np.ndarray, num_parts: int, data: VertexData | None = None
-) -> tuple[Header, list[Part]]:
-    """A row plan of the dense matrix `a`; `data` is in vertex order."""
-    holder = np.broadcast_to(np.asarray(owner)[:, None], a.shape)
-    header, parts = make_edge_parts(a, owner, holder, num_parts, data)
-    return replace(header, layout="row"), [replace(part, fold=None) for part in parts]
-
-
-def make_edge_parts(
     a: np.ndarray,
-    owner: np.ndarray,
-    holder: np.ndarray,
+    owner: Any,
     num_parts: int,
     data: VertexData | None = None,
+    holder: np.ndarray | None = None,
 ) -> tuple[Header, list[Part]]:
-    """An edge plan of the dense matrix `a`, whose nonzero (i, j) is with part ``holder[i, j]``."""
-    n = len(a)
-    assert all(holder[i, i] == owner[i] for i in range(n) if a[i, i] != 0)
-    expand, fold = needed_rows(a, owner, holder), partial_rows(a, owner, holder)
-    members = [[v for v in range(n) if owner[v] == m] for m in range(num_parts)]
-    local = {v: r for rows in members for r, v in enumerate(rows)}
-    data = data or VertexData()
+    """A plan of the dense matrix `a`, to whose diagonal loops were added; `data` in vertex order.
 
-    def side(messages, number=None):
-        """Rows are numbered as told, or in the order in which they travel."""
-        rows = [v for _, vertices in messages for v in vertices]
-        return Side.of_rank(
-            np.array([q for q, _ in messages], np.int32),
-            np.cumsum([0] + [len(v) for _, v in messages]).astype(np.int64),
-            np.array([number[v] if number else k for k, v in enumerate(rows)], np.int32),
-        )
-
-    parts, first_row = [], 0
-    for m, rows in enumerate(members):
-        sends = [(q, expand[m, q]) for q in range(num_parts) if (m, q) in expand]
-        recvs = [(q, expand[q, m]) for q in range(num_parts) if (q, m) in expand]
-        folds = [(q, fold[m, q]) for q in range(num_parts) if (m, q) in fold]
-        adds = [(q, fold[q, m]) for q in range(num_parts) if (q, m) in fold]
-        columns = rows + [v for _, vertices in recvs for v in vertices]
-        column_of = {v: c for c, v in enumerate(columns)}
-        row_ptr, column, value = [0], [], []
-        for i in rows + [v for _, vertices in folds for v in vertices]:
-            held = [int(j) for j in np.nonzero(a[i])[0] if holder[i, j] == m]
-            for c in sorted(column_of[j] for j in held):
-                column.append(c)
-                value.append(a[i, columns[c]])
-            row_ptr.append(len(column))
-        pick = np.array(rows, int)
-        parts.append(
-            Part(
-                index=m,
-                num_parts=num_parts,
-                first_row=first_row,
-                global_id=np.array(rows, np.int32),
-                num_interior=0,
-                row_ptr=np.array(row_ptr, np.int64),
-                column=np.array(column, np.int32),
-                value=np.array(value, np.float64),
-                expand=Exchange(side(sends, local), side(recvs)),
-                vertex_data=VertexData(
-                    **{k: None if v is None else v[pick] for k, v in vars(data).items()}
-                ),
-                fold=Exchange(side(folds), side(adds, local)),
-            )
-        )
-        first_row += len(rows)
-    header = Header("edge", n, int(np.count_nonzero(a)), num_parts, True, "sym", True)
-    return header, parts
+    With `holder` an edge plan, whose nonzero (i, j) is with part ``holder[i, j]``.
+    """
+    held = None if holder is None else holder[np.nonzero(a)].astype(np.int32)
+    owners = Owners(np.asarray(owner, np.int32), held)
+    graph = worlds.graph_of(a.astype(np.float64))
+    plan = lower(graph, owners, num_parts, normalization="sym", self_loops=True)
+    plan = replace(plan, vertex_data=(data or VertexData()).take(plan.global_id))
+    return plan.header, [plan.part(m) for m in range(num_parts)]
 
 
 def descend(
@@ -347,6 +303,39 @@ def bound(wire: str, rows: np.ndarray) -> np.ndarray:
         "fp16": np.maximum(2.0**-11 * rows, 2.0**-25),
         "int8": np.broadcast_to(rows.max(axis=1, keepdims=True) / 254, rows.shape),
     }[wire]
+
+
+class Dense:
+    """A GCN of two layers on one dense matrix, and the loss of (outputs, targets) it lowers."""
+
+    def __init__(self, a: np.ndarray, data: VertexData, dims: list[int], loss: Callable) -> None:
+        self.a, self.x = torch.tensor(a), torch.tensor(data.features).double()
+        self.weights = [torch.tensor(w, requires_grad=True) for w in glorot_weights(dims, 0)]
+        truth = data.labels if data.targets is None else data.targets
+        known = truth >= 0 if truth.ndim == 1 else ~np.isnan(truth.astype(float)).any(axis=1)
+        self.rows = {
+            name: np.flatnonzero(getattr(data, f"{name}_mask") & known)
+            for name in ("train", "val", "test")
+        }
+        self.truth, self.criterion = torch.tensor(truth), loss
+
+    def outputs(self) -> torch.Tensor:
+        return self.a @ torch.relu(self.a @ self.x @ self.weights[0]) @ self.weights[1]
+
+    def of(self, split: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return outputs and targets of the known vertices of a split."""
+        return self.outputs()[self.rows[split]], self.truth[self.rows[split]]
+
+    def loss(self, split: str = "train") -> torch.Tensor:
+        return self.criterion(*self.of(split))
+
+    def step(self, optimizer: torch.optim.Optimizer) -> float:
+        """Update the weights; return the loss before that."""
+        optimizer.zero_grad()
+        loss = self.loss()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
 
 
 def close(got: Any, expected: Any, tolerance: float) -> None:

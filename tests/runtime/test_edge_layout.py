@@ -56,7 +56,8 @@ def owners(p: int, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def edge_plan(p: int, kind: str = "undirected"):
     a = worlds.array(kind)
-    header, parts = reference.make_edge_parts(a, *owners(p, a), p, worlds.data(**DATA))
+    owner, holder = owners(p, a)
+    header, parts = reference.make_parts(a, owner, p, worlds.data(**DATA), holder)
     return replace(header, self_loops=loops(kind)), parts
 
 

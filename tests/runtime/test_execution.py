@@ -258,14 +258,19 @@ def test_live_blocks_are_those_of_a_search(p, on_ranks):
                 needed = np.zeros_like(a)
                 into = sorted(sets[k + 1])
                 needed[into] = a[into]
-                travel = reference.needed_rows(needed, owner)
+                travel, every = (
+                    {
+                        pair: reference.in_plan_order(vertices, a, owner)
+                        for pair, vertices in reference.needed_rows(matrix, owner).items()
+                    }
+                    for matrix in (needed, a)
+                )
                 sends = {(m, q): v for (s, q), v in travel.items() if s == m}
                 receives = {(q, m): v for (q, r), v in sorted(travel.items()) if r == m}
                 assert sent_by(block, m) == sends
                 assert shared[k] == (
                     len(sets[k + 1] & own) == len(own)
-                    and sends
-                    == {x: v for x, v in reference.needed_rows(a, owner).items() if x[0] == m}
+                    and sends == {x: v for x, v in every.items() if x[0] == m}
                 )
                 columns = [*block.inputs.tolist(), *(v for r in receives.values() for v in r)]
                 assert block.expand.receive.peer.tolist() == [q for q, _ in receives]
@@ -350,7 +355,7 @@ def test_words_of_a_pass_are_counted_before_it_is_made(options):
     if "fold" in options:
         of_nonzeros = np.random.default_rng(1).integers(0, p, a.shape)
         np.fill_diagonal(of_nonzeros, owner)
-        header, parts = reference.make_edge_parts(a, owner, of_nonzeros, p, data(4))
+        header, parts = reference.make_parts(a, owner, p, data(4), of_nonzeros)
     options = TrainOptions(dtype="float64", kernel="numba", **options)
 
     def work(transport):

@@ -51,7 +51,7 @@ def test_training_is_that_on_the_cpu(layout, variant, ranks):
     np.fill_diagonal(holder, owner)
     plan = reference.make_parts(a, owner, ranks, worlds.data())
     if layout == "edge":
-        plan = reference.make_edge_parts(a, owner, holder, ranks, worlds.data())
+        plan = reference.make_parts(a, owner, ranks, worlds.data(), holder)
     options = TrainOptions(
         **{"layers": 3, "epochs": 3, "optimizer": "sgd", "lr": 0.1, **variant},
         **{"dtype": "float64", "threads": 1},

@@ -17,6 +17,7 @@ from torch.nn import functional
 from plancc.errors import InputError
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.order import reordered
 from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.nn import BatchNorm, GATConv, GCNConv, GINConv, LayerNorm, SAGEConv, recompute
 from plancc_runtime.nn.network import Network, NetworkOptions
@@ -79,6 +80,7 @@ def blocks_of(layer: Layer, owner: np.ndarray, num_ranks: int) -> list[Block]:
     _, parts = make_parts(layer.a, owner[layer.inputs], num_ranks)
     blocks = []
     for part in parts:
+        part = reordered(part, np.argsort(part.global_id))  # outputs of a layer are the next inputs
         block = replace(
             Block.of_part(part, layer.self_loops), inputs=layer.inputs[part.global_id].astype("i4")
         )

@@ -90,7 +90,7 @@ def sampled_matrix(a: np.ndarray, owner: np.ndarray, seed: int, epoch: int, rate
         if i != j and uniform(seed, 2, epoch, int(i), int(j)) >= edges:
             kept[i, j] = 0
     for (sender, receiver), vertices in reference.needed_rows(a, owner).items():
-        for place, v in enumerate(vertices):
+        for place, v in enumerate(reference.in_plan_order(vertices, a, owner)):
             users = np.flatnonzero((a[:, v] != 0) & (owner == receiver))
             kept[users, v] /= rows * pins
             if uniform(seed, 0, epoch, sender, receiver, place) >= rows:

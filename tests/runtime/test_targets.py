@@ -77,47 +77,16 @@ def run(case, ranks, **options):
     return trained(reference.make_parts(a, owner, ranks, data), TrainOptions(**COMMON | options))[0]
 
 
-class Dense:
-    """A GCN on one dense matrix, its update by Adam, and a loss of its own."""
-
-    def __init__(self, case, width, loss):
-        a, data = case
-        self.a, self.x = torch.tensor(a), torch.tensor(data.features).double()
-        self.weights = [
-            torch.tensor(w, requires_grad=True)
-            for w in reference.glorot_weights([WIDTH, COMMON["hidden"], width], 0)
-        ]
-        truth = data.labels if data.targets is None else data.targets
-        known = truth >= 0 if truth.ndim == 1 else ~np.isnan(truth.astype(float)).any(axis=1)
-        self.rows = {
-            s: np.flatnonzero(getattr(data, f"{s}_mask") & known) for s in ("train", "val", "test")
-        }
-        self.truth, self.loss = torch.tensor(truth), loss
-        steps = torch.optim.Adam(self.weights, lr=COMMON["lr"])
-        self.losses = []
-        for _ in range(COMMON["epochs"]):
-            loss = self.loss_of("train")
-            self.losses.append(loss.item())
-            steps.zero_grad()
-            loss.backward()
-            steps.step()
-
-    def outputs(self):
-        return self.a @ torch.relu(self.a @ self.x @ self.weights[0]) @ self.weights[1]
-
-    def of(self, split):
-        """Outputs and targets of the known vertices of a split."""
-        return self.outputs()[self.rows[split]], self.truth[self.rows[split]]
-
-    def loss_of(self, split):
-        return self.loss(*self.of(split))
-
-    def check(self, result, rel=1e-9):
-        """The losses, before every update and at the end."""
-        found = [epoch.loss for epoch in result.epochs]
-        np.testing.assert_allclose(found, self.losses, rtol=rel)
-        assert result.final.loss == pytest.approx(self.loss_of("train").item(), rel=rel)
-        assert result.final.val_loss == pytest.approx(self.loss_of("val").item(), rel=rel)
+def check(case, width, loss, result, rel=1e-9):
+    """The losses, before every update and at the end, are those of a dense loop; that model."""
+    dense = reference.Dense(*case, [WIDTH, COMMON["hidden"], width], loss)
+    steps = torch.optim.Adam(dense.weights, lr=COMMON["lr"])
+    losses = [dense.step(steps) for _ in result.epochs]
+    assert len(losses) == COMMON["epochs"]
+    np.testing.assert_allclose([epoch.loss for epoch in result.epochs], losses, rtol=rel)
+    assert result.final.loss == pytest.approx(dense.loss().item(), rel=rel)
+    assert result.final.val_loss == pytest.approx(dense.loss("val").item(), rel=rel)
+    return dense
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -136,8 +105,7 @@ def test_losses_and_scores_of_numbers(name, loss, ranks):
     """The targets are near 2000: R2 must not lose its digits."""
     case = make_case("numbers")
     result = run(case, ranks, loss=name)
-    dense = Dense(case, 2, lambda z, t: loss(z, t.double()))
-    dense.check(result)
+    dense = check(case, 2, lambda z, t: loss(z, t.double()), result)
     assert (result.target, result.metrics) == ("numbers", ("rmse", "mae", "r2"))
     for split in ("train", "val", "test"):
         z, t = dense.of(split)
@@ -294,8 +262,8 @@ def test_balanced_weights_are_those_of_scikit_learn(ranks):
     data = case[1]
     labels = data.labels[data.train_mask & (data.labels >= 0)]
     expected = torch.tensor(compute_class_weight("balanced", classes=np.arange(3), y=labels))
-    dense = Dense(case, 3, lambda z, t: functional.cross_entropy(z, t.long(), expected))
-    dense.check(run(case, ranks, class_weights="balanced"))
+    result = run(case, ranks, class_weights="balanced")
+    check(case, 3, lambda z, t: functional.cross_entropy(z, t.long(), expected), result)
 
 
 @RANKS
@@ -303,8 +271,8 @@ def test_given_weights_of_several_classes_are_those_of_their_vertices(ranks, tmp
     case, weights = make_case("classes"), [0.5, 2, 7.25]
     np.savetxt(tmp_path / "weights.txt", weights)
     loss = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(weights).double())
-    dense = Dense(case, 3, lambda z, t: loss(z, t.double()))
-    dense.check(run(case, ranks, class_weights=str(tmp_path / "weights.txt")))
+    result = run(case, ranks, class_weights=str(tmp_path / "weights.txt"))
+    check(case, 3, lambda z, t: loss(z, t.double()), result)
 
 
 def test_mini_batches_weigh_classes_alike_on_any_number_of_ranks():

@@ -35,7 +35,7 @@ from plancc_runtime.transport.single import SingleTransport
 N, PARTS, CLASSES, WIDTH, HIDDEN = 60, 3, 4, 7, 6
 COMMON = {
     "hidden": HIDDEN,
-    "parametrization": "paper",  # as `Dense` has it
+    "parametrization": "paper",  # as `reference.Dense` has it
     "epochs": 5,
     "optimizer": "sgd",
     "dtype": "float64",
@@ -79,40 +79,14 @@ def run(case, ranks, options, report=None):
 RANKS = pytest.mark.parametrize("ranks", [PARTS, pytest.param(1, marks=long)])
 
 
-class Dense:
-    """A GCN on one dense matrix."""
-
-    def __init__(self, a, data, features=None):
-        self.a = torch.tensor(a)
-        self.x = torch.tensor(data.features if features is None else features).double()
-        self.weights = [
-            torch.tensor(w, requires_grad=True)
-            for w in reference.glorot_weights([WIDTH, HIDDEN, CLASSES], 0)
-        ]
-        self.truth = data.labels if data.targets is None else data.targets
-        known = np.ones(N, bool) if data.targets is not None else data.labels >= 0
-        self.rows = {
-            name: np.flatnonzero(getattr(data, f"{name}_mask") & known)
-            for name in ("train", "val", "test")
-        }
-
-    def logits(self):
-        return self.a @ torch.relu(self.a @ self.x @ self.weights[0]) @ self.weights[1]
-
-    def loss(self, split="train"):
-        z, truth = self.logits()[self.rows[split]], self.truth[self.rows[split]]
+def dense_of(a, data):
+    def loss(z, truth):
         if truth.ndim == 1:
-            return -torch.log_softmax(z, 1)[range(len(z)), torch.tensor(truth).long()].mean()
-        y = torch.tensor(truth).double()
+            return -torch.log_softmax(z, 1)[range(len(z)), truth.long()].mean()
+        y = truth.double()
         return -(y * torch.log(torch.sigmoid(z)) + (1 - y) * torch.log(1 - torch.sigmoid(z))).mean()
 
-    def step(self, optimizer):
-        """Update the weights; the loss before that."""
-        optimizer.zero_grad()
-        loss = self.loss()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+    return reference.Dense(a, data, [WIDTH, HIDDEN, CLASSES], loss)
 
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -136,7 +110,7 @@ def test_training_is_that_of_a_dense_loop(optimizer, decay, schedule, ranks):
         **{"epochs": epochs, "lr": lr, "eval_every": 2},
     }
     results = run(case, ranks, options)
-    dense = Dense(*case[:2])
+    dense = dense_of(*case[:2])
     steps = OPTIMIZERS[optimizer](dense.weights, lr=lr, weight_decay=decay)
     best, waited, rate, losses, rates, validation = math.inf, 0, lr, [], [], []
     for epoch in range(epochs):
@@ -180,7 +154,7 @@ def test_early_stopping_goes_back_to_the_best_weights(ranks, own_pass):
         bool(e.evaluation_words) == (own_pass and ranks > 1 and e.epoch % 3 == 0)
         for e in result.epochs
     )
-    dense = Dense(*case[:2])
+    dense = dense_of(*case[:2])
     steps = torch.optim.Adam(dense.weights, lr=lr)
     best, waited, epoch = math.inf, 0, 0
     while waited < patience:
@@ -205,13 +179,13 @@ def test_scores_are_those_of_scikit_learn(multi_label):
     case = make_case(multi_label)
     results = run(case, PARTS, {"epochs": 12, "lr": 0.1, "optimizer": "adam", "eval_every": 4})
     assert all(result.final.f1_macro == results[0].final.f1_macro for result in results)
-    dense = Dense(*case[:2])
+    dense = dense_of(*case[:2])
     steps = torch.optim.Adam(dense.weights, lr=0.1)
     rows = [e for e in (*results[0].epochs, results[0].final) if e.accuracy]
     assert [e.epoch for e in rows] == [0, 4, 8, 12]
     for epoch in range(13):
         if epoch % 4 == 0:
-            row, z = rows[epoch // 4], dense.logits().detach().numpy()
+            row, z = rows[epoch // 4], dense.outputs().detach().numpy()
             found = z > 0 if multi_label else z.argmax(axis=1)
             assert row.loss == pytest.approx(dense.loss().item(), rel=1e-9)
             for split, chosen in dense.rows.items():
@@ -297,7 +271,7 @@ def test_features_are_divided_by_the_sum_of_their_magnitudes():
     a, data, _ = case = make_case()
     result = run(case, PARTS, {"epochs": 3, "lr": 0.5, "normalize_features": True})[0]
     total = np.abs(data.features.astype(np.float64)).sum(axis=1, keepdims=True)
-    dense = Dense(a, data, data.features / np.where(total > 0, total, 1))
+    dense = dense_of(a, replace(data, features=data.features / np.where(total > 0, total, 1)))
     steps = torch.optim.SGD(dense.weights, lr=0.5)
     for epoch in result.epochs:
         assert epoch.loss == pytest.approx(dense.step(steps), rel=1e-6)

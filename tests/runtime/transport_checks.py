@@ -231,7 +231,7 @@ def check_products(transport):
     np.fill_diagonal(holder, owner)
     plans = (
         reference.make_parts(a, owner, transport.size),
-        reference.make_edge_parts(a, owner, holder, transport.size),
+        reference.make_parts(a, owner, transport.size, holder=holder),
     )
     degree = np.count_nonzero(a, axis=1, keepdims=True)
     mean = (a != 0) / np.maximum(degree, 1)
