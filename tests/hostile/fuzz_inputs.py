@@ -366,10 +366,6 @@ def _equal(found: Any, wanted: Any) -> bool:
     )  # fmt: skip
 
 
-def _words_of(line: str) -> list[str]:
-    return line.replace("\t", " ").split()
-
-
 def _int_lines(text: str) -> list[int]:
     return [int(line) for line in text.splitlines() if line.strip()]
 

@@ -20,8 +20,6 @@ from .attack import Attack, Case, Finding
 PROGRAMS = Path(sys.executable).parent
 START = 120.0
 """Seconds for a program to begin: it answers signals from then on."""
-PROMISE = 2.0
-"""Seconds within which a program is gone on a machine that has time for it."""
 LIMIT = 5.0
 """Seconds, and CPU seconds, above which it is a finding: the machine may be busy."""
 PATIENCE = 60.0

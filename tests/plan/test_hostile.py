@@ -338,19 +338,6 @@ def test_a_container_without_checksums_is_not_opened(before, tmp_path):
     refused(path, "not a plan, or one before format 1.5 (an HDF5 file without checksums)")
 
 
-def test_checksum(path):
-    """A flipped bit in the data is found by whoever reads it, and named."""
-    with h5py.File(path, "r") as file:
-        dataset = file["matrix/value"]
-        at = dataset.id.get_offset()
-    content = bytearray(path.read_bytes())
-    content[at + 5] ^= 4
-    path.write_bytes(content)
-    refused(path, "/matrix/value is damaged: the digest of part 0 does not match")
-    with pytest.raises(PlanError, match="/matrix/value is damaged"):
-        read_rank_slice(path, 0, 1)
-
-
 @pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.7, 0.99, 0.9999])
 def test_truncated(path, share):
     size = path.stat().st_size

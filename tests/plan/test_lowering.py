@@ -91,15 +91,6 @@ def test_word_boundaries(num_vertices):
         assert matrix_of(plan).toarray().tolist() == np.ones((num_vertices,) * 2).tolist()
 
 
-def test_as_many_parts_as_vertices_of_a_complete_graph():
-    n = 9
-    graph = plan_helpers.graph_of(np.arange(1.0, n * n + 1).reshape(n, n))
-    owner = np.random.default_rng(0).permutation(n).astype(np.int32)
-    check_plan(plan_helpers.lowered(graph, owner, n), graph, owner, n)
-    metrics = plan_helpers.lowered(graph, owner, n).metrics()
-    assert (metrics.volume, metrics.messages) == (n * (n - 1), n * (n - 1))
-
-
 @pytest.mark.parametrize("layout", ["row", "edge"])
 def test_the_plan_does_not_depend_on_the_number_of_threads(layout, monkeypatch):
     def made():

@@ -41,7 +41,6 @@ from plancc.predict.simulation import simulate
 DIMS = [8, 6, 4]
 SIMPLE = find_machine("simple")
 HERE = Place(1, "forward", "collectives")
-NOBODY = np.zeros(0, np.int32)
 
 
 def pairs(num_ranks: int, *messages: tuple[int, int, int]) -> Pairs:
