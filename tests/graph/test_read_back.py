@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from cases import turns
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
@@ -121,12 +122,12 @@ def expected(ids):
     return dict(zip(ids, features(ids).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("case", IDS)
-@pytest.mark.parametrize(
-    ("name", "by_id"),
-    [(name, False) for name in BESIDE] + [(name, True) for name in BESIDE if name not in NO_IDS],
+@turns(
+    given=[(name, by_id) for name in BESIDE for by_id in (False, True)[: 2 - (name in NO_IDS)]],
+    case=IDS,
 )
-def test_beside_an_edge_list(name, case, by_id, tmp_path):
+def test_beside_an_edge_list(given, case, tmp_path):
+    name, by_id = given
     write, ids = BESIDE[name], IDS[case]
     (tmp_path / "g.txt").write_text("".join(f"{u} {v}\n" for u, v in ids.edges))
     graph = plancc.read_graph(tmp_path / "g.txt", **ids.reading)
@@ -138,9 +139,7 @@ def test_beside_an_edge_list(name, case, by_id, tmp_path):
     assert read_back(plan, tmp_path / "plan.h5") == expected(ids.vertices)
 
 
-@pytest.mark.parametrize("more", [-1, 1])
-@pytest.mark.parametrize("case", IDS)
-@pytest.mark.parametrize("name", BESIDE)
+@turns(more=[-1, 1], case=IDS, name=BESIDE)
 def test_a_row_too_many_or_too_few_is_refused(name, case, more, tmp_path):
     """Rows without ids are of all vertices or of none: nothing is shifted, cut or filled."""
     ids = IDS[case]
