@@ -1,7 +1,5 @@
 """Which cases of a test `make test` runs, and which are left to `make test-all` (marked `long`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import combinations, product
 from typing import Any

@@ -16,8 +16,6 @@ test
 worker held at most until then: the file that raises it asked for it.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import resource

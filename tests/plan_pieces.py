@@ -1,7 +1,5 @@
 """Plans in pieces that are cut as a test wants; ranks that compile write pieces of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from os import PathLike

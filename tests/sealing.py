@@ -4,8 +4,6 @@ Shares no code with the writer. `seal` makes a changed file whole again, as a wr
 means what it wrote; so tests reach the checks that come after the digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 from itertools import pairwise
 

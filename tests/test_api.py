@@ -1,7 +1,5 @@
 """`import plancc`, and the Python API as the README and the package's docstring show it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

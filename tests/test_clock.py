@@ -1,7 +1,5 @@
 """Seconds without the compilation of kernels, against numba itself."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

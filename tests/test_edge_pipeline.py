@@ -1,7 +1,5 @@
 """Edge models through the whole compiler, and the choice among models."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Stars, cliques, a full row, graphs without an entry: every model, from one vertex on."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

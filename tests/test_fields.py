@@ -1,7 +1,5 @@
 """Options as fields: what signatures, docstrings, checks and command lines make of them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is no file is refused before it is opened, and what a source may cost follows its size."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

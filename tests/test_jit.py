@@ -1,7 +1,5 @@
 """Where compiled kernels are kept, and that one of several processes compiles them."""
 
-from __future__ import annotations
-
 import dis
 import importlib
 import math

@@ -1,7 +1,5 @@
 """How kernels are compiled: what is called is compiled once, and calculates what Python does."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Results of long benchmarks: kept by sources, and after an interruption."""
 
-from __future__ import annotations
-
 import pytest
 
 from plancc.kept import Kept

@@ -1,8 +1,6 @@
 """Kernels before numba is there: Python runs the plain ones on a few elements, with the same
 answers; the others are loaded once, whoever calls them first."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

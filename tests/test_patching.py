@@ -1,7 +1,5 @@
 """`plancc.patch`: the plan of a changed graph; the matrix from sets of edges, moves from owners."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The compiler as a whole: every model, every accepted graph, every wrong option."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The epoch that compile predicts and records, and its warning where a plan is slower."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

@@ -1,7 +1,5 @@
 """The pool of ranks that wait for work (`ranks.Pool`)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """`plancc.refine`: better owners, everything else as it was."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Third parties add models, partitioners, formats and data sets by entry points."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

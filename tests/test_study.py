@@ -1,7 +1,5 @@
 """Studies: rows against plans compiled one by one, kept rows, contenders, ratios."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Text from outside on its way to a terminal."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Parts of unequal size through the whole compiler: shares, machine, numbers, refinement."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

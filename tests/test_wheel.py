@@ -3,8 +3,6 @@
 `make wheels` installs it on every Python that there is, and runs the demo there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ Everything is made once per process and never changed: copy what you change. Wha
 is kept in files of ``build/worlds``, under a hash of the compiler's sources, for later runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The model of sparse accelerators: by hand, by its properties, and beside what was published."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmark against PyTorch Geometric, without it: what it says, and how it counts."""
 
-from __future__ import annotations
-
 import io
 import sys
 

@@ -1,7 +1,5 @@
 """The costs of Tripathy et al. 2020: formulas by hand, and what is executed, buffer by buffer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The quality benchmark on a tiny directed graph: figures against plain numpy, JSON, resuming."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

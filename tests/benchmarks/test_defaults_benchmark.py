@@ -1,7 +1,5 @@
 """The benchmark of defaults on tiny graphs: one search serves all machines, results are kept."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of epochs on a small graph, against the one rival that needs no environment."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """The benchmark of plans' epochs: machines, orders of pairs, figures of a tiny graph."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """The kit for GPUs, on the CPU and small graphs: that it cannot rot."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The measures of the sources, on a tree small enough to count by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

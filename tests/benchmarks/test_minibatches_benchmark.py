@@ -1,7 +1,5 @@
 """The benchmark of mini-batches on a tiny directed graph: figures, JSON, resuming, the report."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Claims of papers: the page is what the rows give, and items run on graphs of one's own."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Replaying a corpus: what counts as a difference, and what is kept."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """The rivals of the epochs benchmark: losses against dense float64 numpy, bytes against sets."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The shape of Figures 1 and 2 in Tripathy et al. 2020, from sizes and Summit's numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.scaling import OF_TABLE_III, SUMMIT, summit_parts, summit_tables

@@ -1,7 +1,5 @@
 """Run `plancc` as a user does, in this process or in its own, and look at all that it leaves."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

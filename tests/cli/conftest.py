@@ -1,7 +1,5 @@
 """Graphs and plans that several files of tests look at; made once, never changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ Communication is counted from the matrix and the owners, not from the
 plan's own messages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`plancc accelerators`: tables, JSON, and every way to ask for what cannot be had."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

@@ -1,7 +1,5 @@
 """What wrong input gets: one line that names file, line and value, an exit code, and no file."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Charts of a report: where bars and lines stand in the drawings."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """``--capacities`` of compile and refine: a list or a file, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`compile --model stochastic-hp` as a user meets it: what is printed, written, refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Shells complete commands, options and names; mistyped ones are told the nearest."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`--csv` holds the figures of `--json`, in flat rows."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Graph and vertex data from one source, on the command line."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What the documentation tells a user to type runs as it stands."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

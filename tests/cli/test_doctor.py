@@ -1,7 +1,5 @@
 """`plancc doctor` says what is there, what is missing, and never hangs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

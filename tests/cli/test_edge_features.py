@@ -1,7 +1,5 @@
 """Features of edges in plans, beside a dictionary of the edges that a source lists."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`inspect`, `compare`, `verify`, `export` and `refine` of an edge plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`plancc estimate`, and `plancc compile --memory`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`plancc export --to`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

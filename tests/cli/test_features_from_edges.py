@@ -1,7 +1,5 @@
 """Features of vertices from those of their edges: against sums over a list of edges."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

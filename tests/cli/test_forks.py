@@ -1,7 +1,5 @@
 """A fork (`forks.run`) is to a user what the console script is."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

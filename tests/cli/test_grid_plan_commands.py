@@ -1,7 +1,5 @@
 """`compile`, `inspect`, `compare`, `verify`, `export` and `refine` of grid plans."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

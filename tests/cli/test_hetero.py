@@ -1,7 +1,5 @@
 """From HeteroData to predictions in a table, in two commands."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

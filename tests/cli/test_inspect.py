@@ -1,7 +1,5 @@
 """The tables of `inspect` and `compare` say what their JSON says, and the JSON is right."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise, product

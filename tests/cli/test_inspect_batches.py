@@ -1,7 +1,5 @@
 """`inspect --batches` and `compare --batches`, against batches counted from the plan file alone."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`inspect` on nodes and machines, and what the compiler tried, from the plan file alone."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`--keep-best`: Ctrl-C ends the search, and the best plan so far is written."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

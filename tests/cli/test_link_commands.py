@@ -1,7 +1,5 @@
 """Links from a graph file to embeddings, by the commands."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

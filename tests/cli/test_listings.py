@@ -1,7 +1,5 @@
 """`plancc models` and its like list what is registered, third parties' entries included."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Graph to plan to figures to other tools' files and back, with every model and option."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A library that is not installed is one sentence, and only where it is needed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`plancc patch`: from lists and from a graph; the migration list; what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ Every row is refused with one sentence and exit code 1 or 2, leaves no file behi
 kernel before. From public bug reports of METIS, DGL, PyTorch Geometric, networkx and pandas users.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

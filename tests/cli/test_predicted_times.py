@@ -1,7 +1,5 @@
 """One predicted epoch of every layout, whoever prints it: inspect, compare, compile, simulate."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

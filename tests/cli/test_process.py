@@ -1,7 +1,5 @@
 """What only a real process shows: full disks, signals, closed pipes, terminals, a quick start."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`plancc refine`: from a plan, from a part vector, from a graph; and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

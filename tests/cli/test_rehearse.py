@@ -1,7 +1,5 @@
 """`plancc rehearse`: figures beside those of plancc-run and simulate, tables, and wrong words."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`plancc report`: the page as a parser and as a browser sees it, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Programs end soon after a signal, whatever they do, with one sentence and nothing left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

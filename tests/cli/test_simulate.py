@@ -1,7 +1,5 @@
 """`plancc simulate` of one plan: figures beside those of inspect, tables, and wrong words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

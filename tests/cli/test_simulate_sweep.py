@@ -1,7 +1,5 @@
 """`plancc simulate --sweep`: a table, JSON, a figure, and one sentence for what makes no sense."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

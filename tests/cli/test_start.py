@@ -1,7 +1,5 @@
 """What a command imports and compiles when it starts, and what `plancc warm-up` takes off it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`plancc study` and `compare --baseline`: tables, CSV, LaTeX, a figure, part vectors."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Tables keep the width of the lines, whatever it is, and show every figure whole."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

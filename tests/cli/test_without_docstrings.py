@@ -1,7 +1,5 @@
 """`python -OO` leaves docstrings out, of which helps are made: a sentence stands in their place."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Figures on mini-batches against sets, expectations against all batches there are."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates of volume, against all partitions of tiny matrices."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of plans and owners, against sets and dictionaries."""
 
-from __future__ import annotations
-
 import json
 
 import naive

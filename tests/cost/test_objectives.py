@@ -1,7 +1,5 @@
 """Objectives, against counts in plain Python and the simulation."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

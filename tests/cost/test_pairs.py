@@ -1,7 +1,5 @@
 """Rows between pairs of parts and of nodes, against sets."""
 
-from __future__ import annotations
-
 import h5py
 import naive
 import numpy as np

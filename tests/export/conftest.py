@@ -1,7 +1,5 @@
 """A plan whose matrix, owners and vertex data are known without it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

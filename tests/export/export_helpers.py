@@ -1,7 +1,5 @@
 """Programs outside this project: Pythons with other libraries, compilers, the system's MPI."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

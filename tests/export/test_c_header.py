@@ -1,7 +1,5 @@
 """include/plancc.h, and the examples in C and Fortran that use it: compiled and run."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

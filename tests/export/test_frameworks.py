@@ -5,8 +5,6 @@ A Python with dgl 2.1.0 is named by PLANCC_DGL_PYTHON, one with petsc4py by PLAN
 sources. A test whose library is found nowhere is skipped.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import shutil

@@ -1,7 +1,5 @@
 """What `plancc export --to` writes, read back without the frameworks."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

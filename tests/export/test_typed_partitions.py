@@ -1,7 +1,5 @@
 """DistDGL's heterogeneous partitions of plans with types, read by own code and by dgl."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

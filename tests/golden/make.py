@@ -18,8 +18,6 @@ with labels in place of targets and without clusters;
 grid-1.7.h5 is such a plan with targets and clusters, on a grid.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plan files of formats 1.5 and newer, made by make.py: every later version reads them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

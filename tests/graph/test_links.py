@@ -1,7 +1,5 @@
 """Links of a graph: random, of files, folders and objects; the messages that are left."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Normalisation against dense arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from graph_helpers import entries

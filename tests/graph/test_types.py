@@ -1,7 +1,5 @@
 """Graphs of types: their union, where they are read from, what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import warnings

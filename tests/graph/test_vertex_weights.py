@@ -1,7 +1,5 @@
 """Weights of vertices: from files of their own, arrays and vertex data."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Attack plancc for as long as you like: python -m tests.hostile [ATTACK ...]."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -1,7 +1,5 @@
 """What an attack is: cases made from random numbers, and how the program is made to meet them."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path

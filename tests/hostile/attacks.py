@@ -1,7 +1,5 @@
 """All attacks by their names."""
 
-from __future__ import annotations
-
 from .attack import Attack
 from .compressed_rows import CompressedRows
 from .faults import Jobs

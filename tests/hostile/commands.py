@@ -1,7 +1,5 @@
 """Commands in this process, as a user would type them, and the manners that they must have."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

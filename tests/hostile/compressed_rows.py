@@ -2,8 +2,6 @@
 entries, and a reader in plain Python, which must agree on what is refused and on every nonzero.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

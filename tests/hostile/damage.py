@@ -1,7 +1,5 @@
 """Damage to bytes of any file, at random."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Faults while jobs run: a rank that is killed, stopped, has other options or another plan."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """plancc-run with a fault on one rank: python faulty_rank.py WORDS, with PLANCC_FAULT as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

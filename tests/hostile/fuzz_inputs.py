@@ -4,8 +4,6 @@ Where a damaged file is read all the same, and the format is a simple one, a rea
 that shares no code with plancc's must find the same nonzeros.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

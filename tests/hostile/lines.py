@@ -1,7 +1,5 @@
 """Hostile command lines: every command with options that nobody means."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

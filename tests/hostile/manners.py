@@ -1,7 +1,5 @@
 """What holds of every error and after every case."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Files beside plans and graphs: machines, part vectors, capacities, weights, checkpoints, logs,
 timelines, journals of studies."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import zipfile

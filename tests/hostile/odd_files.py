@@ -1,8 +1,6 @@
 """Files that are whole and yet odd: arrays of other types and orders, archives with a name twice,
 tables with nulls, pickles that would run."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -3,8 +3,6 @@
 Shares no code with the checks of the package.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 from math import isfinite

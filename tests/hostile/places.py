@@ -1,8 +1,6 @@
 """What stands under the name of a file: links in a circle, folders, pipes, sockets, devices, odd
 names, files that change or shrink while they are read. The same under the name of an output."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Plan files with wrong bytes: every reader refuses them, or reads what was written."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import tempfile

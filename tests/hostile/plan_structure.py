@@ -4,8 +4,6 @@ Half of the files are sealed again: digests and hashes fit what is in them. What
 is refused by all readers alike; what is accepted is a plan that works.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Callable

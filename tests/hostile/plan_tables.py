@@ -4,8 +4,6 @@ What a slow oracle refuses, by sets and dictionaries, everybody must refuse, by 
 that compare what they read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from dataclasses import replace

@@ -4,8 +4,6 @@
 in the folder), named pipes (``fifos``) and ``words``.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

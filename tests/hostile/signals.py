@@ -1,7 +1,5 @@
 """SIGTERM, SIGINT and SIGHUP at random moments, to every command."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

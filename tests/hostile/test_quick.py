@@ -1,7 +1,5 @@
 """The quick part of every attack: each thing that was found before, and some fixed new cases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -7,8 +7,6 @@ Reads lines of JSON, ``{"attack": "lines", "seed": 1, "first": 0, "last": 100}``
 sees a crash or a hang by what is missing. Attacks are prepared when they are first asked for.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Capacities of parts: what is refused, files of them, and models that follow them."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fine-grain hypergraph: its cut against the volume of the edge plan that it stands for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import seeds

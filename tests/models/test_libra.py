@@ -1,7 +1,5 @@
 """The greedy vertex-cut against its rule in plain Python, and what every such cut satisfies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

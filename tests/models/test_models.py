@@ -1,7 +1,5 @@
 """Models against independent, naive counts."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Process grids and feature parallelism as models: shapes, refusals, the row plan inside."""
 
-from __future__ import annotations
-
 import math
 import re
 

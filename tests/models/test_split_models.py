@@ -1,7 +1,5 @@
 """Medium-grain and hub-split: what goes with rows and columns, and what the cut counts."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

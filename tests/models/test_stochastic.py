@@ -1,7 +1,5 @@
 """The model of mini-batches: its nets against dictionaries of sets, its bound, what it refuses."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from decimal import Decimal

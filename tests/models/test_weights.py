@@ -1,7 +1,5 @@
 """What parts share evenly, and how even they can be."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Owners for nodes first, and for the ranks of every node then."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

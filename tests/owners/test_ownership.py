@@ -1,7 +1,5 @@
 """How owners are found: every combination of model, partitioner, objective and effort."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

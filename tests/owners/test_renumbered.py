@@ -1,7 +1,5 @@
 """Parts under numbers that suit a machine: the same parts, an epoch that takes no longer."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

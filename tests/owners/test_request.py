@@ -1,7 +1,5 @@
 """What is asked for where little is said: the balance and the model."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

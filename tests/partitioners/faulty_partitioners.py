@@ -1,7 +1,5 @@
 """Partitioners that go wrong for real, in the child process."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

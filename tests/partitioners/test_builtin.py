@@ -1,7 +1,5 @@
 """The builtin partitioner on graphs of extreme shape."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

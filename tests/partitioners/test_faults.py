@@ -1,7 +1,5 @@
 """Partitioners that crash, hang or lie become one clear sentence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every partitioner on tiny, regular and real input."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The call of METIS past pymetis: what goes wrong is said in words."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

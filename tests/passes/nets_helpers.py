@@ -1,7 +1,5 @@
 """Random hypergraphs and plain-Python counts, written without the code under test."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Label propagation: clusters keep to their limits, the graph between them has their sums."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

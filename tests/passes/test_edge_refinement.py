@@ -1,7 +1,5 @@
 """Refinement of owners of nonzeros, against counts in plain Python and exhaustive search."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Ejection chains."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import seeds

@@ -1,7 +1,5 @@
 """Exchanges of vertices between parts, measured without their own code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from nets_helpers import hypergraph, random_graph, random_problem, slow_overload, slow_volume

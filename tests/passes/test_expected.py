@@ -1,7 +1,5 @@
 """Expected volume of mini-batches: its value, its moves and its sweeps."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows that never move, whatever the pass."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """Minimum cuts between pairs of parts, and the pass that makes them."""
 
-from __future__ import annotations
-
 import itertools
 
 import networkx

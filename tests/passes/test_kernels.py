@@ -1,7 +1,5 @@
 """Kernels of the passes against plain Python on random hypergraphs."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

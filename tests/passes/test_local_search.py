@@ -1,7 +1,5 @@
 """Localised searches with rollback."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """V-cycles, limits and restoring the balance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from nets_helpers import (

@@ -1,7 +1,5 @@
 """Numbers of parts for a machine, against the simulation and exhaustive search."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

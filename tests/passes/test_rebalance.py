@@ -1,7 +1,5 @@
 """Rebalancing, measured without its own code."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from nets_helpers import context, hypergraph, random_graph, random_owner, slow_overload, slow_volume

@@ -1,7 +1,5 @@
 """Refinement for the volume, of the whole graph and of mini-batches: never worse and exact."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

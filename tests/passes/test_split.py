@@ -1,7 +1,5 @@
 """`Resplit` against enumeration, against scipy's matching, and its balance."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mapping parts to nodes, against dense matrices and exhaustive search."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

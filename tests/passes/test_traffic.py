@@ -1,7 +1,5 @@
 """Kernels and passes for the traffic of single parts, beside dense counts of the same partition."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

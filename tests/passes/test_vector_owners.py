@@ -1,7 +1,5 @@
 """Owners of rows for given owners of nonzeros, against plain counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import worlds

@@ -1,7 +1,5 @@
 """What may be wrong with a dataset of a plan's file or of a piece, and the words that refuse it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

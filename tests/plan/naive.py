@@ -4,8 +4,6 @@ The letters are those of Demirci et al. 2022, section 4.1: part m owns the rows 
 ``cols(A_m)`` are the columns of their nonzeros.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

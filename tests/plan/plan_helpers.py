@@ -1,7 +1,5 @@
 """Small graphs, owners and plans for the tests of the plan."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Digests of a plan's slices: whoever reads a slice finds what was changed in it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import h5py

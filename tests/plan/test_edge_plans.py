@@ -1,7 +1,5 @@
 """Edge plans, and files and slices of all plans, against sets and dictionaries."""
 
-from __future__ import annotations
-
 import naive
 import numpy as np
 import plan_helpers

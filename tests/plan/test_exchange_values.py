@@ -1,7 +1,5 @@
 """An exchange is a 0/1 matrix for every pair of parts; each of its methods is an identity of it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plan file: what is written is read again, and is what the format says."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """Process grids over row plans: who holds what, what files say of it, and damaged ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

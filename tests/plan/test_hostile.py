@@ -1,7 +1,5 @@
 """Plan files that are damaged, or made to harm: one sentence naming file and node, nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Steps of layers that cannot be right are refused where they enter, by file and line."""
 
-from __future__ import annotations
-
 import pytest
 
 from plancc.errors import BackendError, InputError

@@ -1,7 +1,5 @@
 """Links of plans: with the owners of their sources, behind an exchange of their own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The lowering against sets and dictionaries."""
 
-from __future__ import annotations
-
 import os
 
 import naive

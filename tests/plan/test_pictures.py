@@ -1,7 +1,5 @@
 """Pictures of plans against dense matrices, and the notebook."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

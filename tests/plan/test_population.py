@@ -1,7 +1,5 @@
 """What samplers draw from, read from plan files: the same whatever the owners are."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

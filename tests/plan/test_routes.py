@@ -1,7 +1,5 @@
 """Hops between nodes: tables, files, slices of ranks and damage, against plain sets and scipy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Rank slices, and parts merged onto fewer ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

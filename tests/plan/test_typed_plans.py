@@ -1,7 +1,5 @@
 """What relations and types of a plan move, beside sets of vertices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import h5py

@@ -1,7 +1,5 @@
 """The verifier: one damage for every invariant, which breaks exactly this one, by every reader."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """When a plan cannot be written: one sentence, and nothing is left or lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

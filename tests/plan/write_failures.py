@@ -3,8 +3,6 @@
 python write_failures.py (limit|interrupt) PATH NUMBER...
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

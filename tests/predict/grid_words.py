@@ -45,8 +45,6 @@ lg factors of collectives are not counted, as `Transport.traffic` does not: what
 counts, however it is routed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Random graphs that plans are made of, and what ranks that train on them count."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Epochs that leave something out: their words are those that the runtime counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predicted steps on mini-batches: their words and messages are those that the runtime counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

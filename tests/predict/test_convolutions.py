@@ -1,7 +1,5 @@
 """Networks of all layers: the words of their epochs are those that the runtime counts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

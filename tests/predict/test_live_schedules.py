@@ -1,7 +1,5 @@
 """Epochs without dead rows: their words are those that the runtime counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Machines and their files: what is read is what stands there, and what is wrong is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

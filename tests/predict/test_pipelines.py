@@ -1,7 +1,5 @@
 """Pipelines of feature plans: messages as the runtime counts them, seconds as drawn by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from predict_helpers import rmat, trained

@@ -1,7 +1,5 @@
 """The one prediction: the same for owners and their plan; its bound; its rates for estimates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from cases import turns

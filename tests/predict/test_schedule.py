@@ -1,7 +1,5 @@
 """Schedules: their words and messages against inspect's, and against what the runtime counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

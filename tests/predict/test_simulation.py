@@ -1,7 +1,5 @@
 """Times of schedules on machines: by hand, for all layouts, and the effects that papers report."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise

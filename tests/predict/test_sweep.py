@@ -1,7 +1,5 @@
 """Sweeps: what is asked for, tables without a plan, and which way the times go."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

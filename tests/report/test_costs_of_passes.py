@@ -1,7 +1,5 @@
 """Words, messages and memory of training by the passes, against sets and loops over messages."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

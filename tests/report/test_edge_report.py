@@ -1,7 +1,5 @@
 """What is said of edge plans, against loops over messages."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

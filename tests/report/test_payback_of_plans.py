@@ -1,7 +1,5 @@
 """Epochs after which a search has paid: provenance and predicted epochs by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Logs and timelines of runs: what is read is what stands there, and what is wrong is named."""
 
-from __future__ import annotations
-
 import json
 import math
 import tracemalloc

@@ -4,8 +4,6 @@ Rank 0 waits for a message from it, rank 1 has one for it, rank 2 meets it in a 
 rank 3 wants a broadcast from it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -4,8 +4,6 @@ What tests no launch is done by ranks that wait (`ranks.Pool`), in this process 
 a fork of a warm one (`forks.run`, `interrupted`).
 """
 
-from __future__ import annotations
-
 import io
 import os
 import signal

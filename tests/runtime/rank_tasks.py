@@ -1,7 +1,5 @@
 """What ranks of the pool do for several tests: functions of their transport (`ranks.Pool.call`)."""
 
-from __future__ import annotations
-
 import io
 import runpy
 import sys

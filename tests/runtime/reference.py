@@ -3,8 +3,6 @@
 Plans are lowered by plancc, whose tables are held in tests/plan/; all else shares nothing with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Ranks in threads of this process, whole runs of training on them, and plan files of worlds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

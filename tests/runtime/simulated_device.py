@@ -5,8 +5,6 @@ So the code for GPUs runs, in the order in which it does there, and its results 
 has no streams, no speed and no library of its own: `torch` products stand for cuSPARSE's.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack, contextmanager
 from unittest.mock import MagicMock, patch
 

@@ -4,8 +4,6 @@ That the mask is what it says, and what is made of it, `test_network_models` com
 matrices and a hash in Python's integers.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training with activations of bfloat16: what is rounded, what is not, and what travels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -3,8 +3,6 @@
 That each draw is the one that its seed says, `test_sampled_passes` compares with Python's integers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import reference

@@ -1,7 +1,5 @@
 """What `plancc calibrate` measures and writes. No test depends on how quick this machine is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

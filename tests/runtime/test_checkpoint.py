@@ -1,7 +1,5 @@
 """Checkpoints: training that was cut short goes on to the same bits, and from nothing else."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

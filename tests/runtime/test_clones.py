@@ -1,7 +1,5 @@
 """0c and cd-r of DistGNN beside dense simulations: per-part copies, whole histories, autograd."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Products with weights, and the loss, some rows at a time, against whole ones of float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from cases import pairs

@@ -2,8 +2,6 @@
 names of devices, and which transport ranks have that share one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

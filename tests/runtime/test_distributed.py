@@ -1,7 +1,5 @@
 """The distributed run against a dense float64 reference, on threads and on real MPI ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

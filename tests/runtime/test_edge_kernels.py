@@ -1,7 +1,5 @@
 """Edge-wise kernels and their gradients, against plain Python over nonzeros and dense float64."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 

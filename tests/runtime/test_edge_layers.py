@@ -1,7 +1,5 @@
 """Layers with features of edges, beside PyTorch Geometric's and the equations on all edges."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Edge plans (expand, multiply, fold) against dense float64 matrices, on any number of ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import product

@@ -1,7 +1,5 @@
 """The passes that avoid communication: exact, and as frugal as they say; on 1, 2 and 3 ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A rank that sleeps, dies or fails ends the whole job in time, and the right ranks say why."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

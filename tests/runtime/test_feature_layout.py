@@ -4,8 +4,6 @@ What is expected comes from dense matrices alone; the paper's formula for the wo
 again here.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

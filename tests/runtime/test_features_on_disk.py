@@ -1,7 +1,5 @@
 """Mini-batches whose features stay in the plan's file, against those that hold them."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Training on a CUDA device is training on the CPU; where there is none, on a simulated one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

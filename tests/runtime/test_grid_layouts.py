@@ -1,7 +1,5 @@
 """Process grids against dense float64 matrices: products, layers, training, and what they send."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Rows in hops between nodes: the same numbers as straight from rank to rank, and what travels."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Learning links against a dense float64 network in one process, and scores against formulas."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """`plancc_runtime.open` and what a user's own script does with it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mini-batch training against a dense float64 reference of the same batches, on MPI ranks."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

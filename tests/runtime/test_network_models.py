@@ -1,7 +1,5 @@
 """Every convolution and norm, on any number of ranks, against dense matrices on one process."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Momentum and clipping on plans of every layout, against dense matrices; and the defaults."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

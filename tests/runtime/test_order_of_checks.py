@@ -1,7 +1,5 @@
 """What can be refused is refused before the first kernel is called."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Batches that owners draw, against the same batches drawn as a whole and masked to the slice."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Products of relations that share their types, beside dense matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -3,8 +3,6 @@
 That they compute the formulas to more digits is in `test_network_models`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The runtime's pieces that need no second rank."""
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess

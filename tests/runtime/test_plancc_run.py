@@ -1,7 +1,5 @@
 """`plancc-run` as a user meets it: real plan files, real mpirun, one sentence when it fails."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

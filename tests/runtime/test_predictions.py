@@ -1,7 +1,5 @@
 """Predictions and other rows in files: against dense matrices, in the source's order."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Runs that a signal stops save, end with a code of their own, and resume to the same bits."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Profiles of epochs: bytes and flops counted by hand, and a run that they leave as it was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

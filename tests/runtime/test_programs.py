@@ -1,7 +1,5 @@
 """Programs that the executor runs, and those that its rule would run in another order."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Activations computed again in the backward pass: the same run, with less kept."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rehearsed runs: the same bits, words and messages as on threads; times by hand; stragglers."""
 
-from __future__ import annotations
-
 import gc
 import json
 import threading

@@ -1,7 +1,5 @@
 """Mini-batches of graphs with types: fan-outs by relation, beside dense matrices."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Layers by relation beside PyTorch Geometric's, and their training on ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 

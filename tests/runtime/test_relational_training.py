@@ -1,7 +1,5 @@
 """Training by relation: losses on ranks, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """What a run says of its own learning: by hand, and from runs that learn or cannot."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Latencies are whole seconds and bandwidths powers of two, so that all times are exact.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import replace

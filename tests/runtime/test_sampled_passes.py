@@ -3,8 +3,6 @@
 What is drawn is drawn again here, in Python's integers, and trained densely.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

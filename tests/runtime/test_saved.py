@@ -1,7 +1,5 @@
 """Files of weights: which network they describe, and files that somebody made up."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """Local sparse products against dense float64 ones, and what is done with rows around them."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import sys

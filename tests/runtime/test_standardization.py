@@ -1,7 +1,5 @@
 """Standardised features: numpy's mean and deviation, whatever the ranks and layouts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

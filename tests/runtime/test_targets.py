@@ -3,8 +3,6 @@
 Against dense float64 loops in plain torch, and scikit-learn.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`plancc.train` from a script: against dense matrices, and against the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -3,8 +3,6 @@
 Against a dense float64 loop in plain torch.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

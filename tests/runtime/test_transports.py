@@ -1,7 +1,5 @@
 """Every transport moves, reduces and agrees alike: transport_checks.py on real ranks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Products by relation of plans with types, beside dense matrices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values between ranks: what goes in comes out, and nothing else is believed."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from contextlib import suppress

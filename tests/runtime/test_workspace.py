@@ -1,7 +1,5 @@
 """Memory that is used again, and what a user of large tensors may do with them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import reference

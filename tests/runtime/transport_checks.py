@@ -5,8 +5,6 @@
 All ranks draw the same messages from the seed, so each knows what it must receive.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

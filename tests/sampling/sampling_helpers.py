@@ -1,7 +1,5 @@
 """Small populations, and batches as plain Python sets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from plancc.sampling import Population

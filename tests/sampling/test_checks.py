@@ -1,7 +1,5 @@
 """What a third party's batch may answer, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

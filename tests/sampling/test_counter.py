@@ -1,7 +1,5 @@
 """Random numbers and orders as functions of a key and a place."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

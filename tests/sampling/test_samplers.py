@@ -1,7 +1,5 @@
 """Samplers: what a batch keeps, how likely, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict

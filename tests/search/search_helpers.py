@@ -1,7 +1,5 @@
 """Small graphs to search on, and what every result must be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

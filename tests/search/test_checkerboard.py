@@ -1,7 +1,5 @@
 """The checkerboard: its grids, its owners, the kernels' figures, and the search for groups."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """`search_edges` on small graphs: its owners, its figures, its record, its options."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """`stochastic-hp` from options to provenance, against expectations and batches counted in dense."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import Counter

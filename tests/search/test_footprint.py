@@ -1,7 +1,5 @@
 """Memory that a compile is predicted to take, and what is given up where there is less."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import numpy as np

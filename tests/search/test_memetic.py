@@ -1,7 +1,5 @@
 """Effort best: a population that stays diverse, and what it is given to combine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searches that end once they no longer pay."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

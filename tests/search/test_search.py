@@ -1,7 +1,5 @@
 """`search` on small graphs: its owners, its figures, its record, its options."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Errors and Ctrl-C in a search with threads: it ends at once, and leaves nothing running."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """Which partitioner begins, by what is measured of a graph."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

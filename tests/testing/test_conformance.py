@@ -1,7 +1,5 @@
 """What is built in passes the checks that third parties inherit."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The package of docs/reference/extending.md, as it stands: it takes part, passes its checks."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re

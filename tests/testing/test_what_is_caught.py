@@ -1,7 +1,5 @@
 """The checks fail for what is wrong: one fault at a time, in copies of what is built in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import count
 
