@@ -188,8 +188,7 @@ def test_auto_leaves_out_what_the_budget_is_too_short_for():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "balance"),
-    [(0.02, "nnz:0.1,rows"), pytest.param(0.2, "nnz,rows", marks=long)],
+    ("epsilon", "balance"), [(0.02, "nnz:0.1,rows"), pytest.param(0.2, "nnz,rows", marks=long)]
 )
 def test_auto_balances_row_plans_as_models_of_rows_do(epsilon, balance):
     matrix = sp.diags_array([np.ones(N - 1)] * 2, offsets=[-1, 1]).tocsr()

@@ -215,8 +215,7 @@ def test_a_zip_of_another_version(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "patch",
-    [None, (16, bytes(16)), (24, b"\xf0"), pytest.param((16, b"\0\0"), marks=long)],
+    "patch", [None, (16, bytes(16)), (24, b"\xf0"), pytest.param((16, b"\0\0"), marks=long)]
 )
 def test_a_heap_without_end(tmp_path, patch, monkeypatch):
     path, matrix = tmp_path / "a.h5ad", sparse.csr_array(np.eye(3))

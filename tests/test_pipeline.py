@@ -129,11 +129,7 @@ def test_every_kind_of_graph(tmp_path):
 def test_direction_of_an_edge_index(tmp_path):
     """edge_index[0] is the source j, edge_index[1] the vertex i that aggregates from it."""
     plan = plancc.compile(
-        (2, np.array([[0], [1]])),
-        model="block",
-        num_parts=2,
-        normalize="none",
-        self_loops=False,
+        (2, np.array([[0], [1]])), model="block", num_parts=2, normalize="none", self_loops=False
     )
     assert matrix_of(plan).toarray().tolist() == [[0, 0], [1, 0]]
     assert plan.part(0).send_mask(1).tolist() == [0]
@@ -388,10 +384,7 @@ def test_provenance_of_rcm():
         ({"seed": 2**31}, "`seed` 2147483648: must be"),
         ({"threads": 0}, "`threads` 0"),
         ({"time_limit": 0}, "`time_limit` 0: must be"),
-        (
-            {"model": "gp", "part": "x"},
-            "model 'gp' has no option `part`, which is file's",
-        ),
+        ({"model": "gp", "part": "x"}, "model 'gp' has no option `part`, which is file's"),
         ({"model": "file"}, "needs a part vector"),
         ({"model": "file", "part": "none.part"}, "none.part"),
         ({"model": "file", "part": PART[:-1]}, f"{N - 1} part numbers for {N}"),

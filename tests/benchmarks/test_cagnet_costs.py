@@ -161,9 +161,7 @@ AVOIDED = {
 
 
 @pytest.mark.parametrize(
-    "grid",
-    [Grid("1d", 8), Grid("1.5d", 16, 4), Grid("2d", 16, 16), Grid("3d", 4, 4, 4)],
-    ids=str,
+    "grid", [Grid("1d", 8), Grid("1.5d", 16, 4), Grid("2d", 16, 16), Grid("3d", 4, 4, 4)], ids=str
 )
 def test_executed_steps_are_terms_of_the_paper(grid):
     n, nnz, dims = 2**12, 2**16, [64, 32, 16]

@@ -115,8 +115,7 @@ def test_main_job_of_the_readme(workplace: Path, ranks: Pool) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    ["grids.md", *(pytest.param(f"{page}.md", marks=long) for page in LONG_PAGES)],
+    "page", ["grids.md", *(pytest.param(f"{page}.md", marks=long) for page in LONG_PAGES)]
 )
 def test_commands_of_the_guide(workplace: Path, page: str) -> None:
     tool = workplace / "some-partitioner"

@@ -201,17 +201,9 @@ def in_job(tmp_path, monkeypatch):
             {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "8"},
             "SLURM_JOB_ID=7, nodes: 2, ranks: 8",
         ),
-        (
-            "LSF",
-            {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "hosts"},
-            "LSB_JOBID=7, .* 2, ranks: 3",
-        ),
+        ("LSF", {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "hosts"}, "LSB_JOBID=7, .* 2, ranks: 3"),
         ("PBS", {"PBS_JOBID": "7.a", "PBS_NODEFILE": "hosts"}, "PBS_JOBID=7.a, .* 2, ranks: 3"),
-        (
-            "PBS",
-            {"PBS_JOBID": "7.a", "PBS_NODEFILE": "lost"},
-            "!PBS_NODEFILE=lost: No such.*",
-        ),
+        ("PBS", {"PBS_JOBID": "7.a", "PBS_NODEFILE": "lost"}, "!PBS_NODEFILE=lost: No such.*"),
         ("PBS", {"PBS_JOBID": "7.a"}, "!PBS_NODEFILE is not set"),
         ("LSF", {"LSB_JOBID": "7", "LSB_DJOB_HOSTFILE": "empty"}, "!LSB_.*=empty: has no host"),
         (

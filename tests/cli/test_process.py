@@ -16,17 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import long
-from cli_helpers import (
-    Outcome,
-    everything,
-    execute,
-    family,
-    ok,
-    plancc,
-    plancc_run,
-    run,
-    start,
-)
+from cli_helpers import Outcome, everything, execute, family, ok, plancc, plancc_run, run, start
 
 INTERRUPTED = "plancc: error: interrupted; nothing was written\n"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")

@@ -44,10 +44,7 @@ def epoch_by_hand(parts: Traffic, dims, machine: Machine) -> float:
     return total
 
 
-@given(
-    case=plan_helpers.cases(),
-    dims=st.lists(st.integers(1, 700), min_size=2, max_size=5),
-)
+@given(case=plan_helpers.cases(), dims=st.lists(st.integers(1, 700), min_size=2, max_size=5))
 def test_every_objective(case, dims):
     graph, owner, num_parts = case
     owners = Owners(owner)

@@ -272,10 +272,7 @@ def test_rows_by_id_of_a_type_are_aligned():
     """But beside an edge_index rows are in its order, as in a graph of one type."""
     x, ids = np.arange(6, dtype=np.float32)[:, None], np.array([3, 0, 5, 1, 2, 4])
     given = {"x": x[ids], "id": ids, "y": ids % 3, "train_idx": [5]}
-    for obj, data in (
-        (relations(), {"paper": given}),
-        (relations() | {"paper": given}, None),
-    ):
+    for obj, data in ((relations(), {"paper": given}), (relations() | {"paper": given}, None)):
         found = as_source(obj, data)[1].of_type["paper"]
         assert found.features.tolist() == x.tolist()
         assert found.labels.tolist() == [0, 1, 2] * 2

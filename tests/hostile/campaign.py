@@ -177,12 +177,7 @@ class Campaign:
         """What new cases found."""
 
     def run(
-        self,
-        *,
-        trials: int | None,
-        seconds: float,
-        workers: Workers,
-        processes: int = 1,
+        self, *, trials: int | None, seconds: float, workers: Workers, processes: int = 1
     ) -> Record:
         """Go on from the record for so many more trials, or seconds.
 

@@ -10,11 +10,7 @@ import worlds
 from plancc.errors import InputError
 from plancc.models import MODELS
 from plancc.models.block import block_owner
-from plancc.models.capacities import (
-    check_capacities,
-    read_capacities,
-    relative_capacities,
-)
+from plancc.models.capacities import check_capacities, read_capacities, relative_capacities
 from plancc.models.random import random_owner
 from plancc.models.weights import Balance
 from plancc.plan.metrics import imbalance

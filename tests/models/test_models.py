@@ -93,10 +93,7 @@ def test_random_partition_is_even_and_repeatable(n, p):
     assert n < 20 or owner.tobytes() != random_owner(n, p, seed=6).tobytes()
 
 
-@given(
-    weights=st.lists(st.integers(0, 30), min_size=1, max_size=40),
-    num_parts=st.integers(1, 40),
-)
+@given(weights=st.lists(st.integers(0, 30), min_size=1, max_size=40), num_parts=st.integers(1, 40))
 def test_blocks_are_contiguous_nonempty_and_even(weights, num_parts):
     weights = np.array(weights, dtype=np.int64)
     num_parts = min(num_parts, len(weights))

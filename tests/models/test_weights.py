@@ -174,10 +174,7 @@ def test_part_weights(n, p, c, seed):
     assert part_weights(owner, weights[:, 0], p).tolist() == [row[0] for row in naive]
 
 
-@given(
-    weights=st.lists(st.integers(0, 9), min_size=1, max_size=7),
-    num_parts=st.integers(1, 3),
-)
+@given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=7), num_parts=st.integers(1, 3))
 def test_no_partition_is_below_the_bound(weights, num_parts):
     weights = np.array(weights)
     loads = [

@@ -217,10 +217,7 @@ def test_weights_and_costs_that_no_partitioner_can_take(fields, words):
 
 @pytest.mark.parametrize(
     ("name", "preset", "words"),
-    [
-        ("metis", "recursive", "kway"),
-        ("kaminpar", None, "'volume': choose from metis, builtin"),
-    ],
+    [("metis", "recursive", "kway"), ("kaminpar", None, "'volume': choose from metis, builtin")],
 )
 def test_who_has_no_volume_objective(name, preset, words):
     with pytest.raises(InputError, match=words):
@@ -505,11 +502,7 @@ def test_quality_on_coauthor_cs(model, name, most):
 
 def test_kaminpar_is_given_no_weight_of_zero(tmp_path):
     """With such weights it searches for ever now and then."""
-    graph = WeightedGraph(
-        np.array([0, 1, 3, 4]),
-        np.array([1, 0, 2, 1]),
-        np.array([2, 0, 5]),
-    )
+    graph = WeightedGraph(np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1]), np.array([2, 0, 5]))
     options = {"epsilon": 0.5, "seed": 1, "preset": "fast", "threads": 1}
     given = PARTITIONERS["kaminpar"].prepare(graph, 2, options, tmp_path)
     written = np.fromfile(given["path"], dtype=np.uint64)

@@ -388,9 +388,7 @@ def test_a_missing_and_an_unwanted_message(plans):
         receive, row_ptr=np.array([0, 2, 4, 5, 7]), row=np.append(receive.row, 1).astype(np.int32)
     )
     extra = replace(  # and part 0 sends it: nobody uses it
-        send,
-        row_ptr=np.array([0, 2, 4, 6, 7]),
-        row=np.array([0, 1, 0, 1, 0, 1, 0], np.int32),
+        send, row_ptr=np.array([0, 2, 4, 6, 7]), row=np.array([0, 1, 0, 1, 0, 1, 0], np.int32)
     )
     for tables, words in (
         ({"send": last}, "part 1 expects other rows from part 2 than that one sends"),

@@ -80,11 +80,7 @@ class Moved(NamedTuple):
 
 
 def executed(
-    grid: Grid,
-    n: int,
-    nnz: int,
-    dims: Sequence[int],
-    passes: Sequence[str] = COMMON_PASSES,
+    grid: Grid, n: int, nnz: int, dims: Sequence[int], passes: Sequence[str] = COMMON_PASSES
 ) -> list[Moved]:
     """What an epoch of a GCN moves on a grid, which is not sparse, step by step.
 

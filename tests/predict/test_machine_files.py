@@ -5,14 +5,7 @@ from dataclasses import replace
 import pytest
 
 from plancc.errors import InputError
-from plancc.predict.machine import (
-    CollectiveShapes,
-    Compute,
-    Machine,
-    Node,
-    Overlap,
-    SparseRates,
-)
+from plancc.predict.machine import CollectiveShapes, Compute, Machine, Node, Overlap, SparseRates
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 
 FULL = """
@@ -112,10 +105,7 @@ NEEDED = ("latency = 1e-6", "bandwidth = 1e9", "multiply_adds = 1e9")
         ("multiply_adds = true", "'multiply_adds' is True"),
         ("multiply_adds = [1.0]", r"'multiply_adds' is \[1.0\]"),
         ("latency = 2026-01-01", "'latency' is datetime"),
-        (
-            "turbo = 3",
-            "unknown key 'turbo' = 3: choose from latency, bandwidth, multiply_adds",
-        ),
+        ("turbo = 3", "unknown key 'turbo' = 3: choose from latency, bandwidth, multiply_adds"),
         ("[machine]\nlatency = 1e-6", r"unknown table \[machine\]"),
         ("[nodes]\nranks = 3", r"unknown table \[nodes\] \(did you mean node\?\)"),
         ('"a\\nb" = 1', r"unknown key 'a\\nb'"),

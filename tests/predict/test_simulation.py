@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.words import AllGatherWords, AllReduceWords, AllToAllWords, BroadcastWords
-from plancc.predict.machine import (
-    CollectiveShapes,
-    Compute,
-    Machine,
-    Node,
-    Overlap,
-    SparseRates,
-)
+from plancc.predict.machine import CollectiveShapes, Compute, Machine, Node, Overlap, SparseRates
 from plancc.predict.machine_files import find_machine, shipped_machines
 from plancc.predict.memory import NONZERO_BYTES, Memory, row_memory
 from plancc.predict.schedule import (

@@ -115,10 +115,7 @@ def test_the_median_epoch_of_a_timeline(tmp_path):
     found = read_timeline(write_trace(tmp_path, EVENTS))
     assert (found.title, found.epochs, found.all_ranks) == ("epoch 1", [0, 1, 2], [0, 1])
     assert found.seconds == pytest.approx(1e-3)
-    expected = {
-        0: {"spmm": 0.55, "dense": 0.2, "other": 0.25},
-        1: {"wait": 0.7, "other": 0.3},
-    }
+    expected = {0: {"spmm": 0.55, "dense": 0.2, "other": 0.25}, 1: {"wait": 0.7, "other": 0.3}}
     for rank, shares in expected.items():
         of_rank = dict(zip(PHASES, found.shares[rank].tolist(), strict=True))
         assert of_rank == pytest.approx({name: shares.get(name, 0.0) for name in PHASES})

@@ -172,10 +172,7 @@ def train_in_batches(
 
 
 def gcn(
-    matrices: list[np.ndarray],
-    features: np.ndarray,
-    weights: list[torch.Tensor],
-    activation: str,
+    matrices: list[np.ndarray], features: np.ndarray, weights: list[torch.Tensor], activation: str
 ) -> torch.Tensor:
     """The logits of a GCN with a dense matrix for every layer."""
     act = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}.get(activation)

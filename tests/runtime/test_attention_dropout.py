@@ -20,11 +20,7 @@ OPTIONS = TrainOptions(
     **{"heads": 3, "attention_dropout": 0.4, "layers": 3, "hidden": 6, "epochs": 2},
     **{"dtype": "float64", "lr": 0.02, "eval_every": 1, "threads": 1},
 )
-WAYS = {
-    "plain": {"passes": ()},
-    "all passes": {},
-    "recompute": {"recompute": True},
-}
+WAYS = {"plain": {"passes": ()}, "all passes": {}, "recompute": {"recompute": True}}
 EPOCHS = {
     "full batch": {},
     "edges sampled": {"drop_edge": 0.7},

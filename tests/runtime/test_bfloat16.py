@@ -82,8 +82,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(m, marks=long if m in ("recompute", "boundary") else ()) for m in MODELS],
+    "name", [pytest.param(m, marks=long if m in ("recompute", "boundary") else ()) for m in MODELS]
 )
 def test_every_layer_learns_as_in_float32(plans, name):
     options = replace(OPTIONS, **{"layers": 3, "lr": 0.05, **MODELS[name]})

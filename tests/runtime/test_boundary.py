@@ -79,11 +79,7 @@ def dense_of(blocks: list[Block]) -> np.ndarray:
     return whole
 
 
-RATES = {
-    "boundary_sampling": BOUNDARY,
-    "boundary_edge_sampling": BOUNDARY,
-    "drop_edge": ~ADDED,
-}
+RATES = {"boundary_sampling": BOUNDARY, "boundary_edge_sampling": BOUNDARY, "drop_edge": ~ADDED}
 
 
 @pytest.mark.parametrize("epochs", [200, pytest.param(500, marks=long)])

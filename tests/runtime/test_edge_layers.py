@@ -43,10 +43,7 @@ def reference(layer, x, target, ends, edges):
 
 
 @pairs(
-    kind=("gine", "block"),
-    graph=("typed", "square"),
-    model=("hp", "medium-grain"),
-    ranks=(1, 3, 8),
+    kind=("gine", "block"), graph=("typed", "square"), model=("hp", "medium-grain"), ranks=(1, 3, 8)
 )
 def test_layers_with_edges_are_the_equations(tmp_path, kind, graph, model, ranks):
     typed, width = graph == "typed", WIDTH if kind == "block" else D_EDGE

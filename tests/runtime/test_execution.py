@@ -342,9 +342,7 @@ def test_what_does_not_fit_is_off_and_says_why(options, off):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"batch_size": 8}, {"sampler": "edges", "keep": 0.4}, {"fold": "none"}],
-    ids=str,
+    "options", [{"batch_size": 8}, {"sampler": "edges", "keep": 0.4}, {"fold": "none"}], ids=str
 )
 def test_words_of_a_pass_are_counted_before_it_is_made(options):
     """What `figures` cannot say for all epochs alike; of samples, `test_sampled_passes` does."""

@@ -214,9 +214,7 @@ def test_rcm_order_narrows_the_band_and_vertex_data_follow_their_rows():
     a = matrix(n, False, reach=2)[shuffled][:, shuffled]
     features = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
     data = VertexData(
-        features=features,
-        labels=np.arange(n, dtype=np.int32),
-        train_mask=np.arange(n) % 3 == 0,
+        features=features, labels=np.arange(n, dtype=np.int32), train_mask=np.arange(n) % 3 == 0
     )
 
     def work(graph, part):

@@ -67,8 +67,7 @@ def test_any_number_of_ranks_up_to_the_parts(size, case, ranks):
     assert result.returncode == 0, result.stderr
     assert not sentences(result)
     losses, trained, logits = reference.train_dense(
-        *(a, data.features, data.labels, data.train_mask),
-        *(weights, 5, 0.3, "sgd", "relu"),
+        *(a, data.features, data.labels, data.train_mask), *(weights, 5, 0.3, "sgd", "relu")
     )
     found = json.loads((folder / f"{size}.json").read_text())
     rows = [*found["epochs"], found["final"]]

@@ -56,8 +56,7 @@ def rehearsed(plan: Path, options: TrainOptions, machine: Machine = MACHINE, **m
 
 
 OPTIONS = TrainOptions(
-    **{"epochs": 2, "layers": 2, "hidden": 8},
-    **{"optimizer": "sgd", "eval_every": 0, "threads": 1},
+    **{"epochs": 2, "layers": 2, "hidden": 8}, **{"optimizer": "sgd", "eval_every": 0, "threads": 1}
 )
 ONCE = replace(OPTIONS, epochs=1)
 CASES = {

@@ -104,10 +104,7 @@ CASES = {
     "half the speed": (links(2, slowness=(1, 2)), exchanging([(0, 1, 4)], [4, 4]), [10, 10]),
     # on two cores four ranks have half of one each until two of them are done, at 2; the fifth
     # rank has the cores of another node for itself
-    "shared cores": (
-        *(links(5, 4, cores=2), computing(1.0, 1.0, 2.0, 4.0, 4.0)),
-        [2, 2, 3, 5, 4],
-    ),
+    "shared cores": (*(links(5, 4, cores=2), computing(1.0, 1.0, 2.0, 4.0, 4.0)), [2, 2, 3, 5, 4]),
     # three on two cores until 3, then one alone: 2 s are done, 4 s are left
     "two wait and leave their cores": (
         links(3, 3, cores=2),

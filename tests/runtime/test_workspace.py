@@ -92,12 +92,7 @@ def test_second_derivatives_are_refused():
     x = torch.ones(9, 3, dtype=torch.float64, requires_grad=True)
     w = torch.ones(3, 3, dtype=torch.float64, requires_grad=True)
     vertices = local.vertices
-    for y in (
-        local.product(x),
-        linear(x, w),
-        relu(x * 1),
-        dropout(x, 0.5, np.uint64(1), vertices),
-    ):
+    for y in (local.product(x), linear(x, w), relu(x * 1), dropout(x, 0.5, np.uint64(1), vertices)):
         (gradient,) = torch.autograd.grad((y**2).sum(), x, create_graph=True)
         with pytest.raises(RuntimeError, match="once_differentiable"):
             gradient.sum().backward()

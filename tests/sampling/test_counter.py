@@ -8,15 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 from plancc.errors import InputError
-from plancc.sampling.counter import (
-    at_place,
-    below,
-    bits,
-    first_of,
-    key_of,
-    mix,
-    unit,
-)
+from plancc.sampling.counter import at_place, below, bits, first_of, key_of, mix, unit
 from plancc.sampling.kernels import ascending, distinct
 
 MOST = 2**64 - 1

@@ -63,11 +63,7 @@ def test_owners_volume_and_messages():
     assert parts.messages_received.max() <= 4 + 3 - 2
 
     board = Board(
-        Level.of(matrix),
-        (g, c),
-        shape,
-        [Limits.of_nonzeros(1, 12, 0)],
-        np.random.default_rng(),
+        Level.of(matrix), (g, c), shape, [Limits.of_nonzeros(1, 12, 0)], np.random.default_rng()
     )
     assert board.volume == len(expand) + len(fold)
 

@@ -432,8 +432,7 @@ def test_the_papers_model_alone(partitioner):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, pytest.param({"sampler": "neighbour", **SAMPLED["neighbour"]}, marks=long)],
+    "options", [{}, pytest.param({"sampler": "neighbour", **SAMPLED["neighbour"]}, marks=long)]
 )
 def test_same_seed_same_plan(options, tmp_path):
     runs = [
@@ -553,10 +552,7 @@ def test_a_bootstrap_of_batches():
 WRONG = {
     "theta": ({"theta": 1e-12}, "theta 1e-12, delta 0.5: Hoeffding's bound is above"),
     "objective": ({"objective": "volume"}, "objective 'volume': the objective of model"),
-    "option": (
-        {"part": "x"},
-        "model 'stochastic-hp' has no option `part`: it has `sampler`",
-    ),
+    "option": ({"part": "x"}, "model 'stochastic-hp' has no option `part`: it has `sampler`"),
     "vertex data": ({"vertex_data": VertexData()}, "no option `vertex_data`"),
     "theta of hp": (
         {"model": "hp", "theta": 0.1},

@@ -16,15 +16,7 @@ from plancc.owners.memory import allowed_memory, mirrored_share
 from plancc.passes.presets import PROPAGATION
 from plancc.plan.verify import verify
 from plancc.search import search
-from plancc.search.footprint import (
-    ProblemSizes,
-    fitting,
-    metis,
-    nets,
-    shown,
-    ways,
-    work,
-)
+from plancc.search.footprint import ProblemSizes, fitting, metis, nets, shown, ways, work
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
 from plancc.search.presets import MemoryTerms

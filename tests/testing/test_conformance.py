@@ -87,10 +87,7 @@ class TestArchive(FormatTests):
         super().test_damage(path)
 
 
-MODEL_OPTIONS = {
-    "auto": {"candidates": ("hp", "libra")},
-    "file": {"part": np.arange(VERTICES) % 4},
-}
+MODEL_OPTIONS = {"auto": {"candidates": ("hp", "libra")}, "file": {"part": np.arange(VERTICES) % 4}}
 
 
 class TestModels(ModelTests):
