@@ -70,7 +70,10 @@ class ConvOptions:
         Raises:
             InputError: If an option does not exist or has an unknown value.
         """
-        known = {each.name: str(each.type) for each in fields(cls)}
+        known = {
+            each.name: each.type.__name__ if isinstance(each.type, type) else str(each.type)
+            for each in fields(cls)
+        }
         found = dict(choices)
         for name, value in choices.items():
             check_choice(f"option of {of}", name, sorted(known))
