@@ -75,10 +75,14 @@ def unknown_option(given: Iterable[str], declared: Any) -> str | None:
     return next((name for name in given if name not in known), None)
 
 
+def type_in_words(each: Field[Any]) -> str:
+    """The type of an option as its class says it, as text or as a type."""
+    return each.type.__name__ if isinstance(each.type, type) else str(each.type)
+
+
 def kind_of(each: Field[Any]) -> str:
     """The type of an option in words, without None: one of `KINDS`, or a third party's own."""
-    words = each.type.__name__ if isinstance(each.type, type) else str(each.type)
-    return words.removesuffix(" | None")
+    return type_in_words(each).removesuffix(" | None")
 
 
 def default_in_words(each: Field[Any]) -> str | None:
@@ -190,7 +194,7 @@ def entries(options: Iterable[Field[Any]]) -> list[str]:
         default, more = default_in_words(each), str(each.metadata.get("more", ""))
         note = "" if default in (None, "required") else f" Default: {default}."
         choices = ", ".join(each.metadata.get("choices", ()))
-        kind = f"{{{choices}}}" if choices else each.type
+        kind = f"{{{choices}}}" if choices else type_in_words(each)
         text = " ".join(filter(None, [f"{each.name} ({kind}): {help_of(each)}{note}", more]))
         lines.append(fill(text, 96, initial_indent=" " * 4, subsequent_indent=" " * 8))
     return lines

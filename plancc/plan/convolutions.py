@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 from plancc.errors import BackendError, InputError, PlanccError
+from plancc.fields import type_in_words
 from plancc.plan.layers import (
     Activation,
     Aggregate,
@@ -70,10 +71,7 @@ class ConvOptions:
         Raises:
             InputError: If an option does not exist or has an unknown value.
         """
-        known = {
-            each.name: each.type.__name__ if isinstance(each.type, type) else str(each.type)
-            for each in fields(cls)
-        }
+        known = {each.name: type_in_words(each) for each in fields(cls)}
         found = dict(choices)
         for name, value in choices.items():
             check_choice(f"option of {of}", name, sorted(known))
