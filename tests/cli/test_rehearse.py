@@ -90,10 +90,10 @@ def test_a_random_split_leaves_as_many_rows_live_as_in_the_run(
 ) -> None:
     split = ("--split", "0.05,0.1,0.1", "--seed", 4)
     words = (plan, "--machine", machine, "--dims", "5,8,4")
-    found = rehearsed(*words, "--epochs", 1, *split)
+    found = as_json("rehearse", *words, "--epochs", 1, *split)
     simulated = ("simulate", *words, "--passes", "order,constant,dead-rows")
-    said = json.loads(ok(*simulated, *split, "--json"))
-    assert found["words"] == said["words"] < json.loads(ok(*simulated, "--json"))["words"]
+    said = as_json(*simulated, *split)
+    assert found["words"] == said["words"] < as_json(*simulated)["words"]
     assert found["notes"] == []
     refused = fails(tmp_path, "simulate", *words, *split)
     assert refused == "--split 0.05,0.1,0.1: is for the pass dead-rows"
