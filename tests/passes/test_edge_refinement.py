@@ -158,7 +158,7 @@ def test_tolls_follow_owners(num_parts):
         own_row=0.1,
     )
     toll = edge_moves._tolls(state, prices)
-    own = prices.scale * (prices.nonzero * state.load + prices.own_row * state.rows)
+    own = prices.scale * (prices.nonzero * state.sums + prices.own_row * state.rows)
     out = own + state.sent + prices.message * state.messages_sent
     into = own + state.received + prices.message * state.messages_received
     np.testing.assert_allclose(toll[[edge_moves.OUT, edge_moves.INTO]], [out, into])
