@@ -12,6 +12,8 @@ from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import click
 
@@ -20,6 +22,7 @@ from plancc.files import scratch_folder
 from plancc.processes import SENTENCE, die_with_parent, fate, tell
 from plancc.text import message
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
+from plancc_cli.run import RANKS
 from plancc_cli.supervisor import code_of
 
 RUN = "plancc-run"
@@ -150,13 +153,15 @@ def _all_stages(
     """The command lines and their seconds, as they end; as many at once as there are cores."""
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)
+    alone = {name: value for name, value in os.environ.items() if name not in RANKS}
     with subprocess.Popen(
         [sys.executable, "-c", "from plancc_cli.warm_up import serve; serve()", json.dumps(stages)],
         cwd=work,
-        env=os.environ | {"PYTHONWARNINGS": "ignore"} | environment,
+        env=alone | {"PYTHONWARNINGS": "ignore"} | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
+        process_group=0,  # Ctrl-C is answered here
     ) as server:
         assert server.stdout is not None
         try:
@@ -169,6 +174,7 @@ def _all_stages(
                 raise PlanccError(f"the process that compiles {fate(server.returncode)}")
         finally:
             server.kill()
+            server.stdout.read()  # until all forks are gone too: they write into the folder
 
 
 # -- the process that imports all, once ------------------------------------------------------------
@@ -187,27 +193,32 @@ def serve() -> None:
     cpu_target.typing_context.refresh()  # as at the first call of a kernel
     cpu_target.target_context.refresh()
     for lines in json.loads(sys.argv[1]):
-        running: dict[int, tuple[str, float]] = {}
+        running: dict[int, tuple[str, float, IO[bytes]]] = {}
         while lines or running:
             if lines and len(running) < usable_cores():
                 line, *lines = lines
-                running[_begin(line)] = line, time.monotonic()
+                begin = time.monotonic()
+                child, errors = _begin(line)
+                running[child] = line, begin, errors
                 continue
             child, status = os.wait()
-            line, begin = running.pop(child)
-            said = Path(f"{child}.txt").read_text(errors="replace").strip()
-            failure = said.rpartition("\n")[2] if status else None
+            line, begin, errors = running.pop(child)
+            with errors:
+                errors.seek(0)
+                last = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+            failure = (last or fate(os.waitstatus_to_exitcode(status))) if status else None
             print(json.dumps([line, time.monotonic() - begin, failure]), flush=True)
 
 
-def _begin(line: str) -> int:
-    """Start a command in a fork, whose number is returned; its errors go to ``<number>.txt``."""
-    server = os.getpid()
+def _begin(line: str) -> tuple[int, IO[bytes]]:
+    """Start a command in a fork: its number, and what it will say on stderr."""
+    server, errors = os.getpid(), TemporaryFile(dir=".")  # noqa: SIM115  read when the fork ends
     if (child := os.fork()) == 0:
         die_with_parent(server)
+        os.dup(1)  # kept open until the fork ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        os.dup2(os.open(f"{os.getpid()}.txt", os.O_WRONLY | os.O_CREAT, 0o600), 2)
+        os.dup2(errors.fileno(), 2)
         runs = line.startswith(RUN)
         sys.argv = f"{line} {TRAINING}".split() if runs else ["plancc", *line.split()]
         os._exit(code_of(import_module("plancc_cli.run" if runs else "plancc_cli.main").main))
-    return child
+    return child, errors

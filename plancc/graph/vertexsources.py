@@ -73,9 +73,10 @@ def read_vertex_data(
     """Read the data of all vertices.
 
     Parameters:
-        path: ``.npz`` with names as the module describes, or sparse features as ``feat_indptr``,
-            ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made dense. ``.npy``: a
-            matrix is the features, a list of whole numbers the labels, of others the targets.
+        path: ``.npz`` with names as in `plancc.graph.vertexdata`, or sparse features as
+            ``feat_indptr``, ``feat_indices``, ``feat_data``, ``feat_shape`` (CSR), which are made
+            dense. ``.npy``: a matrix is the features, a list of whole numbers the labels, of others
+            the targets.
             ``.csv``, ``.tsv``, also ``.gz``: a column of integers is the labels, several columns
             are the features; with a line of names the columns that have one of ours. Or a graph
             file or folder of a format that holds vertex data too. Of several sources every array
@@ -223,11 +224,11 @@ def vertex_data_of(
         PlanccWarning: If rows without ids are of vertices whose ids do not ascend.
     """
     types = None if isinstance(num_vertices, int) else num_vertices.types
-    of_types = {*(() if types is None else types.counts)} - names_of_data(keys or {})
-    if types is not None and (
-        any(isinstance(each, Mapping) for each in held.values()) or of_types & held.keys()
-    ):
-        return _by_type(held, types, where, split, keys)
+    if types is not None:
+        given = {name for name, each in held.items() if each is not None}
+        of_types = {*types.counts} - names_of_data(keys or {})
+        if of_types & given or any(isinstance(each, Mapping) for each in held.values()):
+            return _by_type(held, types, where, split, keys)
     count = count_of(num_vertices)
     arrays: dict[str, npt.NDArray[Any]] = {}
     lists: dict[str, Any] = {}

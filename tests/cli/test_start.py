@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from cases import long
-from cli_helpers import ok, plancc
+from cli_helpers import family, ok, plancc
 
 from plancc import jit
 from plancc_cli import warm_up
@@ -116,20 +120,44 @@ def test_levels_that_warm_up_refuses(words: list[str], sentence: str) -> None:
 
 
 def test_an_interrupted_warm_up_says_what_is_compiled(tmp_path: Path) -> None:
+    """A terminal's Ctrl-C reaches nobody who would say something else; nothing is left."""
     code = (
-        "from pathlib import Path; from plancc_cli import main, warm_up\n"
-        "def stages(*_):\n"
-        "    Path('kept/one.kernel').touch(); os.write(1, b'begun\\n'); time.sleep(60); yield\n"
-        "import os, time; warm_up._all_stages = stages; main.main()"
+        "import signal; from plancc_cli import main, warm_up\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "warm_up.STAGES = (('dataset rmat --scale 24 -o large.mtx',),); main.main()"
     )
     words = [sys.executable, "-c", code, "warm-up", "--portable", "kept"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen(words, cwd=tmp_path, **pipes)
-    assert process.stdout.readline() == "begun\n"
-    process.terminate()
-    said = "interrupted; 1 kernels compiled in kept: run it again for the others\n"
-    assert process.communicate(timeout=60)[1] == f"plancc: error: {said}"
+    where = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(tmp_path)}}
+    process = subprocess.Popen(words, start_new_session=True, **pipes, **where)
+    end = time.monotonic() + 60
+    while len(started := family(process.pid)) < 4 and time.monotonic() < end:
+        time.sleep(0.05)
+    (tmp_path / "kept" / "one.kernel").touch()
+    assert sum(os.getpgid(pid) == process.pid for pid in started) == 1
+    os.killpg(process.pid, signal.SIGINT)
+    said = r"interrupted; [1-9]\d* kernels compiled in kept: run it again for the others\n"
+    error = process.communicate(timeout=60)[1]
+    assert re.fullmatch(f"plancc: error: {said}", error), error
     assert process.returncode == 1
+    assert len(started) == 4
+    assert not set(started) & set(family(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_command_that_fails_ends_a_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also under a launcher, of which the commands know nothing."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lines = ("inspect nowhere.h5", "dataset rmat --scale 24 -o large.mtx")
+    monkeypatch.setattr(warm_up, "STAGES", (lines,))
+    done = plancc("warm-up")
+    assert done.code == 1
+    assert done.error.startswith("inspect nowhere.h5 failed: plancc: error: nowhere.h5")
+    assert not list(tmp_path.iterdir())
 
 
 def test_warm_up_says_what_cannot_be_written(

@@ -268,6 +268,13 @@ def test_wrong_data_by_type(data, words):
             as_source(relations() | data)
 
 
+def test_a_column_of_a_table_may_be_called_as_a_type(tmp_path):
+    table = tmp_path / "data.csv"
+    table.write_text("paper,labels\n" + "".join(f"7,{k}\n" for k in range(10)))
+    with pytest.warns(PlanccWarning, match="not taken: 'paper'"):
+        assert as_source(relations(), table)[1].labels.tolist() == [*range(10)]
+
+
 def test_rows_by_id_of_a_type_are_aligned():
     """But beside an edge_index rows are in its order, as in a graph of one type."""
     x, ids = np.arange(6, dtype=np.float32)[:, None], np.array([3, 0, 5, 1, 2, 4])
