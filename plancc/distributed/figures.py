@@ -85,7 +85,7 @@ def mapped(
 ) -> Int32Array:
     """The same parts under numbers that keep what they exchange inside nodes. Collective.
 
-    As `plancc.owners.rows.mapped`.
+    As `plancc.owners.numbering.mapped`.
     """
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))

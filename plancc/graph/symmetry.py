@@ -1,4 +1,4 @@
-"""Whether a pattern is symmetric, in numba. Imported at first use only."""
+"""Whether a pattern is symmetric, in numba."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
 
 
 def save_vertex_data(data: VertexData, path: StrPath) -> None:
-    """Write vertex data as `read_vertex_data` reads it; features are stored dense.
+    """Write vertex data as `vertexsources.read_vertex_data` reads it; features are stored dense.
 
     Raises:
         InputError: If there is nothing to write.

@@ -1,4 +1,4 @@
-"""Loops over patterns that several samplers share, in numba. Imported at first use."""
+"""Loops over patterns that several samplers share, in numba."""
 
 from __future__ import annotations
 
