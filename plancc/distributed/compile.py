@@ -26,7 +26,7 @@ from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
 from plancc.fields import divided, options_of, taking
-from plancc.graph.convert import own_data
+from plancc.graph.convert import own_data, refuse_choice
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
@@ -147,7 +147,7 @@ def compile_folder(
             raise InputError(
                 f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"
             )
-        files, source = _opened(folder)
+        files, source = _opened(folder, reading.format)
     source = replace(source, sha256=_same_source(ranks, files.folder))
     with ranks.agreement():
         n = len(files.indptr) - 1
@@ -157,9 +157,11 @@ def compile_folder(
         named: Any = {"split": wishes.split, "keys": wishes.keys}
         named["allow_large"] = reading.allow_large
         vertex_data = VertexData()
-        if wishes.data is None:
+        if wishes.data is False:
+            refuse_choice(wishes.split, wishes.keys)
+        elif wishes.data is None:
             vertex_data = own_data(folder, graph, format=FORMAT, **named)
-        elif wishes.data is not False:
+        else:
             vertex_data = read_vertex_data(wishes.data, graph, **named)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
@@ -332,12 +334,12 @@ def _of(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
-def _opened(folder: str | PathLike[str]) -> tuple[MappedGraph, Source]:
+def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:
     """The graph's files, and where they come from."""
     path = os.fspath(folder)
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")
-    name = find_format(path)
+    name = find_format(path, format)
     if name == RELATIONS:
         raise InputError(f"{path}: a graph of types, which one process compiles: start one rank")
     if not os.path.isdir(path) or name != FORMAT:

@@ -132,8 +132,7 @@ def as_source(
     if data is None:
         found = own_data(obj, graph, **choice, format=format, allow_large=large)
     elif data is False or isinstance(data, VertexData):
-        if split is not None or data_keys(keys):
-            raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+        refuse_choice(split, keys)
         found = checked_again(data, graph) if data else VertexData()
     elif isinstance(data, Mapping):
         found = vertex_data_of(data, graph, "`data`: ", **choice)
@@ -150,6 +149,12 @@ def as_source(
         features = edge_features_of(obj, keys, format)
         found = with_edge_features(found, graph, features_from_edges, features, **flags)
     return with_own_weights(graph, found)
+
+
+def refuse_choice(split: str | None, keys: Mapping[str, str] | None) -> None:
+    """InputError for a choice among arrays of vertex data where these have no names."""
+    if split is not None or data_keys(keys):
+        raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
 
 
 def own_data(
