@@ -137,7 +137,7 @@ def command(
     with PlanFile(plan) as file:
         check_plan(file)
         header = file.header
-        told = {name: given[name] for name in LINK_TASK if given[name] is not None}
+        told = {n: given[n] for n in (*LINK_TASK, "split") if given[n] is not None}
         if given["batches"] is None:
             task = link_task(header, told | ({} if seed is None else {"seed": seed}))
         basis = Basis.read(file, dims, machine, links=task is not None)
@@ -159,12 +159,11 @@ def _split(
     shares = given["split"]
     if DEAD_ROWS not in passes or given["batches"] is not None:
         raise InputError(f"`split` {','.join(map(str, shares))}: is for the pass {DEAD_ROWS}")
-    asked = TrainOptions(split=shares)
-    return shares, asked.seed if seed is None else seed
+    return shares, TrainOptions.seed if seed is None else seed
 
 
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
-    """How links are learnt, by what is told of `LINK_TASK` and the seed; None: vertices are."""
+    """How links are learnt, by these options of a run; None: vertices are."""
     from plancc.predict.schedules import LinkTask
     from plancc_runtime.options import TrainOptions, learns_links
 

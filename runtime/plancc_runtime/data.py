@@ -278,9 +278,6 @@ def load_link_data(
     transport.allreduce_sum(kinds)
     with transport.agreement():
         _check_kind(options, LinkTarget, plan)
-        for name in ("split", "class_weights", "classes"):
-            if getattr(options, name) is not None:
-                raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
         if options.mini_batches:
             raise InputError("mini-batches are drawn of vertices; train links in the full batch")
     kinds[0] *= 1 + options.negatives

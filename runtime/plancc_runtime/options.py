@@ -586,13 +586,16 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
     """Whether links are what is learnt; not collective.
 
     Raises:
-        InputError: If the plan has none, or an option is for links only.
+        InputError: If the plan has none, or an option is of what is not learnt.
     """
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
         raise InputError(
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
+    for name in ("split", "class_weights", "classes") if links else ():
+        if getattr(options, name) is not None:
+            raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
     for name in () if links else ("decoder", "negatives"):
         if getattr(options, name) != getattr(TrainOptions, name):
             raise InputError(
