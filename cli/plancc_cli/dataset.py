@@ -59,7 +59,7 @@ def _dataset_command(name: str) -> click.Command:
 
     def write(output: str, **values: Any) -> None:
         from plancc.errors import InputError
-        from plancc.files import atomic_folder, check_target
+        from plancc.files import atomic_folder, check_folder_target, check_target
         from plancc.graph.formats import write_graph
         from plancc.graph.types_toml import write_relations
         from plancc.graph.vertexdata import save_vertex_data
@@ -67,7 +67,9 @@ def _dataset_command(name: str) -> click.Command:
 
         values = {name: value for name, value in values.items() if value is not None}
         is_folder = not os.path.splitext(output)[1]  # of a graph of types
-        if not is_folder:
+        if is_folder:
+            check_folder_target(output)
+        else:
             check_target(output)
             options.check_writable_format(output)
         dataset = load_dataset(name, **values)

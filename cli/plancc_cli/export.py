@@ -115,6 +115,7 @@ def command(
 
 def _export_to_framework(context: click.Context, source: str, target: str, output: str) -> None:
     from plancc.export.target import Export, export
+    from plancc.files import check_folder_target
     from plancc.plan.reader import load
 
     for parameter in context.command.params:
@@ -122,6 +123,7 @@ def _export_to_framework(context: click.Context, source: str, target: str, outpu
         chosen = context.get_parameter_source(name) is not ParameterSource.DEFAULT
         if chosen and name not in ("source", "output", "target"):
             raise InputError(f"--to {target} writes a plan as it is: drop {parameter.opts[0]}")
+    check_folder_target(output)
     plan = load(source)
     export(plan, target, output)
     say(

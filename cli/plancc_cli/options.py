@@ -295,16 +295,13 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def check_output(output: str, *inputs: str | None) -> None:
-    """Refuse, before any work, an output that cannot be written or that is one of the inputs."""
+def check_output(output: str, *others: str | None) -> None:
+    """Refuse, before any work, an output that cannot be written, or that the command uses twice."""
     from plancc.files import check_target
 
     check_target(output)
-    for path in inputs:
-        if not path or not os.path.exists(path) or not os.path.exists(output):
-            continue
-        if os.path.samefile(path, output):
-            raise InputError(f"{output}: is an input file; choose another name for the output")
+    if os.path.realpath(output) in {os.path.realpath(path) for path in others if path}:
+        raise InputError(f"{output} is read or written already; choose another name")
 
 
 def check_plan_output(output: str, *inputs: str | None) -> None:

@@ -100,7 +100,7 @@ def command(
             if links is not None and (ids is not None or embeddings is not None):
                 raise InputError("--links: excludes --ids and --embeddings; give one of them")
             for path in [] if target is None else target.files(transport.size):
-                options.check_output(path, plan, weights)
+                options.check_output(path, plan, weights, ids, links)
         with ExitStack() as stack:
             path = output or ""
             if not path:

@@ -25,6 +25,7 @@ from rich.console import Console
 
 from plancc.clock import announcing
 from plancc.errors import InputError, OutputError, PlanccError, why_not_written
+from plancc_cli import options
 from plancc_cli.generated import Sections, with_options
 from plancc_cli.progress import (
     COMPILING,
@@ -171,7 +172,6 @@ def _run(
     stop: Callable[[], str],
 ) -> None:
     """Train and print. Collective."""
-    from plancc.files import check_target
     from plancc_runtime.results import Measures, summarise
     from plancc_runtime.rowfiles import RowTarget
     from plancc_runtime.train import trained
@@ -182,16 +182,14 @@ def _run(
     first = transport.rank == 0
     with transport.agreement():  # before the work, not after it
         train_options = TrainOptions(**settings)
-        taken = {os.path.realpath(path) for path in (plan, settings["init"]) if path}
+        taken = [plan, settings["init"], settings["class_weights"]]
         predictions = []
         if train_options.predict is not None:
             predictions = RowTarget.parse(train_options.predict).files(transport.size)
         for path in (save, json_path, settings["log"], settings["trace"], *predictions):
             if first and path:
-                if os.path.realpath(path) in taken:
-                    raise InputError(f"{path} is read or written already; choose another name")
-                taken.add(os.path.realpath(path))
-                check_target(path)
+                options.check_output(path, *taken)
+                taken.append(path)
         if save and os.path.splitext(save)[1] != ".npz":
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 

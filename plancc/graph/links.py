@@ -198,7 +198,8 @@ def random_links(graph: Graph, shares: Sequence[float], seed: int) -> SplitLinks
         shares: Of validation and of test links; the others are for training.
 
     Raises:
-        InputError: If there are no edges, or hardly a pair of vertices is without one.
+        InputError: If there are no edges, a share above 0 has none, or hardly a pair of vertices is
+            without one.
     """
     check_one_type(graph, "links")
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -209,6 +210,11 @@ def random_links(graph: Graph, shares: Sequence[float], seed: int) -> SplitLinks
     if not len(order):
         raise InputError(f"{graph.source.name}: has no edges to split")
     sizes = [int(share * len(order)) for share in shares]
+    for share, size in zip(shares, sizes, strict=True):
+        if share and not size:
+            raise InputError(
+                f"`link_split` {share:g}: of {len(order)} edges that is no link; give more, or 0"
+            )
     val, test, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = {"train": train, "val": val, "test": test}
     known = np.sort(_keys(ends, graph))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,8 +112,10 @@ def predict(
     learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
     if ids is not None:
         with transport.agreement():
-            asked = _read_ids(ids) if isinstance(ids, str) else _checked(list(map(str, ids)))
-        wanted = _vertices_of(asked, opened, of_target, transport)
+            lines = _read_ids(ids) if isinstance(ids, str) else _checked(list(map(str, ids)))
+        file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
+        asked, at = np.fromiter(lines, np.int64), [*lines.values()]
+        wanted = _vertices_of(asked, opened, of_target, transport, lambda k: _place(file, at[k]))
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
@@ -159,16 +161,18 @@ def score_links(
     opened = open_plan(plan, transport)
     with transport.agreement():
         description, name = Description.read(weights), fspath(weights)
-        if not description.options.decoder or opened.header.links is None:
-            raise InputError(
-                f"{name}: scores of links need weights trained on links, and a plan with links"
-            )
+        if not description.options.decoder:
+            raise InputError(f"{name}: scores of links need weights trained on links")
+        if opened.header.links is None:
+            raise InputError(f"{opened.name}: scores of links need a plan with links")
         options = options_of(description, name, {"init": weights, "predict": path, **execution})
         _check_widths(fspath(plan), opened.rows, description.dims)
         pairs = _read_pairs(fspath(links))
-    ids, number = np.unique(pairs, return_inverse=True)
+    ids, first, number = np.unique(pairs, return_index=True, return_inverse=True)
     everything = slice(0, opened.header.num_vertices)
-    vertices = _vertices_of(ids, opened, everything, transport, f"{fspath(links)}: id")
+    vertices = _vertices_of(
+        ids, opened, everything, transport, lambda k: _place(fspath(links), first[k] // 2 + 1)
+    )
     vertices = vertices[number.reshape(pairs.shape)]
     places, scores = run_of(opened, options, transport).score(vertices)
     columns = {
@@ -197,8 +201,13 @@ def _read_pairs(path: str) -> npt.NDArray[np.int64]:
     return np.array([[int(a), int(b)] for a, b in words], np.int64)
 
 
-def _read_ids(text: str) -> npt.NDArray[np.int64]:
-    """Ids from a list or a file: int64[m]; InputError as of `_checked`, or without the file."""
+def _place(file: str, line: int) -> str:
+    """How a message names an id of a line, or of a list."""
+    return f"{file}, line {line}: id" if file else "`ids`"
+
+
+def _read_ids(text: str) -> dict[int, int]:
+    """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
         if "," in text or text.strip(" +-").isdecimal():
             return _checked(text.split(","))
@@ -216,13 +225,13 @@ def _read_ids(text: str) -> npt.NDArray[np.int64]:
     return _checked(list(map(str, array.reshape(-1).tolist())), text)
 
 
-def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
-    """The ids in these lines, without empty lines.
+def _checked(words: Sequence[str], file: str = "") -> dict[int, int]:
+    """The ids in these lines, without empty lines, and the number of each one's line, from 1.
 
     Raises:
         InputError: If there is none, one is no whole number, or is there twice.
     """
-    found = dict[int, None]()
+    found = dict[int, int]()
     for line, word in enumerate(words, 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
@@ -231,10 +240,10 @@ def _checked(words: Sequence[str], file: str = "") -> npt.NDArray[np.int64]:
             raise InputError(f"{where}: no id; ids are whole numbers")
         if int(word) in found:
             raise InputError(f"{where}: this id is there twice; give every id once")
-        found[int(word)] = None
+        found[int(word)] = line
     if not found:
         raise InputError(f"{file or '`ids`'}: there is no id; give one at least")
-    return np.fromiter(found, np.int64)
+    return found
 
 
 def _vertices_of(
@@ -242,14 +251,14 @@ def _vertices_of(
     opened: Opened,
     of: slice,
     transport: Transport,
-    where: str = "`ids`",
+    place: Callable[[int], str],
 ) -> npt.NDArray[np.int64]:
     """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
 
-    Without ids of the source they count from 0.
+    Without ids of the source they count from 0. `place` names the k-th id in a message.
     """
     if not transport.all_equal(ids.tobytes()):
-        transport.agree(InputError(f"{where}: other ranks were given other ids; give all the same"))
+        transport.agree(InputError("other ranks were given other ids; give all the same"))
     with transport.agreement():
         share = read_ids(opened.plan, opened.content, transport)
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
@@ -263,9 +272,11 @@ def _vertices_of(
         vertices[there] = share.vertex[order[at[there]]]
     transport.allreduce_max(vertices)
     with transport.agreement():
-        for each in ids[vertices < 0][:1]:
+        for k in np.flatnonzero(vertices < 0)[:1]:
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
-            raise InputError(f"{where} {each}: no vertex of {opened.name} has this id; {known}")
+            raise InputError(
+                f"{place(k)} {ids[k]}: no vertex of {opened.name} has this id; {known}"
+            )
     return vertices
 
 

@@ -117,12 +117,12 @@ def target_in(file: PlanFile, types: Types, options: TrainOptions) -> str:
 def _target(labelled: list[str], types: Types, options: TrainOptions, plan: str) -> str:
     """The type to learn."""
     if options.target is not None:
-        types.vertices(options.target)
-        if labelled and options.target not in labelled:
-            raise InputError(
-                f"`target` {shown(options.target)}: {plan} has labels of "
-                f"{shown(', '.join(labelled))} alone"
-            )
+        for what, names in (("the types", types.names), ("labels of", labelled or types.names)):
+            if options.target not in names:
+                raise InputError(
+                    f"`target` {shown(options.target)}: {plan} has {what} "
+                    f"{shown(', '.join(names))} alone"
+                )
         return options.target
     if len(labelled) == 1:
         return labelled[0]

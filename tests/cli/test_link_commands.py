@@ -64,7 +64,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
 
     for text, words in {
         "3 x\n": "ask.csv, line 1: '3 x' is no link: give two ids",
-        "3,77\n": "ask.csv: id 77: no vertex of",
+        "3,5\n3,77\n": "ask.csv, line 2: id 77: no vertex of",
         "": "ask.csv: there is no link",
     }.items():
         (tmp_path / "ask.csv").write_text(text)
@@ -72,7 +72,7 @@ def test_links_by_the_commands(tmp_path, monkeypatch):
     ok(*compile_)
     said = plancc_run("plan.h5", "--task", "links").err
     assert "compile it with --link-split or --links" in said
-    refused("scores of links need weights trained on links, and a plan with links")
+    refused("plan.h5: scores of links need a plan with links")
     with pytest.raises(InputError, match="these weights tell links: give a plan with links"):
         predict("plan.h5", "w.npz", "x.csv", SingleTransport())
 

@@ -54,4 +54,10 @@ def test_a_night(tmp_path: Path) -> None:
     assert error == "--max-moves 'x': give a share such as 3% or 0.03"
     error = fails(tmp_path, "patch", plan, "--remove", added, "-o", target)
     assert error == f"{added}, line 1: the edge is not in the graph: '5 30'"
-    assert "is an input file" in fails(tmp_path, "patch", plan, "--add", added, "-o", plan)
+    for names in (
+        ("-o", plan),
+        ("-o", target, "--migration", target),
+        ("-o", b, "--migration", added),
+    ):
+        error = fails(tmp_path, "patch", plan, "--add", added, *names)
+        assert error == f"{names[-1]} is read or written already; choose another name"

@@ -126,6 +126,8 @@ COMMANDS = {
     f"{COMPILE} --memory lots": "--memory|'lots'|512M or 2G",
     f"{COMPILE} --data nothere.npz": "nothere.npz: no such file",
     "compile ok.mtx -p 2 -o nodir/x.h5": "cannot write nodir/x.h5|nodir does not exist",
+    "dataset karate -o nodir/x": "cannot write nodir/x|nodir does not exist",
+    "export nothere.h5 --to petsc -o nodir/x": "cannot write nodir/x|nodir does not exist",
     "compile ok.mtx -p 2 -o .": "cannot write .|it is a folder",
     "compile ok.mtx -p 2 -o x.mtx": "x.mtx|choose a name that ends in .h5",
     "compile . -p 2 -o x.h5": "a folder of none of the formats",

@@ -173,7 +173,7 @@ def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
     damaged.write_bytes(poor.read_bytes()[:3000])
     assert fails(tmp_path, "refine", damaged, "-o", target, code=1).startswith(str(damaged))
     mine = Path(shutil.copy(poor, tmp_path / "mine.h5"))
-    assert "is an input file" in fails(tmp_path, "refine", mine, "-o", mine)
+    assert "is read or written already" in fails(tmp_path, "refine", mine, "-o", mine)
     vector = tmp_path / "short.part"
     vector.write_text("0\n" * 89)
     for source in (poor, graph):
@@ -182,7 +182,9 @@ def test_sources(poor: Path, graph: Path, tmp_path: Path) -> None:
     vector.write_text("0\n" * 89 + "9\n")
     error = fails(tmp_path, "refine", poor, "--part", vector, "-o", target)
     assert "vertex 89 is in part 9" in error
-    assert "is an input file" in fails(tmp_path, "refine", poor, "--part", vector, "-o", vector)
+    assert "is read or written already" in fails(
+        tmp_path, "refine", poor, "--part", vector, "-o", vector
+    )
 
 
 def test_time_takes_several_steps(graph: Path, tmp_path: Path) -> None:

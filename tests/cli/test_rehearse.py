@@ -170,7 +170,7 @@ def test_wrong_words(plan: Path, bare: Path, graph: Path, tmp_path: Path) -> Non
         ((bare, "-p", 9), "9 ranks"),
         ((bare, "--epochs", 0), "0 is not in the range"),
         ((bare, "--fold", "delayed"), "--fold delayed: needs an edge plan"),
-        ((bare, "--trace", bare), "is an input file"),
+        ((bare, "--trace", bare), "is read or written already"),
         ((bare, "--trace", tmp_path / "none" / "t.json"), "none"),
         ((bare, "--lr", 1e30, "--epochs", 4), "try a smaller --lr"),
     ):

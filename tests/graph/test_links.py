@@ -165,12 +165,16 @@ def test_refused_options(options, words):
 
 
 @pytest.mark.parametrize(
-    ("matrix", "words"),
-    [(np.eye(3), "has no edges to split"), (np.ones((3, 3)), "hardly a pair of vertices is")],
+    ("matrix", "shares", "words"),
+    [
+        (np.eye(3), (0.4, 0.4), "has no edges to split"),
+        (np.ones((3, 3)), (0.4, 0.4), "hardly a pair of vertices is"),
+        (np.ones((3, 3)), (0, 0.3), "`link_split` 0.3: of 3 edges that is no link"),
+    ],
 )
-def test_graphs_that_cannot_be_split(matrix, words):
+def test_graphs_that_cannot_be_split(matrix, shares, words):
     with pytest.raises(InputError, match=words):
-        random_links(worlds.graph_of(matrix), (0.4, 0.4), 0)
+        random_links(worlds.graph_of(matrix), shares, 0)
 
 
 def test_graphs_of_types_are_refused():

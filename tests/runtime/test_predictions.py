@@ -250,7 +250,7 @@ def test_some_vertices_as_all_by_every_model(options, case, tmp_path):
         (b"7\n\n8 9\n", "asked.txt, line 3: '8 9': no id; ids are whole numbers"),
         (b"\xff\xfe7\n", "asked.txt, line 1: .*no id; ids are whole numbers"),
         (b"1\n2\n1", "asked.txt, line 3: '1': this id is there twice; give every id once"),
-        (b"0", "`ids` 0: no vertex of .*row.h5 has this id; its ids are those of the source"),
+        (b"\n0", "asked.txt, line 2: id 0: no vertex of .*row.h5 has this id; its ids are those"),
         ("1,2.5", "`ids` 2.5: no id"),
         ("1,,2", "`ids` : no id"),
         ("9" * 30, "`ids` 9+: no id"),
@@ -603,8 +603,8 @@ def test_no_part_replaces_what_is_read(case, tmp_path):
         assert len(os.listdir(tmp_path)) == 4
 
     saved = "plancc", "predict", plan, "--weights", weights, "-o"
-    fails(2, "w-{part}.npz", "w-1.npz: is an input", *saved)
-    fails(2, "link-{part}.npz", "link-2.npz: is an input", *saved)
+    fails(2, "w-{part}.npz", "w-1.npz is read or written", *saved)
+    fails(2, "link-{part}.npz", "link-2.npz is read or written", *saved)
     fails(1, "folder-{part}.npz", "folder-1.npz: it is a folder", *saved)
     trains = "plancc-run", plan, "--epochs", 1
     init = *trains, "--init", weights, "--hidden", HIDDEN, "--predict"

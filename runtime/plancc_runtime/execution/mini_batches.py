@@ -601,8 +601,8 @@ def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -
         return sampler
     size, fanouts = sampler.batch_size, dict.fromkeys(types.relations, sampler.fanouts)
     for key, value in (given or {}).items():
-        relation = types.relation(tuple(key.split(":")) if key.count(":") == 2 else key)
         try:
+            relation = types.relation(tuple(key.split(":")) if key.count(":") == 2 else key)
             of_relation = NeighbourSampler(size, read_option("fanouts", value))
             of_relation.check_layers(options.layers)
         except InputError as error:
