@@ -4,14 +4,13 @@ An accelerator is a number of adders and a memory, and a way to keep what it nee
 `OutputTiles` for the designs with buffers of their own, `Cache` for a processor.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from typing import Any, ClassVar, TypeVar
 
 from plancc.errors import InputError
+from plancc.fields import kind_of
 from plancc.files import read_toml
 
 SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
@@ -188,16 +187,16 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
 def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
     """Refuse values that are not what the type of their field says."""
     for field in fields(value):
-        given, wanted = getattr(value, field.name), ""
+        given, wanted, kind = getattr(value, field.name), "", kind_of(field)
         if field.name in _CHOICES:
             if given not in _CHOICES[field.name]:
                 choices = ", ".join(_CHOICES[field.name])
                 raise InputError(f"'{field.name}' is {given!r}: choose from {choices}")
-        elif field.type == "bool":
+        elif kind == "bool":
             wanted = "" if isinstance(given, bool) else "true or false"
-        elif field.type == "str":
+        elif kind == "str":
             wanted = "" if isinstance(given, str) and given else "a text"
-        elif field.type == "float":
+        elif kind == "float":
             number = isinstance(given, int | float) and not isinstance(given, bool)
             zero = number and given == 0 and field.name in may_be_zero
             if not zero and not (number and SMALLEST <= given <= LARGEST):
