@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.inputs import Inputs
 from benchmarks.report import Report, show
-from plancc.graph.chunks import usable_cores
+from plancc.threads import usable_cores
 
 NAMES = (
     "lowering",
@@ -88,7 +88,9 @@ def main() -> None:
     console = Console(highlight=False)
     console.width = max(console.width, 100)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    console.print(f"{platform.processor() or platform.machine()}, {usable_cores()} cores, ", end="")
+    console.print(
+        f"{platform.processor() or platform.machine()}, {len(usable_cores())} cores, ", end=""
+    )
     console.print(f"load {load:.1f} at the start (other work on the machine distorts times)")
     reports: dict[str, Report] = {}
     with tempfile.TemporaryDirectory(prefix="plancc-bench-") as temporary:

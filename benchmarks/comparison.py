@@ -26,7 +26,6 @@ from benchmarks.methods import BUDGET_FACTOR, BUDGET_OF, METHODS, OURS, Case, Me
 from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import PlanccError
 from plancc.files import atomic_write
-from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
@@ -35,6 +34,7 @@ from plancc.models.limits import part_weights
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.run import checked_owner
 from plancc.plan.metrics import Traffic, imbalance, summarize
+from plancc.threads import usable_cores
 
 COUNTS = {
     "volume": "volume",
@@ -354,7 +354,7 @@ def environment() -> dict[str, Any]:
     versions = {name: PARTITIONERS[name].version() for name in PARTITIONERS}
     return {
         "processor": _processor(),
-        "cores": usable_cores(),
+        "cores": len(usable_cores()),
         "python": platform.python_version(),
         "versions": {"plancc": plancc.__version__} | {k: v for k, v in versions.items() if v},
     }

@@ -51,13 +51,13 @@ from benchmarks.replay import sources_hash
 from benchmarks.report import Report, show
 from benchmarks.tables import Table
 from plancc.errors import BackendError
-from plancc.graph.chunks import usable_cores
 from plancc.kept import Kept
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine, read_machine
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
+from plancc.threads import usable_cores
 from plancc_datasets import load_dataset
 
 GRAPHS = (
@@ -200,7 +200,7 @@ class Bench:
         jobs = [
             Job(self.graphs[graph], num_parts, name, file(name), machines) for name in self.plans
         ]
-        if (cores := usable_cores()) == 1:
+        if (cores := len(usable_cores())) == 1:
             return dict(zip(self.plans, map(figures_of, jobs), strict=True))
         with ProcessPoolExecutor(cores, get_context("spawn")) as pool:
             found = [*pool.map(figures_of, jobs[::-1])]  # those that take long first

@@ -20,9 +20,9 @@ import numpy as np
 
 import plancc
 from benchmarks.training import training_options
-from plancc.graph.chunks import usable_cores
 from plancc.predict.machine import Machine, Node
 from plancc.predict.machine_files import find_machine
+from plancc.threads import usable_cores
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Channel
 from plancc_runtime.transport.local import LocalTransport, Threads, in_threads
@@ -143,7 +143,7 @@ class SlowNetwork:
             latency=self.latency,
             bandwidth=self.bandwidth,
             node=Node(ranks=1),
-            speed=(min(1.0, usable_cores() / num_ranks),) * num_ranks,
+            speed=(min(1.0, len(usable_cores()) / num_ranks),) * num_ranks,
         )
 
     def epoch(

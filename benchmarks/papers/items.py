@@ -20,8 +20,8 @@ from typing import Any
 import plancc
 from benchmarks.inputs import SHARED
 from plancc.errors import InputError
-from plancc.graph.chunks import usable_cores
 from plancc.graph.graph import Graph
+from plancc.threads import usable_cores
 from plancc.version import __version__
 
 REPRODUCED, SHAPE, REFUTED = "reproduced", "shape", "not reproduced"
@@ -376,7 +376,9 @@ class Store:
     def add(self, item: str, row: Row) -> None:
         """Keep a row; the file is replaced as a whole."""
         entry = self.items.setdefault(item, {"machine": "", "rows": []})
-        entry["machine"] = f"plancc {__version__}, {usable_cores()} cores, {platform.machine()}"
+        entry["machine"] = (
+            f"plancc {__version__}, {len(usable_cores())} cores, {platform.machine()}"
+        )
         entry["rows"].append(row)
         self._write()
 

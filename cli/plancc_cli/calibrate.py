@@ -14,7 +14,7 @@ import click
 from plancc.clock import announcing
 from plancc.errors import InputError
 from plancc.text import printable
-from plancc.threads import MOST_THREADS
+from plancc.threads import MOST_THREADS, usable_cores
 from plancc_cli.progress import COMPILING, QUIET, verbosity, verbosity_level
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def command(output: str, ranks: int | None, threads: int | None, quick: bool) ->
     if ranks is None:
         launch.check_no_singleton()
     check_target(output)
-    from plancc_runtime.transport.base import usable_cores
     from plancc_runtime.transport.local import run_ranks
     from plancc_runtime.transport.single import SingleTransport
 

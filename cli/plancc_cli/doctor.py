@@ -21,6 +21,7 @@ from pathlib import Path
 
 import click
 
+from plancc.threads import usable_cores
 from plancc_cli import options
 from plancc_cli.progress import QUIET, VERBOSITY, verbosity
 
@@ -301,7 +302,6 @@ def _mpi() -> Iterator[Check]:
 def _what_it_asks(version: str) -> str:
     """What the launcher of Open MPI wants to be told here; "" of others."""
     from plancc_cli.tables import count_of
-    from plancc_runtime.transport.base import usable_cores
 
     if "Open MPI" not in version:
         return ""
@@ -322,7 +322,6 @@ def _of_root() -> list[str]:
 
 
 def _advice_on_ranks(launcher: str) -> str:
-    from plancc_runtime.transport.base import usable_cores
 
     found = _of_root()
     if len(usable_cores()) < 2:
@@ -333,7 +332,6 @@ def _advice_on_ranks(launcher: str) -> str:
 def _machine() -> Iterator[Check]:
     from plancc.memory import available_memory
     from plancc_cli.tables import size
-    from plancc_runtime.transport.base import usable_cores
 
     cores = sorted(usable_cores())
     yield Check("cores", OK, f"{os.cpu_count()}, of which {len(cores)} may be used")

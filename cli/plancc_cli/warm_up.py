@@ -21,6 +21,7 @@ from plancc.errors import OutputError, PlanccError
 from plancc.files import scratch_folder
 from plancc.processes import SENTENCE, die_with_parent, fate, tell
 from plancc.text import message
+from plancc.threads import usable_cores
 from plancc_cli.progress import QUIET, verbosity, verbosity_level
 from plancc_cli.run import RANKS
 from plancc_cli.supervisor import code_of
@@ -186,7 +187,6 @@ def serve() -> None:
     It calls no kernel itself: a fork lacks the threads that a kernel leaves.
     """
     die_with_parent(os.getppid())
-    from plancc.graph.chunks import usable_cores
     from plancc.jit import cpu_target  # kernels may then be called in Python no more
 
     import_module("plancc_runtime.train" if RUN in sys.argv[1] else "plancc.pipeline")
@@ -195,7 +195,7 @@ def serve() -> None:
     for lines in json.loads(sys.argv[1]):
         running: dict[int, tuple[str, float, IO[bytes]]] = {}
         while lines or running:
-            if lines and len(running) < usable_cores():
+            if lines and len(running) < len(usable_cores()):
                 line, *lines = lines
                 begin = time.monotonic()
                 child, errors = _begin(line)

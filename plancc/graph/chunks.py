@@ -1,8 +1,5 @@
 """Threads over ranges of rows or parts, for kernels that release the GIL."""
 
-from __future__ import annotations
-
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,15 +8,12 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from plancc.threads import usable_cores
+
 MAX_THREADS = 8
 CHUNKS_PER_THREAD = 4  # evens out what ranges of equal load differ in
 
 Result = TypeVar("Result")
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
@@ -31,7 +25,7 @@ def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64
             loads.
     """
     items = len(load_ptr) - 1
-    threads = max(1, min(usable_cores(), MAX_THREADS, items))
+    threads = max(1, min(len(usable_cores()), MAX_THREADS, items))
     wanted = 1 if threads == 1 else CHUNKS_PER_THREAD * threads
     inner = np.searchsorted(load_ptr, load_ptr[-1] * np.arange(1, wanted) / wanted)
     bounds = np.unique(np.concatenate([[0], inner, [items]])).tolist()

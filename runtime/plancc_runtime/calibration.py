@@ -31,12 +31,12 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Exchange
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
-from plancc.threads import check_threads
+from plancc.threads import check_threads, usable_cores
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
-from plancc_runtime.transport.base import Channel, Transport, usable_cores
+from plancc_runtime.transport.base import Channel, Transport
 from plancc_runtime.transport.links import Link
 from plancc_runtime.transport.single import SingleTransport
 

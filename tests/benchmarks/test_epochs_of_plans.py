@@ -89,9 +89,8 @@ def test_orders_of_pairs_that_are_far_apart(tmp_path):
 def test_a_quick_run_has_every_figure(tmp_path, monkeypatch):
     graphs, _ = epochs_of_plans._graphs(Inputs(tmp_path, quick=True))
     monkeypatch.setattr(epochs_of_plans, "_graphs", lambda inputs: ({"rmat": graphs["rmat"]}, ""))
-    monkeypatch.setattr(
-        epochs_of_plans, "usable_cores", lambda: 1
-    )  # no pool: it takes long to start
+    # no pool: it takes long to start
+    monkeypatch.setattr(epochs_of_plans, "usable_cores", lambda: {0})
     report = run(Inputs(tmp_path, quick=True))
     values = {figure.name: figure.value for figure in report.figures}
     where = "p = 8, cpu-cluster: predicted epoch"

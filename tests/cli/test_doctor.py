@@ -99,7 +99,7 @@ def test_what_the_launcher_asks(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    monkeypatch.setattr("plancc_runtime.transport.base.usable_cores", lambda: set(range(cores)))
+    monkeypatch.setattr(doctor, "usable_cores", lambda: set(range(cores)))
     said = {"--version": (True, "mpirun (Open MPI) 5.0.11")}
     monkeypatch.setattr(doctor, "trial", lambda words, seconds=0.0: said[words[-1]])
     monkeypatch.setattr(doctor, "_installed", lambda name: False)

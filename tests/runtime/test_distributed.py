@@ -11,11 +11,11 @@ import worlds
 from cases import long
 
 from plancc.graph.vertexdata import VertexData
+from plancc.threads import usable_cores
 from plancc_runtime.layouts import halo, matrices
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.testing import Layout, LayoutTests
-from plancc_runtime.transport.base import usable_cores
 from plancc_runtime.transport.local import run_ranks
 
 pytestmark = pytest.mark.mpi

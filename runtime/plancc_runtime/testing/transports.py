@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from plancc.errors import InputError, PlanccError, PlanError
-from plancc_runtime.transport.base import Channel, Transport, usable_cores
+from plancc.threads import usable_cores
+from plancc_runtime.transport.base import Channel, Transport
 
 ROUNDS = 3
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32, np.int64)

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import platform
 import sys
 from abc import ABC, abstractmethod
@@ -53,6 +52,7 @@ import numpy as np
 
 from plancc.errors import PlanccError
 from plancc.text import message
+from plancc.threads import usable_cores
 from plancc_runtime.clock import Clock
 from plancc_runtime.transport.messages import (
     Addressed,
@@ -431,13 +431,6 @@ def is_lack_of_memory(error: BaseException) -> bool:
     if isinstance(error, RuntimeError):
         return "DefaultCPUAllocator" in str(error) or "out of memory" in str(error)
     return isinstance(error, MemoryError)
-
-
-def usable_cores() -> set[int]:
-    """Numbers of the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
 
 
 def say(sentence: str) -> None:

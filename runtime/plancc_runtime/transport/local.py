@@ -16,13 +16,13 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from plancc.errors import PlanccError
+from plancc.threads import usable_cores
 from plancc_runtime.transport.base import (
     TIMEOUT,
     Channel,
     Group,
     Transport,
     TransportError,
-    usable_cores,
 )
 from plancc_runtime.transport.group import MessageGroup
 from plancc_runtime.transport.messages import (
