@@ -84,6 +84,11 @@ def first_sentence(text: str) -> str:
     return line
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error, or its type where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def message(sentence: object) -> str:
     """A sentence that names values from outside, fit to be shown.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from plancc.errors import InputError
+from plancc.text import first_line
 from plancc_runtime.launch import local_rank
 from plancc_runtime.transport.base import Transport
 
@@ -34,11 +35,5 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
         torch.cuda.set_device(device)
         torch.empty(0, device=device)
     except RuntimeError as error:  # a driver that is too old, a card that others have alone
-        raise InputError(
-            f"`device` {device}: CUDA does not start ({_first_line(error)})"
-        ) from error
+        raise InputError(f"`device` {device}: CUDA does not start ({first_line(error)})") from error
     return device
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

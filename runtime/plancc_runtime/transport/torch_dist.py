@@ -29,6 +29,7 @@ import torch
 import torch.distributed as dist
 
 from plancc.errors import BackendUnavailable
+from plancc.text import first_line
 from plancc_runtime.transport.base import TIMEOUT, Channel, Pending, Transport, TransportError
 from plancc_runtime.transport.group import LibraryGroup
 from plancc_runtime.transport.host import HostBuffers, in_host_memory, on_device
@@ -108,7 +109,7 @@ def join(
     except (RuntimeError, ValueError) as error:
         raise BackendUnavailable(
             f"rank {rank}: torch.distributed does not start at {address}:{port} "
-            f"({_first_line(error)})"
+            f"({first_line(error)})"
         ) from error
     atexit.register(dist.destroy_process_group)
 
@@ -211,7 +212,7 @@ class TorchTransport(Transport):
                 yield
         except RuntimeError as error:
             time.sleep(GRACE)  # whoever broke it may say why, and the launcher end us
-            lost = f"lost the connection while waiting for {what()} ({_first_line(error)})"
+            lost = f"lost the connection while waiting for {what()} ({first_line(error)})"
             raise TransportError(lost + self._watchdog.others(what())) from error
 
     @contextmanager
@@ -470,7 +471,3 @@ def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
     return f"{what} rank {peers[0]}" + (f" (and then {name_ranks(later)})" if later else "")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
