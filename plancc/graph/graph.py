@@ -132,11 +132,13 @@ def check_one_type(graph: Graph, where: str) -> None:
         )
 
 
-def check_range(vertices: npt.NDArray[np.integer], num_vertices: int, where: str) -> None:
-    """Refuse vertex numbers outside 0..num_vertices - 1; `where` names the source."""
-    if vertices.size and (vertices.min() < 0 or vertices.max() >= num_vertices):
-        bad = vertices[(vertices < 0) | (vertices >= num_vertices)][0]
-        raise InputError(f"{where}: vertex '{bad}' is out of range 0..{num_vertices - 1}")
+def check_range(
+    numbers: npt.NDArray[np.integer], bound: int, where: str, says: str = ": vertex '{}' is"
+) -> None:
+    """Refuse numbers outside 0..bound - 1; `where` names the source, and `says` the number."""
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= bound):
+        bad = numbers[(numbers < 0) | (numbers >= bound)][0]
+        raise InputError(f"{where}{says.format(bad)} out of range 0..{bound - 1}")
 
 
 def as_offsets(

@@ -30,7 +30,7 @@ from plancc.graph.canonical import (
     graph_of_rows,
 )
 from plancc.graph.formats import Format
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_range
 from plancc.graph.textfile import StrPath, check_readable
 from plancc.graph.union import rectangular
 from plancc.text import shown
@@ -39,6 +39,7 @@ Array = npt.NDArray[Any]
 _MAGIC = b"\x93NUMPY"
 
 
+HOLDS = " holds '{}',"
 _RAISED = (ValueError, OSError, EOFError, MemoryError, NotImplementedError, RuntimeError,
            zlib.error, zipfile.BadZipFile, SyntaxError, RecursionError, OverflowError, TypeError,
            KeyError, struct.error, tokenize.TokenError)  # fmt: skip
@@ -156,15 +157,8 @@ class Archive(Mapping[str, Array]):
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
         """Integers in 0..bound-1."""
         value = self.integers(key)
-        check_range(value, bound, f"{self.name}: key '{key}'")
+        check_range(value, bound, f"{self.name}: key '{key}'", HOLDS)
         return value
-
-
-def check_range(value: npt.NDArray[np.integer], bound: int, what: str) -> None:
-    """InputError for the first number outside 0..bound-1."""
-    if len(value) and (value.min() < 0 or value.max() >= bound):
-        bad = value[(value < 0) | (value >= bound)][0]
-        raise InputError(f"{what} holds '{bad}', out of range 0..{bound - 1}")
 
 
 def read_array(path: StrPath) -> Array:
@@ -264,7 +258,7 @@ def read_npz(
                 n = int(max(col.max(initial=-1), row.max(initial=-1))) + 1
                 check_num_vertices(n, name)
             for ends in (col, row):
-                check_range(ends, n, f"{name}: key 'edge_index'")
+                check_range(ends, n, f"{name}: key 'edge_index'", HOLDS)
         else:
             raise InputError(
                 f"{name}: neither a scipy.sparse.save_npz file nor an archive with the keys "
