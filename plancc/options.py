@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
-from plancc.fields import check_options, described, instance, like, option
+from plancc.fields import check_options, checked, described, instance, like, option
 from plancc.graph.edge_features import REDUCTIONS
 from plancc.graph.formats import ReadOptions
 from plancc.graph.graph import NORMALIZATIONS
 from plancc.graph.links import check_shares
 from plancc.models.capacities import Capacities, check_capacities
 from plancc.models.weights import BALANCES, DEFAULT_BALANCE, check_dims
-from plancc.partitioners.options import AUTO, PartitionOptions, of_balance, of_search
+from plancc.partitioners.options import PartitionOptions, of_balance, of_search
 from plancc.plan.topology import Topology
 from plancc.predict.machine import Machine
 from plancc.predict.machine_files import DEFAULT_MACHINE, find_machine
@@ -42,6 +42,8 @@ BATCHES = "Mini-batches (model stochastic-hp)"
 """Section of the help."""
 EFFORT = "balanced"
 """Effort of a search unless told otherwise."""
+WISHES = ("effort", "budget", "until_pays")
+"""Options that ask for a search, and are in its provenance."""
 EPSILON = PartitionOptions.epsilon
 """Allowed imbalance of a plan that says nothing of it."""
 
@@ -163,9 +165,16 @@ class SearchOptions(PartitionOptions):
         return replace(self, capacities=tuple(machine.speeds(num_parts))) if machine.speed else self
 
     @property
-    def names_partitioner(self) -> bool:
-        """Whether a partitioner or preset is named, which replaces the search."""
-        return self.partitioner != AUTO or self.preset is not None
+    def named(self) -> dict[str, str]:
+        """Partitioner and preset, where they are named; they replace the search."""
+        own, usual = vars(self), vars(PartitionOptions)
+        return {name: own[name] for name in ("partitioner", "preset") if own[name] != usual[name]}
+
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """Those of `WISHES` that are given."""
+        own, known = vars(self), self.__dataclass_fields__
+        return {name: checked(known[name], own[name]) for name in WISHES if own[name] is not None}
 
     @property
     def nodes(self) -> Topology | None:

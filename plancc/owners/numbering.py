@@ -41,7 +41,7 @@ def numbered(
         `found` itself where other numbers predict no less.
     """
     options = task.options
-    as_it_is = options.names_partitioner and task.objective != "time"
+    as_it_is = options.named and task.objective != "time"
     if not task.model.searched or options.nodes is not None or as_it_is:
         return found
     begin = wall_seconds()

@@ -177,7 +177,7 @@ def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dic
     """
     name = DEFAULT_MODEL
     chosen: dict[str, Any] = {}
-    of_rows = options.names_partitioner or options.nodes is not None or balance is not None
+    of_rows = options.named or options.nodes is not None or balance is not None
     if options.objective == "time" and not of_rows:
         name = "auto"
         chosen["candidates"] = timed_candidates()
@@ -196,7 +196,7 @@ def default_balance(model: str, options: SearchOptions) -> str:
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches
     if chosen.layout == "any":
         of_rows = (options.objective or chosen.default_objective) == "time"
-    if not of_rows or (options.names_partitioner and options.objective != "time"):
+    if not of_rows or (options.named and options.objective != "time"):
         return "nnz"
     return DEFAULT_BALANCE if options.epsilon <= LOOSE else "nnz,rows"
 

@@ -85,16 +85,13 @@ class Task:
         """Partitioner and preset are for the models that need one."""
         if self.model.problem is not None:
             return
-        named = None if self.options.partitioner == AUTO else self.options.partitioner
-        for option, value in (("partitioner", named), ("preset", self.options.preset)):
-            if value is not None:
-                raise InputError(f"`{option}` {value}: model '{self.name}' needs no partitioner")
+        for option, value in self.options.named.items():
+            raise InputError(f"`{option}` {value}: model '{self.name}' needs no partitioner")
 
     def _check_search(self) -> None:
         """Effort is for the search only; a budget also for a refinement after a partitioner."""
         options = self.options
-        names = ("effort", "budget", "until_pays")
-        given = [name for name in names if getattr(options, name) is not None]
+        given = [*options.wishes]
         if "until_pays" in given and self.model.of_batches:
             raise InputError(
                 "`until_pays` counts epochs of whole batches: drop it for models of mini-batches"
@@ -108,13 +105,11 @@ class Task:
             raise InputError(
                 f"`{given[0]}` is for the models {', '.join(searched)}, not for '{self.name}'"
             )
-        partitioner = None if options.partitioner == AUTO else options.partitioner
-        for name, value in (("partitioner", partitioner), ("preset", options.preset)):
-            if value is not None:
-                which = "" if given[0] == "effort" else "is for `effort`, which "
-                raise InputError(
-                    f"`{given[0]}` {which}chooses partitioners itself: drop `{name}` {value}"
-                )
+        for name, value in options.named.items():
+            which = "" if given[0] == "effort" else "is for `effort`, which "
+            raise InputError(
+                f"`{given[0]}` {which}chooses partitioners itself: drop `{name}` {value}"
+            )
         if options.objective in self.model.own_objectives:
             raise InputError(
                 f"`{given[0]}` is for the objectives {', '.join(OBJECTIVES)}: drop `objective` "
@@ -129,12 +124,10 @@ class Task:
         wish is the paper's, few cut edges by METIS alone.
         """
         model, options = self.model, self.options
-        if not model.searched or options.names_partitioner:
+        if not model.searched or options.named:
             return False
-        wishes = (options.effort, options.budget, options.until_pays)
-        wished = any(wish is not None for wish in wishes)
         own = model.own_objectives
-        return wished or (options.objective or model.default_objective) not in own
+        return bool(options.wishes) or (options.objective or model.default_objective) not in own
 
     @property
     def objective(self) -> str | None:
@@ -181,14 +174,9 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Objective, budget and epochs to pay in, for the provenance."""
+        """Objective, and what asks for a search, for the provenance."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
-        budget, epochs = self.options.budget, self.options.until_pays
-        return {
-            **({} if objective is None else {"objective": objective}),
-            **({} if budget is None else {"budget": float(budget)}),
-            **({} if epochs is None else {"until_pays": float(epochs)}),
-        }
+        return ({} if objective is None else {"objective": objective}) | self.options.wishes
 
 
 @dataclass(frozen=True)
