@@ -143,7 +143,6 @@ NODES: dict[str, FileNode] = {
 GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in NODES))
 TYPE_PTR = "rows/type_ptr"
 """Rows of every type before each part, in plans with vertex data by type."""
-EDGE_FEATURES = "matrix/edge_features"
 RELATION = "matrix/relation"
 """Number of the relation of every nonzero, in plans with parallel relations."""
 _OF_TYPES = {

@@ -38,6 +38,7 @@ from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
 from plancc.plan.links import lower_links
+from plancc.plan.parts import OF_NONZEROS
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
 from plancc.plan.values import LINKS, Exchanges, Header
@@ -75,7 +76,7 @@ def lower(
             number = np.cumsum(first_of_columns(matrix.indptr, matrix.indices)) - 1
             owners = Owners(owners.rows, owners.nonzeros[number])
         how: dict[str, Any] = {"normalization": normalization, "self_loops": self_loops}
-        carried = {name: getattr(matrix, name) for name in ("relation", "edge_features")}
+        carried = {name: getattr(matrix, name) for name in OF_NONZEROS[1:]}
         plain: Any = {"values": places} | dict.fromkeys(carried)
         made = lower(replace(matrix, **plain), owners, num_parts, **how)
         at = made.value.astype(np.int64)

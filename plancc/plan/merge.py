@@ -24,7 +24,7 @@ import numpy.typing as npt
 from plancc.plan.exchange import Exchange, Int64Array, Side, interval, runs
 from plancc.plan.links import links_of_rank, places_of
 from plancc.plan.part_routes import RankRows, keeps_nodes, part_route
-from plancc.plan.parts import Part, PartRange, taken
+from plancc.plan.parts import Part, PartRange, of_nonzeros
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS
 
@@ -92,9 +92,7 @@ def merge(block: PartRange, held: RankParts) -> Part:
         num_interior=int((~is_boundary).sum()),
         row_ptr=np.concatenate([[0], counts]).cumsum(),
         column=column[nonzeros],
-        value=block.value[nonzeros],
-        relation=taken(block.relation, nonzeros),
-        edge_features=taken(block.edge_features, nonzeros),
+        **of_nonzeros(block, nonzeros),
         expand=Exchange(owned(block.exchanges.expand.send), of_others(halo)),
         vertex_data=block.vertex_data.reordered(order),
         fold=fold,

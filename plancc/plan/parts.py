@@ -17,10 +17,19 @@ from plancc.plan.part_routes import PartRoute, RankRows, part_route
 from plancc.plan.topology import Topology
 from plancc.plan.values import LINKS, Exchanges
 
+OF_NONZEROS = ("value", "relation", "edge_features")
+"""Fields of parts and plans, and nodes of the group "matrix", with an entry for every nonzero."""
+
 
 def taken(array: Any, places: Any) -> Any:
     """Some rows of an array that may be missing."""
     return None if array is None else array[places]
+
+
+def of_nonzeros(source: Any, places: Any = None) -> dict[str, Any]:
+    """The fields `OF_NONZEROS` of a part or plan, of all nonzeros or those at some places."""
+    found = {name: getattr(source, name) for name in OF_NONZEROS}
+    return found if places is None else {n: taken(each, places) for n, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -221,9 +230,7 @@ class PartRange:
             num_interior=num_interior,
             row_ptr=self.row_ptr,
             column=self.column,
-            value=self.value,
-            relation=self.relation,
-            edge_features=self.edge_features,
+            **of_nonzeros(self),
             expand=Exchange(send, Side.of_rank(receive.peer, receive.row_ptr)),
             vertex_data=self.vertex_data,
             fold=fold,
@@ -246,9 +253,7 @@ class PartRange:
             local_ptr=at - at[0],
             row_ptr=self.row_ptr[at[0] : at[-1] + 1] - begin,
             column=self.column[begin:end],
-            value=self.value[begin:end],
-            relation=taken(self.relation, slice(begin, end)),
-            edge_features=taken(self.edge_features, slice(begin, end)),
+            **of_nonzeros(self, slice(begin, end)),
             exchanges=self.exchanges.of_parts(first, last),
             topology=self.topology,
             links=None if self.links is None else self.links.of_parts(first, last),
@@ -259,7 +264,7 @@ class PartRange:
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)
-        rest: Any = dict.fromkeys(("relation", "edge_features"))
+        rest: Any = dict.fromkeys(OF_NONZEROS[1:])
         return replace(self, row_ptr=row_ptr, column=self.column[first], **rest)
 
     def part_of_nonzero(self) -> Int64Array:

@@ -30,9 +30,7 @@ from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.format import (
-    EDGE_FEATURES,
     LINK_ARRAYS,
-    RELATION,
     TYPE_PTR,
     exchange_arrays,
     exchange_of,
@@ -44,7 +42,7 @@ from plancc.plan.format import (
 from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics, StepTraffic, Traffic, summarize
 from plancc.plan.part_invariants import claims_of
-from plancc.plan.parts import Part, PartRange
+from plancc.plan.parts import OF_NONZEROS, Part, PartRange, of_nonzeros
 from plancc.plan.rank_parts import RankParts
 from plancc.plan.values import LINKS, Exchanges, Header
 
@@ -152,9 +150,7 @@ class Plan:
             local_ptr=self.local_ptr,
             row_ptr=self.row_ptr,
             column=self.column,
-            value=self.value,
-            relation=self.relation,
-            edge_features=self.edge_features,
+            **of_nonzeros(self),
             exchanges=self.exchanges,
             topology=self.header.topology,
             links=self.links,
@@ -185,7 +181,7 @@ class Plan:
             "rows/num_interior": self.num_interior,
             "matrix/row_ptr": self.row_ptr,
             "matrix/column": self.column,
-            "matrix/value": self.value,
+            **{f"matrix/{name}": each for name, each in of_nonzeros(self).items()},
             **vertex_data_arrays(self.vertex_data),
             **link_arrays(self.links),
         }
@@ -193,14 +189,10 @@ class Plan:
             found |= exchange_arrays(step, exchange)
         if self.original_id is not None:
             found["rows/original_id"] = self.original_id[self.global_id]
-        if self.relation is not None:
-            found[RELATION] = self.relation
-        if self.edge_features is not None:
-            found[EDGE_FEATURES] = self.edge_features
         types = self.header.types
         if types is not None and self.vertex_data.of_type:
             found[TYPE_PTR] = types.rows_before(self.global_id, self.part_ptr)
-        return {name: found[name] for name in names_of(types) if name in found}
+        return {n: found[n] for n in names_of(types) if found.get(n) is not None}
 
     @classmethod
     def from_arrays(cls, header: Header, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
@@ -210,6 +202,7 @@ class Plan:
             by_vertex = np.empty_like(original)
             np.put(by_vertex, global_id, original, mode="clip")  # ids are not yet checked
             original = by_vertex
+        nonzeros: Any = {name: arrays.get(f"matrix/{name}") for name in OF_NONZEROS}
         return cls(
             header=header,
             part_ptr=arrays["rows/part_ptr"],
@@ -217,9 +210,7 @@ class Plan:
             num_interior=arrays["rows/num_interior"],
             row_ptr=arrays["matrix/row_ptr"],
             column=arrays["matrix/column"],
-            value=arrays["matrix/value"],
-            relation=arrays.get(RELATION),
-            edge_features=arrays.get(EDGE_FEATURES),
+            **nonzeros,
             exchanges=Exchanges({step: exchange_of(step, arrays) for step in header.steps()}),
             vertex_data=vertex_data_from_arrays(arrays, header.types, global_id),
             original_id=original,

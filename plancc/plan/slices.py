@@ -16,11 +16,10 @@ import numpy as np
 
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import EDGE_FEATURES, RELATION
 from plancc.plan.grid_slices import keeps_part, share_of_rank
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
-from plancc.plan.parts import GridShare, Part, PartRange
+from plancc.plan.parts import OF_NONZEROS, GridShare, Part, PartRange
 from plancc.plan.rank_parts import RankParts, parts_of_rank
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Exchanges, Header
@@ -121,6 +120,8 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         folded = exchanges.fold.send
         local_ptr = local_ptr + folded.row_ptr[folded.ptr]
     row_ptr = file.read_offsets("matrix/row_ptr", header.num_nonzeros, first, last)
+    there = [name for name in OF_NONZEROS[1:] if file.has(f"matrix/{name}")]
+    more: Any = {name: file.read(f"matrix/{name}", first, last) for name in there}
     parts = PartRange(
         first=first,
         last=last,
@@ -130,8 +131,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
         row_ptr=row_ptr - row_ptr[0],
         column=file.read("matrix/column", first, last),
         value=file.read("matrix/value", first, last),
-        relation=_optional(file, RELATION, first, last),
-        edge_features=_optional(file, EDGE_FEATURES, first, last),
+        **more,
         exchanges=exchanges,
         topology=header.topology,
         links=file.read_links(first, last),
@@ -139,11 +139,6 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
     num_interior = file.read("rows/num_interior")[first:last]
     check(part_invariants(parts, num_interior), file.path)
     return parts, num_interior
-
-
-def _optional(file: PlanFile, name: str, first: int, last: int) -> Any:
-    """A dataset of some parts; None where the plan has none."""
-    return file.read(name, first, last) if file.has(name) else None
 
 
 def check_tables(file: PlanFile) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from plancc.plan.exchange import Int64Array, nonzeros_of
-from plancc.plan.parts import Part, taken
+from plancc.plan.parts import Part, of_nonzeros
 from plancc.plan.stages import Batches
 from plancc_runtime.layouts.pipeline import pipelining
 from plancc_runtime.transport.base import Transport
@@ -144,9 +144,7 @@ def reordered(part: Part, order: Int64Array) -> Part:
         global_id=part.global_id[order],
         row_ptr=row_ptr,
         column=new[part.column[nonzeros]],
-        value=part.value[nonzeros],
-        relation=taken(part.relation, nonzeros),
-        edge_features=taken(part.edge_features, nonzeros),
+        **of_nonzeros(part, nonzeros),
         expand=part.expand.renumbered(new),
         vertex_data=part.vertex_data.take(order),
         fold=fold,
