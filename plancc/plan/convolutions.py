@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from plancc.errors import BackendError, InputError, PlanccError
-from plancc.fields import type_in_words
+from plancc.fields import check_options, option, type_in_words
 from plancc.plan.layers import (
     Activation,
     Aggregate,
@@ -37,6 +38,7 @@ PARAMETRIZATIONS = ("pyg", "paper")
 AGGREGATORS = ("mean", "sum", "max", "gcn")
 KINDS = {"int": int, "float": int | float, "bool": bool, "str": str}
 """Types of options, by their annotation; others are not checked."""
+of_model = partial(option, section="Model")
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,22 @@ class ConvOptions:
         printed: Names of the options that predictions print.
     """
 
-    parametrization: str = "pyg"
-    bias: bool | None = None
+    parametrization: str = of_model(
+        "pyg",
+        "parameters of the layers and how they are drawn. pyg: as in PyTorch Geometric's layers of "
+        "the same name. paper: as in the model's paper",
+        more="See `plancc.plan.convolutions.ConvOptions`.",
+        choices=PARAMETRIZATIONS,
+    )
+    bias: bool | None = of_model(
+        None, "bias of the layers", otherwise="as `parametrization` has it"
+    )
 
     paper_bias: ClassVar[bool] = False
     printed: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_choice("parametrization", self.parametrization, PARAMETRIZATIONS)
+        check_options(self)
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
@@ -158,11 +168,7 @@ class ProductOptions(ConvOptions):
             Demirci et al. 2022 have it, d_in columns forward and d_out back.
     """
 
-    order: str = "auto"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("order", self.order, ORDERS)
+    order: str = option("auto", choices=ORDERS)
 
     def with_order(self, order: str) -> Self:
         return replace(self, order=order)
@@ -193,12 +199,8 @@ class SAGEOptions(ProductOptions):
         aggregator: A name in `AGGREGATORS`; "gcn" has no W of own rows.
     """
 
-    aggregator: str = "mean"
+    aggregator: str = of_model("mean", "For sage: aggregator", choices=AGGREGATORS)
     printed: ClassVar[tuple[str, ...]] = ("aggregator",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("aggregator", self.aggregator, AGGREGATORS)
 
     @property
     def coefficients(self) -> str:
@@ -252,17 +254,16 @@ class GATOptions(ConvOptions):
         attention_dropout: Rate in [0, 1) at which training passes drop weights of attention.
     """
 
-    heads: int = 1
-    attention_dropout: float = 0.0
+    heads: int = of_model(
+        1,
+        "For gat: attention heads; each has 1/heads of the width of a layer",
+        at_least=1,
+        at_most=2**31 - 1,
+    )
+    attention_dropout: float = of_model(
+        0.0, "For gat: dropout of the weights of attention", metavar="P", at_least=0, below=1
+    )
     printed: ClassVar[tuple[str, ...]] = ("heads",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.heads < 1:
-            raise InputError(f"`heads` {self.heads}: must be at least 1")
-        rate = self.attention_dropout
-        if not 0 <= rate < 1:
-            raise InputError(f"attention_dropout {rate}: must be at least 0 and below 1")
 
     def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
         """Return the columns of a head; InputError, which names `option`, if there are none."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.fields import check_options, described, kind_of, option
-from plancc.plan.convolutions import AGGREGATORS, PARAMETRIZATIONS
+from plancc.fields import check_options, described, kind_of, like, option
+from plancc.plan.convolutions import CONVOLUTIONS, ConvOptions, GATOptions, SAGEOptions, of_model
 from plancc.plan.values import Header
 from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
@@ -29,10 +29,6 @@ PASSES = ("order", "constant", "dead-rows", "overlap")
 LARGEST_RATE = float(np.finfo(np.float32).max)
 MOST = 2**31 - 1
 """Largest size of an array or a list."""
-MODEL_OPTIONS = ("heads", "attention_dropout", "aggregator")
-"""Options that some models have."""
-OF_MODELS = ("parametrization", "bias", *MODEL_OPTIONS)
-"""Options of a model that have a field; `model_options` may hold them too."""
 OWN_MOMENTUM = ("adam", "adamw")
 """Optimisers whose momentum is no option."""
 WATCHFUL = ("plateau",)
@@ -56,7 +52,6 @@ MOST_VALUES = 4
 MOST_STAGES = 1000
 """Largest number of stages of a pipeline; its batches are a message each."""
 
-of_model = partial(option, section="Model")
 of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
 of_batches = partial(option, section="Mini-batches")
@@ -82,11 +77,9 @@ class TrainOptions:
     model: str = of_model("gcn", f"layer: {', '.join(MODELS)}", metavar="NAME")
     layers: int = of_model(2, "number of layers", at_least=1, at_most=10_000)
     hidden: int = of_model(16, "width of the hidden layers", more="Of all heads together.", **count)
-    heads: int = of_model(
-        1, "For gat: attention heads; each has 1/heads of the width of a layer", **count
-    )
-    attention_dropout: float = of_model(0.0, "For gat: dropout of the weights of attention", **rate)
-    aggregator: str = of_model("mean", "For sage: aggregator", choices=AGGREGATORS)
+    heads: int = like(GATOptions, "heads")
+    attention_dropout: float = like(GATOptions, "attention_dropout")
+    aggregator: str = like(SAGEOptions, "aggregator")
     activation: str = of_model(
         "relu", "activation between layers", choices=("relu", "tanh", "sigmoid", "none")
     )
@@ -96,13 +89,7 @@ class TrainOptions:
         choices=("none", "layer", "batch"),
     )
     residual: bool = of_model(False, "add the input of every layer but the last to its output")
-    parametrization: str = of_model(
-        "pyg",
-        "parameters of the layers and how they are drawn. pyg: as in PyTorch Geometric's layers of "
-        "the same name. paper: as in the model's paper",
-        more="See `plancc.plan.convolutions.ConvOptions`.",
-        choices=PARAMETRIZATIONS,
-    )
+    parametrization: str = like(ConvOptions, "parametrization")
     decoder: str = of_model(
         "dot",
         "For links: their score from the outputs of both ends, which are as wide as `hidden`. dot: "
@@ -110,9 +97,7 @@ class TrainOptions:
         "their entries",
         choices=("dot", "distmult", "mlp"),
     )
-    bias: bool | None = of_model(
-        None, "bias of the layers", otherwise="as `parametrization` has it"
-    )
+    bias: bool | None = like(ConvOptions, "bias")
     model_options: Mapping[str, Any] | None = of_model(
         None,
         "another option of the model; may be repeated",
@@ -653,4 +638,9 @@ def _as_text(value: Any) -> str:
 
 
 OPTION_NAMES = tuple(field.name for field in fields(TrainOptions))
+_OF_LAYERS = {field.name for kind in CONVOLUTIONS.values() for field in fields(kind)}
+OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
+"""Options of a model that have a field; `model_options` may hold them too."""
+MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
+"""Those that some models have."""
 PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")

@@ -429,7 +429,7 @@ def test_options_of_a_layer():
             "`heads` 2: must divide the width 5 .* each, give `hidden` 10",
         ),
         (lambda: GATConv(4, 5, heads=0), "`heads` 0: must be at least 1"),
-        (lambda: GATConv(4, 5, attention_dropout=1.0), "attention_dropout 1.0: must be at least 0"),
+        (lambda: GATConv(4, 5, attention_dropout=1.0), "`attention_dropout` 1.0: must be below 1"),
         (lambda: GCNConv(4, 5, heads=2), "unknown option of GCNConv 'heads'"),
         (lambda: SAGEConv(4, 5, aggregator="median"), "unknown aggregator 'median'"),
         (lambda: GINConv(4, 5, order="best"), "unknown order 'best'"),
