@@ -42,6 +42,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import BackendUnavailable, InputError, OutputError, why_not_written
+from plancc.fields import type_in_words
 from plancc.files import FolderLock, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
@@ -56,12 +57,7 @@ MOST_TEXT = 1 << 20
 """Longest JSON in characters."""
 MOST_COUNT = 1 << 53
 """Largest number of epochs, evaluations or updates."""
-# Options that may change from one run to the next: they change no step, or its rounding only.
-FREE = {
-    *("epochs", "patience", "eval_every", "threads", "device", "init", "passes", "kernel"),
-    *("row_order", "pipeline", "aggregate_on", "checkpoint", "every", "keep_last", "resume"),
-    *("log", "trace", "predict", "embeddings", "profile"),
-}
+FREE = {each.name for each in fields(TrainOptions) if each.metadata.get("free")}
 OWN = {*OF_A_RANK, *PATHS, "resume", "embeddings", "profile"}
 """Options that every run has of its own: a resumed one takes all others from its checkpoint."""
 OF_EPOCHS = ("step", "cosine")  # schedules that depend on the number of epochs
@@ -112,7 +108,7 @@ def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> di
         InputError: If the options of the checkpoint have other types than a run's.
     """
     _need_safetensors()
-    kinds = {each.name: str(each.type).split(" | ") for each in fields(TrainOptions)}
+    kinds = {each.name: type_in_words(each).split(" | ") for each in fields(TrainOptions)}
     for number in _numbers(Path(folder)):
         path = Path(folder) / _name(number)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from os import PathLike, fspath
@@ -56,8 +56,9 @@ of_data = partial(option, section="Data")
 of_training = partial(option, section="Training")
 of_batches = partial(option, section="Mini-batches")
 of_messages = partial(option, section="Communication")
-of_execution = partial(option, section="Execution")
-of_results = partial(option, section="Checkpoints and results")
+of_execution = partial(option, section="Execution", free=True)
+of_results = partial(option, section="Checkpoints and results", free=True)
+# Free options may change from one run to the next: they change no step, or its rounding only.
 count = {"at_least": 1, "at_most": MOST}
 rate = {"at_least": 0, "below": 1, "metavar": "P"}
 share = {"at_least": 0, "at_most": 1, "metavar": "P"}
@@ -108,7 +109,9 @@ class TrainOptions:
     input_dropout: float | None = of_model(
         None, "dropout of the first layer's input", otherwise="as `dropout`", **rate
     )
-    init: Path | None = of_model(None, "initial weights: an .npz file as `save` writes it")
+    init: Path | None = of_model(
+        None, "initial weights: an .npz file as `save` writes it", free=True
+    )
 
     normalize_features: bool = of_data(
         False, "divide every row of features by its sum of magnitudes"
@@ -154,7 +157,7 @@ class TrainOptions:
         choices=("float32", "float64", "bfloat16"),
     )
 
-    epochs: int = of_training(100, "number of epochs", at_least=0)
+    epochs: int = of_training(100, "number of epochs", at_least=0, free=True)
     loss: str = of_training(
         "auto",
         "loss of real targets; auto: mse, and cross-entropy of classes",
@@ -202,9 +205,10 @@ class TrainOptions:
         None,
         "stop after this many evaluations without a better validation loss; keep the best weights",
         **count,
+        free=True,
     )
     eval_every: int = of_training(
-        10, "epochs between evaluations; 0: only at the end", at_least=0, at_most=MOST
+        10, "epochs between evaluations; 0: only at the end", at_least=0, at_most=MOST, free=True
     )
 
     sampler: str | None = of_batches(
@@ -258,6 +262,7 @@ class TrainOptions:
         PASSES,
         "exact passes that save communication: all, none, or some of " + ", ".join(PASSES),
         otherwise="all",
+        free=True,
         metavar="NAME,...",
     )
     feature_cache: int | None = of_messages(
@@ -308,6 +313,7 @@ class TrainOptions:
         False,
         "compute activations again in the backward pass: less memory, more time",
         more="See `plancc_runtime.nn.recompute`.",
+        free=False,
     )
     device: str = of_execution(
         "cpu", "device: cpu, cuda (the machine's GPUs in turn), or cuda:NUMBER"
@@ -381,18 +387,15 @@ class TrainOptions:
             "order": self.product_order,
             "parametrization": self.parametrization,
             "bias": self.bias,
-            **self._model_options(),
+            **self.chosen(MODEL_OPTIONS),
         }
         extra = self.model_options or {}
         return {k: v for k, v in given.items() if k in declared} | dict(extra)
 
-    def _model_options(self) -> dict[str, Any]:
-        """Those of `MODEL_OPTIONS` that are not the default."""
-        return {
-            name: getattr(self, name)
-            for name in MODEL_OPTIONS
-            if getattr(self, name) != getattr(TrainOptions, name)
-        }
+    def chosen(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those of the options that are not the default."""
+        given = {name: getattr(self, name) for name in names}
+        return {k: value for k, value in given.items() if value != getattr(TrainOptions, k)}
 
     @property
     def mini_batches(self) -> bool:
@@ -407,8 +410,7 @@ class TrainOptions:
 
     def _of_batches(self) -> list[str]:
         """Options of the sampler that are given."""
-        names = ("sampler", *BATCH_OPTIONS, "sampler_options")
-        return [name for name in names if getattr(self, name) is not None]
+        return [*self.chosen(("sampler", *BATCH_OPTIONS, "sampler_options"))]
 
     @property
     def product_order(self) -> str:
@@ -436,8 +438,8 @@ class TrainOptions:
         check_options(self)
         for name in self.passes:
             check_choice("pass", name, PASSES)
-        for name in RATES_KEPT:
-            if getattr(self, name) is not None and self.mini_batches:
+        for name in self.chosen(RATES_KEPT):
+            if self.mini_batches:
                 why = "is for the full batch; mini-batches have samplers of their own"
                 raise self._wrong(name, why)
         if self.split is not None and not (
@@ -458,9 +460,8 @@ class TrainOptions:
         if self.momentum and self.optimizer in OWN_MOMENTUM:
             why = f"{self.optimizer} has a momentum of its own; give `optimizer` sgd"
             raise self._wrong("momentum", why)
-        for name in ("every", "keep_last", "resume"):
-            given = getattr(self, name) != getattr(TrainOptions, name)
-            if given and self.checkpoint is None:
+        for name in self.chosen(("every", "keep_last", "resume")):
+            if self.checkpoint is None:
                 raise InputError(f"`{name}`: give `checkpoint`, the folder, too")
         self._check_model_options()
         self._check_predictions()
@@ -505,14 +506,9 @@ class TrainOptions:
         if not self.mini_batches:
             why = f"a full batch reads all features in each epoch; {self._no_batches()}"
             raise InputError(f"`features_on_disk`: {why}")
-        usual = {"normalize_features": False, "standardize_features": False, "device": "cpu"}
-        for name, value in usual.items():
-            if getattr(self, name) != value:
-                raise self._wrong(
-                    name,
-                    "does not go with `features_on_disk`, where the CPU reads them as the plan has "
-                    "them",
-                )
+        for name in self.chosen(("normalize_features", "standardize_features", "device")):
+            why = "where the CPU reads them as the plan has them"
+            raise self._wrong(name, f"does not go with `features_on_disk`, {why}")
         if self.dtype == "bfloat16":
             raise self._wrong(
                 "dtype",
@@ -532,10 +528,8 @@ class TrainOptions:
             raise self._wrong("embeddings", "an .npy holds the probabilities alone; choose .npz")
 
     def _check_model_options(self) -> None:
-        own = {name: getattr(self, name) for name in OF_MODELS}
-        chosen = {name: v for name, v in own.items() if v != getattr(TrainOptions, name)}
-        refuse_twice(chosen | {"model_options": self.model_options})
-        given = {**self._model_options(), **(self.model_options or {})}
+        refuse_twice(self.chosen(OF_MODELS) | {"model_options": self.model_options})
+        given = {**self.chosen(MODEL_OPTIONS), **(self.model_options or {})}
         if not given:
             return
         try:
@@ -578,14 +572,10 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
         raise InputError(
             "`task` links: the plan has no links; compile it with `link_split` or `links`"
         )
-    for name in ("split", "class_weights", "classes") if links else ():
-        if getattr(options, name) is not None:
-            raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
-    for name in () if links else ("decoder", "negatives"):
-        if getattr(options, name) != getattr(TrainOptions, name):
-            raise InputError(
-                f"`{name}` {getattr(options, name)}: is for links, and vertices are learnt"
-            )
+    for name in options.chosen(("split", "class_weights", "classes")) if links else ():
+        raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
+    for name, value in {} if links else options.chosen(("decoder", "negatives")).items():
+        raise InputError(f"`{name}` {value}: is for links, and vertices are learnt")
     return links
 
 

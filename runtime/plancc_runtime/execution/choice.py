@@ -73,12 +73,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     if grid is not None and grid.layout == "feature":
         _check_feature(grid, options)
     else:
-        for name, usual in (("pipeline", "off"), ("aggregate_on", "device")):
-            if getattr(options, name) != usual:
-                raise InputError(
-                    f"{options.setting(name)}: needs a plan of layout feature (model mop), not "
-                    f"of layout {header.layout}"
-                )
+        for name in options.chosen(("pipeline", "aggregate_on")):
+            raise InputError(
+                f"{options.setting(name)}: needs a plan of layout feature (model mop), not "
+                f"of layout {header.layout}"
+            )
     if header.layout == "row":
         return
     if options.dtype == "bfloat16":
@@ -87,7 +86,7 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{header.layout}"
         )
     row_only = ("sampler", *BATCH_OPTIONS, "sampler_options", *RATES_KEPT)
-    wanted = [options.setting(name) for name in row_only if getattr(options, name) is not None]
+    wanted = [options.setting(name) for name in options.chosen(row_only)]
     if grid is not None:
         _check_grid(grid, options, wanted)
         return
@@ -107,9 +106,7 @@ def _check_types(header: Header, options: TrainOptions) -> None:
             f"a plan with types trains in layout row, not {header.layout}: compile it with model "
             "hp, gp or rp"
         )
-    wanted = [name for name in RATES_KEPT if getattr(options, name) is not None]
-    usual = ("recompute", "parametrization")
-    wanted += [each for each in usual if getattr(options, each) != getattr(TrainOptions, each)]
+    wanted = [*options.chosen((*RATES_KEPT, "recompute", "parametrization"))]
     wanted += ["dtype"] * (options.dtype == "bfloat16")
     if wanted:
         raise InputError(f"{options.setting(wanted[0])}: is for plans of one type of vertices")
