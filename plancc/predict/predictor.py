@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from plancc.predict.schedules.epoch import ADD_WORDS, PACK_WORDS
 from plancc.predict.simulation import Prediction, simulate, slowness
 from plancc.predict.sizes import even_tables, ring
 
+shipped = cache(find_machine)
+"""A machine that comes with plancc, read once."""
 PEERS = 16
 """Other parts, at most, that a part exchanges rows with where rates are measured."""
 HALO = 0.5
@@ -211,7 +214,7 @@ def default_predictor(
     """A predictor with `DEFAULT_DIMS` and `DEFAULT_MACHINE` in place of what is None."""
     return Predictor(
         DEFAULT_DIMS if dims is None else tuple(dims),
-        find_machine(DEFAULT_MACHINE) if machine is None else machine,
+        shipped(DEFAULT_MACHINE) if machine is None else machine,
     )
 
 
