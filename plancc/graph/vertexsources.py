@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.bounds import allowing
-from plancc.graph.columns import arrays_of_columns, read_table, wanted_columns
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, map_array, read_npz_data
@@ -42,6 +41,7 @@ from plancc.graph.vertexdata import (
     VertexData,
     as_array,
 )
+from plancc.graph.vertextables import arrays_of_columns, read_table, wanted_columns
 from plancc.registry import check_choice
 from plancc.text import shown
 

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.columns import MOST_NAMES, class_numbers, line_of, read_numbers
 from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.npz import map_array
@@ -23,6 +22,7 @@ from plancc.graph.rowids import ROW_IDS
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
+from plancc.graph.vertextables import MOST_NAMES, class_numbers, line_of, read_numbers
 from plancc.graph.wholeweights import RULE, first_wrong
 
 
