@@ -66,24 +66,21 @@ def _dataset_command(name: str) -> click.Command:
         from plancc_datasets.dataset import load_dataset
 
         values = {name: value for name, value in values.items() if value is not None}
-        is_folder = not os.path.splitext(output)[1]  # of a graph of types
-        if is_folder:
-            check_folder_target(output)
-        else:
+        is_typed = getattr(DATASETS[name], "typed", False)
+        if not is_typed:
             check_target(output)
             options.check_writable_format(output)
-        dataset = load_dataset(name, **values)
-        is_typed = dataset.graph.types is not None
-        if is_typed and not is_folder:
+        elif os.path.splitext(output)[1]:
             raise InputError(f"{output}: dataset '{name}' has several types: name a folder")
-        if is_folder and not is_typed:
-            options.check_writable_format(output)
+        else:
+            check_folder_target(output)
+        dataset = load_dataset(name, **values)
         graph, data = dataset.graph, data_path(output)
         has_data = dataset.data.features is not None or dataset.data.labels is not None
         if has_data:
             check_target(data)
         is_new = not os.path.exists(output)
-        if is_folder:
+        if is_typed:
             with atomic_folder(output) as made:
                 write_relations(graph, made, dataset.data)
         else:

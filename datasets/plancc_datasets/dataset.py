@@ -46,7 +46,10 @@ class Dataset:
 
 
 class Recipe(Protocol):
-    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`)."""
+    """What `DATASETS` holds: frozen dataclasses, whose fields are options (`plancc.fields`).
+
+    A class attribute ``typed = True`` says that it makes graphs of types, written as folders.
+    """
 
     def build(self) -> Dataset:
         """Make the data set; the same options give the same bytes."""

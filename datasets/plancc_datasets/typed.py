@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,7 @@ class Academic:
     have the eighth of the circle as label; of all vertices the features are near their place on it.
     """
 
+    typed: ClassVar[bool] = True
     num_papers: int = option(4096, "number of papers", **COUNT)
     num_authors: int = option(2048, "number of authors", **COUNT)
     num_venues: int = option(32, "number of venues", **COUNT)
@@ -88,6 +90,7 @@ class Academic:
 class Ratings:
     """Users rate items: few items have most ratings, by a power law, and users have a taste."""
 
+    typed: ClassVar[bool] = True
     num_users: int = option(4096, "number of users", **COUNT)
     num_items: int = option(1024, "number of items", **COUNT)
     per_user: int = option(16, "ratings of a user", **COUNT)
@@ -110,6 +113,7 @@ class Ratings:
 class Weather:
     """Points of a grid, and a coarser mesh that computes: each takes rows of the nearest others."""
 
+    typed: ClassVar[bool] = True
     height: int = option(64, "rows of the grid", **COUNT)
     width: int = option(64, "columns of the grid", **COUNT)
     num_mesh: int = option(256, "points of the mesh", **COUNT)

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, USUAL, edge_columns, number
+from plancc.graph.ids import ID_OPTIONS, USUAL, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
 from plancc.graph.textfile import (
     StrPath,
@@ -121,7 +122,7 @@ def read_edgelist(
         *(u, v, where),
         num_vertices=num_vertices,
         keep_ids=keep_ids,
-        place=lambda k: f"{where}, line {_line_of(path, data, k)}",
+        place=partial(_place, path, data),
     )
     graph = build_graph(
         found.num_vertices,
@@ -177,6 +178,7 @@ class EdgeListEntries:
     ) -> None:
         check_readable(path)
         self._path, self._columns, self._weights = path, tuple(columns), ""
+        self._room = num_vertices
         self.most, ids = 0, np.empty(0, np.int64)
         for u, v, _ in self._edges():
             self.most += len(u)
@@ -213,9 +215,13 @@ class EdgeListEntries:
                         continue
                     self._weights = table.weights
                 try:
-                    yield _columns_of(path, data, table)
+                    u, v, weights = _columns_of(path, data, table)
                 except InputError as error:
                     raise later(error, line) from error
+                if self._room is not None:
+                    place = partial(_place, path, data, before=line)
+                    check_ids(u, v, self._room, place)
+                yield u, v, weights
                 line += text.count(b"\n")
         if table is None:
             what = "holds no edge" if before.strip() else "is empty"
@@ -404,6 +410,11 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
 def _line_of(path: StrPath, data: bytes, edge: int) -> int:
     """The line of an edge, both by number."""
     return next(islice(data_lines(path, io.BytesIO(data), comments=COMMENT), edge, None))[0]
+
+
+def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
+    """Name the file and the line of an edge; `before`: lines of the file ahead of the text."""
+    return f"{os.fspath(path)}, line {before + _line_of(path, data, edge)}"
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:

@@ -114,12 +114,7 @@ def number(
     smallest, largest = int(min(u.min(), v.min())), int(max(u.max(), v.max()))
     if num_vertices is not None:
         check_num_vertices(num_vertices, where)
-        if largest >= num_vertices:
-            k = int(np.argmax((u >= num_vertices) | (v >= num_vertices)))
-            raise InputError(
-                f"{where if place is None else place(k)}: vertex id '{max(u[k], v[k])}' is out of "
-                f"range 0..{num_vertices - 1} (`num_vertices` {num_vertices})"
-            )
+        check_ids(u, v, num_vertices, place or (lambda _: where))
         _warn_of_one(smallest, largest == num_vertices - 1, where)
         return Numbered(num_vertices, u, v, None)
     if keep_ids:
@@ -141,6 +136,22 @@ def number(
             stacklevel=2,
         )
     return found
+
+
+def check_ids(
+    u: npt.NDArray[np.int64],
+    v: npt.NDArray[np.int64],
+    num_vertices: int,
+    place: Callable[[int], str],
+) -> None:
+    """Refuse the first edge with an id that `num_vertices` leaves no room for; `place` names it."""
+    wrong = (u >= num_vertices) | (v >= num_vertices)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise InputError(
+            f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range 0..{num_vertices - 1} "
+            f"(`num_vertices` {num_vertices})"
+        )
 
 
 def _warn_of_one(smallest: int, to_the_end: bool, where: str) -> None:

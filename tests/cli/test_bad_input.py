@@ -256,6 +256,8 @@ def test_datasets(words: str, says: list[str], tmp_path: Path) -> None:
 
 def test_dataset_writes_both_files_or_none(tmp_path: Path) -> None:
     assert ".mtx, .graph, .metis" in fails(tmp_path, "dataset", "karate", "-o", tmp_path / "x.npz")
+    assert "output extension" in fails(tmp_path, "dataset", "karate", "-o", tmp_path / "folder")
+    assert "name a folder" in fails(tmp_path, "dataset", "ratings", "-o", tmp_path / "x.mtx")
     (tmp_path / "k.npz").mkdir()
     error = fails(tmp_path, "dataset", "karate", "-o", tmp_path / "k.mtx", code=1)
     assert error == f"cannot write {tmp_path / 'k.npz'}: it is a folder"

@@ -9,6 +9,7 @@ from graph_helpers import entries
 
 import plancc
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph.edgelist import EdgeListEntries
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.vertexsources import read_vertex_data
 
@@ -55,8 +56,9 @@ def test_ids_from_one_are_no_loss(path):
 
 
 def test_an_id_beyond_the_vertices(path):
-    with pytest.raises(InputError, match=r"line \d: vertex id '5' is out of range 0\.\.4"):
-        read_graph(path, num_vertices=5)
+    for read in (read_graph, EdgeListEntries):
+        with pytest.raises(InputError, match=r"line \d: vertex id '5' is out of range 0\.\.4"):
+            read(path, num_vertices=5)
     with pytest.raises(InputError, match="no vertices"):
         read_graph(path, num_vertices=0)
     path.write_text(f"1 {10**17}\n")
