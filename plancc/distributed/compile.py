@@ -366,11 +366,12 @@ def _write(
     starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
     whole: dict[str, npt.NDArray[Any]] = {}
     slices: dict[str, npt.NDArray[Any]] = {}
+    before: dict[str, int] = {}
     for name, array in arrays.items():
-        if NODES[name].shared:  # offsets of entries
-            slices[name] = array + ranks.before(int(array[-1]))
-        elif NODES[name].cut:
+        if NODES[name].cut:
             slices[name] = array
+            if NODES[name].shared:  # offsets of entries
+                before[name] = ranks.before(int(array[-1]))
         elif name.endswith("_ptr"):
             whole[name] = _offsets(ranks, np.diff(array))
         else:
@@ -381,6 +382,10 @@ def _write(
         for name, array in slices.items():
             node = NODES[name]
             own[name] = digests_of(array, points[node.cut], shared=node.shared)
+        own_content = root_of({}, own, slices)
+        for name, start in before.items():
+            own[name] = digests_of(slices[name] + start, points[NODES[name].cut], shared=True)
+    contents = ranks.gathered(own_content)
     leaves = {name: ranks.concatenated(own[name]) for name in slices}
     for name, array in whole.items():
         leaves[name] = digests_of(array, np.array([0, len(array)]), shared=False)
@@ -397,12 +402,11 @@ def _write(
                 temporary = str(stack.enter_context(new_folder(output, folder)))
         temporary = ranks.told(temporary)
         with ranks.agreement():
-            write_piece(temporary, ranks.rank, slices, content, compress=compress)
+            write_piece(temporary, ranks.rank, slices, own_content, compress=compress)
         with ranks.agreement():
             if ranks.rank == 0:
-                pieces = PieceTable(
-                    folder, block_of_parts(header.num_parts, ranks.size), starts, kinds
-                )
+                first_part = block_of_parts(header.num_parts, ranks.size)
+                pieces = PieceTable(folder, first_part, starts, kinds, contents)
                 write_plan_head(output, header, whole, pieces, leaves, attributes, stack.close)
     return content
 

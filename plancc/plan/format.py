@@ -21,7 +21,7 @@ from plancc.plan.links import PartLinks
 from plancc.plan.values import HOPS, LINKS, STEPS, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 10
+MAJOR, MINOR = 1, 11
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
 """Minor version below which no release wrote files."""
@@ -77,7 +77,8 @@ class FileNode:
             parts, their "local rows" or "nonzeros", their "rows of" the number of a type, or
             "messages" or "rows" of a table ("expand/send rows"); "": it is one slice, and every
             rank reads the whole.
-        shared: Whether the slice of a part ends with the entry that the next one begins with.
+        shared: Whether the slice of a part ends with the entry that the next one begins with: of
+            offsets, which count from the first part of a file (`indexed_by`).
     """
 
     dtypes: tuple[str, ...]
@@ -164,6 +165,11 @@ def node_of(name: str) -> FileNode:
         return node
     shape = tuple(f"{dimension} of {number}" for dimension in node.shape)
     return replace(node, shape=shape, cut=f"rows of {number}")
+
+
+def indexed_by(name: str) -> str:
+    """The dataset whose entries the offsets of a `FileNode.shared` dataset count."""
+    return "matrix/column" if name == "matrix/row_ptr" else name.removesuffix("_ptr")
 
 
 def names_of(types: Types | None) -> list[str]:

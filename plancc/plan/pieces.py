@@ -1,7 +1,8 @@
 """Reading a plan in pieces: a head file, and files of consecutive parts' slices beside it.
 
 The head has all that is not cut into parts, and of every dataset that is: its type and width, the
-digests of all parts, and where each piece begins. A rank opens the pieces of its parts only.
+digests of all parts, and where each piece begins. A rank opens the pieces of its parts only. A
+piece does not depend on the others: the head knows it by its own content hash.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from plancc.files import atomic_folder, discard_folder, hold_folder
 from plancc.plan.attributes import is_plain, stored
 from plancc.plan.container import Container, has_checksums
 from plancc.plan.exchange import Int64Array
-from plancc.plan.format import PIECE_FORMAT, PIECES, FileNode
+from plancc.plan.format import PIECE_FORMAT, PIECES, FileNode, indexed_by
 
 MOST_OPEN = 64
 """Pieces that are open at a time."""
-FIRST_PART = f"{PIECES}/first_part"
+FIRST_PART, CONTENT = (f"{PIECES}/{name}" for name in ("first_part", "content_sha256"))
+SHA256_BYTES = 32
 HASH_DIGITS, OWN_DIGITS = 12, 8
 """Digits of the content hash in the name of a folder, and random ones, of every writing its own."""
 HANDLES = "/proc/self/fd"
@@ -120,6 +122,9 @@ class Pieces:
     Attributes:
         folder: str.
         count: int.
+        first_part: int64[count + 1].
+        contents: The content hash of every piece; empty before format 1.11, where pieces name
+            the plan's.
 
     Raises:
         PiecesGone: If the folder is not there.
@@ -134,10 +139,11 @@ class Pieces:
         self._head, self.folder, self._content = head, str(folder), content
         self._open: dict[int, Container] = {}
         self._starts: dict[str, Int64Array] = {}
-        first = self._offsets(FIRST_PART, None, num_parts)
+        self.first_part = first = self._offsets(FIRST_PART, None, num_parts)
         if (np.diff(first) < 1).any():
             raise head.error(f"/{FIRST_PART} is damaged: a piece without parts")
         self.count = len(first) - 1
+        self.contents = self._contents() if head.is_there(CONTENT, h5py.Dataset) else []
         path = piece_path(head.path, self.folder, 0)
         try:
             self._held = hold_folder(os.path.dirname(path))
@@ -171,6 +177,13 @@ class Pieces:
             raise self._head.error(f"/{name} is damaged: a number is out of range")
         return found
 
+    def _contents(self) -> list[str]:
+        dataset = self._head.checked(CONTENT, FileNode(("|u1",), ()))
+        if dataset.shape != (self.count, SHA256_BYTES):
+            raise self._head.error(f"/{CONTENT} is damaged: not one hash for each piece")
+        self._head.check_stored(CONTENT, dataset)
+        return [bytes(each).hex() for each in dataset[:]]
+
     def starts(self, name: str) -> Int64Array:
         """The entry at which every piece begins, and where the last ends: int64[count + 1]."""
         if name not in self._starts:
@@ -201,6 +214,8 @@ class Pieces:
             again = int(shared and at > start)  # the entry that the piece before has as its last
             with self._piece(index).reading(f"/{of.name}"):
                 read = dataset[max(at - again - first, 0) : min(stop, last) - first]
+            if shared and self.contents:
+                read += self.starts(indexed_by(of.name))[index]
             if again and read[0] != tail:
                 raise self._head.error(
                     f"/{of.name} is damaged: pieces {index - 1} and {index} do not fit together"
@@ -232,11 +247,15 @@ class Pieces:
             self._open[index] = self._opened(index)
         return self._open[index]
 
+    def path(self, index: int) -> str:
+        """Where the file of a piece is found: its name may be another's by now, or gone."""
+        if self._held >= 0 and os.path.isdir(HANDLES):
+            return f"{HANDLES}/{self._held}/{index}.h5"
+        return piece_path(self._head.path, self.folder, index)
+
     def _opened(self, index: int) -> Container:
-        head = self._head
-        shown = path = piece_path(head.path, self.folder, index)
-        if self._held >= 0 and os.path.isdir(HANDLES):  # the name may be another's by now, or gone
-            path = f"{HANDLES}/{self._held}/{index}.h5"
+        head, path = self._head, self.path(index)
+        shown = piece_path(head.path, self.folder, index)
         if not os.path.exists(path):
             raise head.error(f"piece {index} of {self.count} is missing: {shown}")
         piece = Container(path, shown)
@@ -249,13 +268,14 @@ class Pieces:
                 }
             if said.get("format") != PIECE_FORMAT:
                 raise piece.error(f"not a piece of a plan: 'format' is not '{PIECE_FORMAT}'")
-            if said.get("content_sha256") != self._content:
+            if said.get("piece") != index:
+                raise piece.error(f"says that it is piece {said.get('piece')}, not {index}")
+            content = self.contents[index] if self.contents else self._content
+            if said.get("content_sha256") != content:
                 raise piece.error(
                     f"a piece of another plan than {head.path}, or of another version of it: "
                     "its content hash differs"
                 )
-            if said.get("piece") != index:
-                raise piece.error(f"says that it is piece {said.get('piece')}, not {index}")
         except BaseException:
             piece.close()
             raise

@@ -61,7 +61,7 @@ from plancc.plan.grid import Grid
 from plancc.plan.links import PartLinks
 from plancc.plan.metrics import Metrics
 from plancc.plan.part_invariants import check
-from plancc.plan.pieces import FIRST_PART, Pieced, Pieces, PiecesGone
+from plancc.plan.pieces import CONTENT, FIRST_PART, Pieced, Pieces, PiecesGone
 from plancc.plan.plan import Plan
 from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.topology import Topology
@@ -96,6 +96,7 @@ class PlanFile:
             the fold; a row plan has no fold.
         content_sha256 (str): The content hash. The digests of all datasets have it; `read` compares
             these with the data.
+        pieces: Files that have the parts, beside this one; None: they are in this one.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -113,7 +114,7 @@ class PlanFile:
         self._attributes: dict[str, dict[str, Any]] = {}
         self._digests: dict[str, Digests] = {}
         self._opened: dict[str, h5py.Dataset | Pieced] = {}
-        self._pieces: Pieces | None = None
+        self.pieces: Pieces | None = None
         self._points: dict[str, tuple[int, int, Int64Array]] = {}
         self._container = Container(self.path)
         try:
@@ -123,7 +124,7 @@ class PlanFile:
                 self._check_names()
                 if PIECES in self.attributes(""):
                     folder, parts = self.attributes("")[PIECES], self.header.num_parts
-                    self._pieces = Pieces(self._container, folder, parts, self.content_sha256)
+                    self.pieces = Pieces(self._container, folder, parts, self.content_sha256)
             self._sizes = {
                 "n": self.header.num_vertices,
                 "n+1": self.header.num_vertices + 1,
@@ -161,8 +162,8 @@ class PlanFile:
         self.close()
 
     def close(self) -> None:
-        if self._pieces is not None:
-            self._pieces.close()
+        if self.pieces is not None:
+            self.pieces.close()
         self._container.close()
 
     def digests(self) -> dict[str, Digests]:
@@ -172,12 +173,12 @@ class PlanFile:
     @property
     def folder(self) -> str:
         """The name of the folder of pieces; "": there are none."""
-        return "" if self._pieces is None else self._pieces.folder
+        return "" if self.pieces is None else self.pieces.folder
 
     @property
     def num_pieces(self) -> int:
         """Files that have the parts, beside this one; 0: they are in this one."""
-        return 0 if self._pieces is None else self._pieces.count
+        return 0 if self.pieces is None else self.pieces.count
 
     def check_row_plan(self, what: str) -> None:
         """InputError if this is an edge or a grid plan, for which there is no `what`."""
@@ -448,8 +449,8 @@ class PlanFile:
 
     def _node(self, name: str, node: FileNode) -> h5py.Dataset | Pieced:
         dataset: h5py.Dataset | Pieced = self._container.checked(name, node)
-        if self._pieces is not None and node.cut:
-            dataset = self._pieces.dataset(name, node, dataset)
+        if self.pieces is not None and node.cut:
+            dataset = self.pieces.dataset(name, node, dataset)
         expected = tuple(self._sizes.get(dimension) for dimension in node.shape)
         shape = dataset.shape or ()
         if len(shape) != len(expected) or any(
@@ -613,8 +614,8 @@ class PlanFile:
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
                 raise self._error(f"/{name} has {len(shape)} dimensions, not one")
-            if self._pieces is not None and NODES[name].cut:
-                return int(self._pieces.starts(name)[-1])
+            if self.pieces is not None and NODES[name].cut:
+                return int(self.pieces.starts(name)[-1])
             return int(shape[0])
 
     def _read_header(self) -> Header:
@@ -711,7 +712,11 @@ class PlanFile:
         datasets = {*known, *(f"{DIGESTS}/{name}" for name in (*known, *ATTRIBUTE_GROUPS))}
         if PIECES in self.attributes(""):
             groups |= {PIECES, *(f"{PIECES}/{name}" for name in GROUPS)}
-            datasets |= {FIRST_PART, *(f"{PIECES}/{name}" for name in known if node_of(name).cut)}
+            datasets |= {
+                FIRST_PART,
+                CONTENT,
+                *(f"{PIECES}/{name}" for name in known if node_of(name).cut),
+            }
         folders = [""]
         while folders:
             folder = folders.pop()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from cli_helpers import fails, ok, plancc_run
-from plan_pieces import save_in_pieces
 
 import plancc
+from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.reader import load
 
 

@@ -3,7 +3,8 @@
     python tests/golden/make.py
 
 Later versions of plancc must read the files that earlier ones wrote, so an existing file is never
-replaced. edges-1.10.h5 is data-1.9.h5 with features of edges, links-1.10.h5 row-1.7.h5 with
+replaced. pieces-1.11.h5 is plan-1.7.h5 in two pieces. edges-1.10.h5 is data-1.9.h5 with features
+of edges, links-1.10.h5 row-1.7.h5 with
 links. data-1.9.h5 is typed-1.8.h5 with vertex data by type. parallel-1.9.h5 has a second
 relation from authors to papers. typed-1.8.h5 has types and relations, made, as that one, by
 ``plancc.compile(relations(), "file", 3, normalize="row", part=OWNER)`` under
@@ -30,6 +31,7 @@ from plancc.graph.links import read_links
 from plancc.graph.vertexdata import DataByType
 from plancc.plan.lowering import with_links
 from plancc.plan.matrix import ends_of
+from plancc.plan.piece_writer import save_in_pieces
 
 HERE = Path(__file__).resolve().parent
 OWNER = [0, 0, 1, 1, 2, 2, 0]
@@ -100,6 +102,8 @@ def main() -> int:
     edges = plancc.load(HERE / "data-1.9.h5")
     features = np.stack(ends_of(edges), axis=1).astype(np.float32) / 4
     made |= {"links-1.10.h5": linked, "edges-1.10.h5": replace(edges, edge_features=features)}
+    if not (HERE / "pieces-1.11.h5").exists():
+        save_in_pieces(plan, HERE / "pieces-1.11.h5", [0, 1, 3])
     for name, each in made.items():
         if (HERE / name).exists():
             print(f"{HERE / name} exists and stays as it is", file=sys.stderr)

@@ -12,6 +12,8 @@ import plancc
 from plancc.plan.grid import Grid
 from plancc.plan.links import places_of
 from plancc.plan.matrix import ends_of, matrix_of
+from plancc.plan.piece_writer import save_in_pieces, save_like
+from plancc.plan.reader import PlanFile
 from plancc.plan.slices import read_rank_slice
 from plancc.report.plans import report
 
@@ -289,11 +291,22 @@ def test_format_1_6_is_format_1_5_and_may_be_in_pieces():
     same_slices(PIECES, file("plan-1.5"), [(0, 2), (1, 2), (2, 3)])
 
 
-def test_format_1_10_has_links(tmp_path):
+def test_format_1_11_knows_every_piece(tmp_path):
+    head, plan = file("pieces-1.11"), loaded("plan-1.7")
+    assert plancc.verify_file(head)
+    assert report(head).content_sha256 == FILES["plan-1.7"]
+    same_slices(head, file("plan-1.7"), [(0, 2), (1, 2), (2, 3)])
+    assert save_in_pieces(plan, tmp_path / "p.h5", [0, 1, 3]) == (FILES["plan-1.7"], 2)
+    with PlanFile(head) as old, PlanFile(tmp_path / "p.h5") as new:
+        for k in (0, 1):
+            ours, theirs = (Path(each.pieces.path(k)).read_bytes() for each in (new, old))
+            assert ours == theirs
+    assert save_like(plan, tmp_path / "q.h5", PIECES)[1] == 2  # 1.6 does not know them
+
+
+def test_format_1_10_has_links():
     """Owners as in row-1.7; by part links in the order of their kinds and numbers."""
     plan, found = loaded("links-1.10"), tables("links-1.10")
-    plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("links-1.10").read_bytes()
     assert plan.header.links == 2
     assert found["links/pair_ptr"] == [0, 5, 6, 12]
     vertices = plan.global_id[np.stack(places_of(plan.links, plan.part_ptr, 0, linked(plan)))]
@@ -310,10 +323,8 @@ def linked(plan):
     return plan.exchanges["links"].receive
 
 
-def test_format_1_10_has_features_of_edges(tmp_path):
+def test_format_1_10_has_features_of_edges():
     plan, before = loaded("edges-1.10"), tables("data-1.9")
-    plan.save(tmp_path / "plan.h5")
-    assert (tmp_path / "plan.h5").read_bytes() == file("edges-1.10").read_bytes()
     features = tables("edges-1.10").pop("matrix/edge_features")
     assert (np.stack(ends_of(plan), axis=1) / 4).tolist() == features
     assert tables("edges-1.10") == before | {"matrix/edge_features": features}

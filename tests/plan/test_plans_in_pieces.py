@@ -12,15 +12,16 @@ import h5py
 import numpy as np
 import plan_helpers
 import pytest
+import scipy.sparse as sp
 import worlds
 from cases import long
-from plan_pieces import save_in_pieces
 
 import plancc
 from plancc.errors import InputError, PlanError
 from plancc.plan.container import Container
 from plancc.plan.format import NODES
 from plancc.plan.join import join
+from plancc.plan.piece_writer import save_in_pieces, save_like
 from plancc.plan.reader import PlanFile, load
 from plancc.plan.slices import read_part, read_rank_slice
 
@@ -60,7 +61,7 @@ def test_pieces_are_the_plan(kind, first, tmp_path):
     plan, head, one = plan_of(kind), tmp_path / "p.h5", tmp_path / "one.h5"
     content = plan.save(one)
     for compress in (False, True):
-        assert save_in_pieces(plan, head, first, compress=compress) == content
+        assert save_in_pieces(plan, head, first, compress=compress)[0] == content
         read = load(head)
         assert read.provenance == plan.provenance
         plan_helpers.assert_equal(read, plan)
@@ -86,7 +87,7 @@ def test_a_rank_opens_the_pieces_of_its_parts(pieces):
 
 def test_a_grid_plan_may_be_in_pieces(tmp_path):
     plan = worlds.plan("undirected", "1d 4")
-    assert save_in_pieces(plan, tmp_path / "g.h5", [0, 2, 4]) == plan.content_sha256()
+    assert save_in_pieces(plan, tmp_path / "g.h5", [0, 2, 4])[0] == plan.content_sha256()
     assert plancc.verify_file(tmp_path / "g.h5")
 
 
@@ -158,6 +159,10 @@ WRONG = {
         change("", ("pieces/rows/global_id", np.array([0, 20, 10, N]))),
         "/pieces/rows/global_id is damaged",
     ),
+    "hashes": (
+        change("", ("pieces/content_sha256", np.zeros((2, 32), np.uint8))),
+        "not one hash for each piece",
+    ),
     "fewer": (
         change("", ("pieces/rows/global_id", np.array([0, N]))),
         "not one number for each piece",
@@ -182,7 +187,7 @@ def test_what_is_wrong_is_said(name, pieces):
 def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
     head, folder = pieces
     for plan, first in (plan_of("edge"), [0, 4, PARTS]), (plan_of("edge"), [0, PARTS]):
-        content = save_in_pieces(plan, head, first)
+        content, _ = save_in_pieces(plan, head, first)
         with PlanFile(head) as file:
             before, folder = folder, head.parent / file.folder
         assert folder.name.startswith(f"plan.pieces-{content[:12]}-")
@@ -190,6 +195,30 @@ def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
         assert sorted(head.parent.iterdir()) == [head, folder]
         assert len([*folder.iterdir()]) == len(first) - 1
         assert load(head).content_sha256() == content
+
+
+def test_pieces_that_stay_are_not_written(pieces, tmp_path):
+    """Offsets of all later parts and the header change; a damaged link cannot hide."""
+    n = 12 * PARTS
+    chain = sp.diags_array(np.ones((2, n)), offsets=(-1, 1), shape=(n, n)).tocsr()
+    plan = plancc.compile(chain, "block", PARTS, normalize="none")
+    old, new = tmp_path / "old.h5", tmp_path / "new.h5"
+    save_in_pieces(plan, old, [0, 1, 3, PARTS])
+    better = plancc.patch(old, add=[[2, 5]], max_moves=0, epsilon=1)
+    assert save_like(better, new, old) == (better.content_sha256(), 1)
+    assert plancc.verify_file(old)
+    assert plancc.verify_file(new)
+    plan_helpers.assert_equal(load(new), better)
+    with PlanFile(old) as before, PlanFile(new) as after:
+        files = [[os.stat(each.pieces.path(i)) for i in range(3)] for each in (before, after)]
+        assert [a.st_ino == b.st_ino for a, b in zip(*files, strict=True)] == [False, True, True]
+        shutil.copy(before.pieces.path(0), after.pieces.path(0))
+    with pytest.raises(PlanError, match=r"0\.h5: a piece of another plan than .*new\.h5"):
+        load(new)
+    assert save_like(plan, old, old)[1] == 0  # in place, with a name for every piece
+    assert load(old).content_sha256() == plan.content_sha256()
+    with pytest.raises(InputError, match="is in pieces of 6 parts, and the plan has 2"):
+        save_like(plancc.compile(chain, "block", 2), new, old)
 
 
 def test_who_reads_a_plan_reads_it_to_the_end(pieces):
@@ -210,7 +239,7 @@ def test_a_plan_that_is_replaced_while_it_is_opened(pieces, monkeypatch):
         def __init__(self, path):
             super().__init__(path)
             if len(saved) < 3:
-                saved.append(save_in_pieces(plan_of("edge"), head, [0, 4, PARTS]))
+                saved.append(save_in_pieces(plan_of("edge"), head, [0, 4, PARTS])[0])
 
     monkeypatch.setattr("plancc.plan.reader.Container", Slow)
     assert load(head).content_sha256() == saved[-1] == plan_of("edge").content_sha256()
