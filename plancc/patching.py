@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,15 @@ from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import taking
 from plancc.files import atomic_write
-from plancc.graph.changes import EdgeChanges, changed
+from plancc.graph.changes import EdgeChanges, changed, changed_relations
 from plancc.graph.convert import as_source
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.graph import Graph
-from plancc.graph.listed_edges import places_in
+from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
+from plancc.graph.types import Types
+from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
 from plancc.options import PatchOptions
@@ -34,8 +37,10 @@ from plancc.owners.task import REFINED, Observer
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.migration import Migrate
-from plancc.plan.matrix import source_graph_of
+from plancc.plan.lowering import with_links
+from plancc.plan.matrix import ends_of, ends_of_links, source_graph_of
 from plancc.plan.metrics import summarize
+from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
@@ -46,6 +51,8 @@ from plancc.search.record import Judge, Record
 
 NO_PART = -1
 """Among moves: the part of a vertex that is not there."""
+OF_TYPE = 1 << 32
+"""More than all ids within a type."""
 
 
 @taking(PatchOptions)
@@ -69,7 +76,8 @@ def patch(
         graph: The whole graph, as `plancc.compile` takes it; a path is read as the plan's source
             was. Vertices that it does not have are gone. Instead of `add` and `remove`.
         add, remove (path or number[edges, 2 or 3], optional): Edges ``u v`` or ``u v weight`` by
-            the ids of the source, see `plancc.graph.changes.changed`; `remove` first.
+            the ids of the source, see `plancc.graph.changes.changed`; `remove` first. Of a plan
+            with types a mapping of these by relation, see `changed_relations` there.
         data: The vertex data of the changed graph, as `plancc.compile` takes them. None: those of
             the plan, which then has no new vertex.
         command: Recorded in the provenance.
@@ -80,8 +88,9 @@ def patch(
         Its provenance has ``patched_from``, the content hash of the plan before.
 
     Raises:
-        InputError: For an edge plan, a plan with types, links or features of edges, wrong changes,
-            new vertices without data.
+        InputError: For an edge plan, wrong changes, other types or relations than the plan's, new
+            vertices without data, new edges in a plan with features of edges, links of vertices
+            that are gone.
         PlanError: The file is damaged.
 
     Warns:
@@ -90,15 +99,18 @@ def patch(
     asked = PatchOptions(**options)
     with observer("load"):
         plan = load(plan) if not isinstance(plan, Plan) else plan
-        _check(plan)
-        new, given = _changed(plan, graph, add, remove, data)
+        if plan.fold is not None:
+            raise InputError("patch does not know edge plans: compile the graph again")
+        new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
+        new = _with_edge_features(plan, new, old)
         kept = plan.places()[old]
-        new_data, notes = _data(plan, given, old, kept)
+        new_data, notes = _data(plan, given, old, kept, new.types)
     with observer("matrix"):
         header, recorded = plan.header, plan.provenance
         how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
-        matrix = normalize(new, **how, dtype=plan.value.dtype)
+        whole = normalize(new, **how, dtype=plan.value.dtype)
+        matrix = without_relations(whole)
         predictor = Basis.of(recorded, DataWidths.of(new_data)).predictor
         search = search_options(plan, predictor, seed=asked.seed)
         dims, mask = tuple(predictor.dims), new_data.train_mask
@@ -115,7 +127,7 @@ def patch(
         member = Judge(matrix, "volume", None, limits).of(Owners(owner))
         record.add("patched", wall_seconds() - start, member)
     with observer("lower"):
-        made = lowered_like(plan, matrix, owner, plan.num_parts)
+        made = _with_links(plan, lowered_like(plan, whole, owner, plan.num_parts), old)
     notes += empty_parts(owner, plan.num_parts)
     notes += balance_notes(owner, limits, REFINED)
     if "expected_volume" in recorded:
@@ -155,45 +167,48 @@ def patch(
     )
 
 
-def _check(plan: Plan) -> None:
-    """Refuse a plan with what a changed graph does not tell."""
-    for what, there in (
-        ("owners of nonzeros", plan.fold is not None),
-        ("types", plan.header.types is not None),
-        ("links", plan.links is not None),
-        ("features of edges", plan.edge_features is not None),
-    ):
-        if there:
-            raise InputError(f"patch does not know plans with {what}: compile the graph again")
-
-
-def _changed(plan: Plan, graph: Any, add: Any, remove: Any, data: Any) -> tuple[Graph, Any]:
-    """The changed graph, and its vertex data if they are given."""
-    if (graph is None) == (add is None and remove is None):
+def _changed(
+    plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
+) -> tuple[Graph, VertexData | None]:
+    """The changed graph, and its vertex data if they are given; `lists`: added, removed edges."""
+    if (graph is None) == all(each is None for each in lists):
         raise InputError("give the changed graph (`graph`), or its changes (`add`, `remove`)")
-    reading = reading_of(str(plan.provenance.get("source_reading", "")))
+    reading, types = reading_of(str(plan.provenance.get("source_reading", ""))), plan.header.types
     if graph is None:
-        edges = [
-            None if each is None else EdgeChanges.of(each, name)
-            for each, name in ((add, "add"), (remove, "remove"))
-        ]
-        if "transpose" in reading:
-            edges = [None if each is None else each.turned for each in edges]
-        graph = changed(source_graph_of(plan), *edges)
+        named = zip(("add", "remove"), lists, strict=True)
+        added, removed = (_edges(types, *each, "transpose" in reading) for each in named)
+        source = source_graph_of(plan)
+        if types is None:
+            graph = changed(source, added.get(None), removed.get(None))
+        else:
+            graph = changed_relations(source, added, removed)
     elif isinstance(graph, str | os.PathLike):
         reading.pop("num_vertices", None)
         graph = read_graph(graph, **reading)
     new, found = as_source(graph, False if data is None else data)
-    if new.types is not None:
-        raise InputError("patch knows no types: compile the graph again")
+    ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
+    if ours != theirs:
+        raise InputError(f"{new.source.name}: has not the plan's types and relations: compile it")
     return new, None if data is None else found
+
+
+def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
+    """The edges of a parameter by relation; by None where there are no types."""
+    if given is not None and isinstance(given, Mapping) != (types is not None):
+        has = "no types" if types is None else "types: give edges by relation"
+        raise InputError(f"`{name}`: the plan has {has}")
+    lists = given if isinstance(given, Mapping) else {} if given is None else {None: given}
+    edges = {
+        None if types is None else types.relation(key): EdgeChanges.of(each, name)
+        for key, each in lists.items()
+    }
+    return {key: each.turned for key, each in edges.items()} if turned else edges
 
 
 def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
-    ids, known = graph.original_ids, plan.original_id
-    ids = np.arange(graph.num_vertices) if ids is None else ids
-    known = np.arange(plan.num_vertices) if known is None else known
+    ids = _ids(graph.num_vertices, graph.original_ids, graph.types)
+    known = _ids(plan.num_vertices, plan.original_id, plan.header.types)
     order = np.argsort(known, kind="stable")
     place = places_in(known[order], ids)
     old = np.where(place < 0, NO_PART, order[place])
@@ -202,14 +217,64 @@ def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     return old
 
 
+def _ids(
+    size: int, given: npt.NDArray[np.int64] | None, types: Types | None
+) -> npt.NDArray[np.int64]:
+    """The source's id of every vertex: int64[size]; `OF_TYPE` times its type is added to it."""
+    ids = np.arange(size) if given is None else given
+    if types is None:
+        return ids
+    of = types.type_of(ids)
+    return of * OF_TYPE + ids - types.first[of]
+
+
+def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """The inverse of `_before`, int64[size]: -1 where a vertex of the plan is gone."""
+    place = np.full(size, NO_PART, np.int64)
+    place[old[old >= 0]] = np.flatnonzero(old >= 0)
+    return place
+
+
+def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
+    """The changed graph with the plan's features of edges; `old`: see `_before`."""
+    if plan.edge_features is None:
+        return graph
+    place = _now(old, plan.num_vertices)[np.stack(ends_of(plan))]
+    kept = (place >= 0).all(axis=0)
+    number = nonzeros_of_edges(graph, ListedEdges(*place[:, kept], taken(plan.relation, kept)))
+    there = number >= 0
+    if fresh := graph.num_nonzeros - np.count_nonzero(there):
+        raise InputError(
+            f"{fresh} nonzeros are new, and the plan has features of edges: compile the graph again"
+        )
+    features = np.empty((graph.num_nonzeros, plan.edge_features.shape[1]), np.float32)
+    features[number[there]] = plan.edge_features[kept][there]
+    return replace(graph, edge_features=features)
+
+
+def _with_links(plan: Plan, made: Plan, old: npt.NDArray[np.int64]) -> Plan:
+    """The patched plan with the links of the one before; `old`: see `_before`."""
+    if plan.links is None:
+        return made
+    ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
+    if gone := np.count_nonzero((ends < 0).any(axis=0)):
+        raise InputError(f"{gone} links end at vertices that are gone: compile the graph again")
+    return with_links(made, ends, plan.links.kind, plan.links.number, plan.header.links or 0)
+
+
 def _data(
-    plan: Plan, given: VertexData | None, old: npt.NDArray[np.int64], kept: npt.NDArray[np.int64]
+    plan: Plan,
+    given: VertexData | None,
+    old: npt.NDArray[np.int64],
+    kept: npt.NDArray[np.int64],
+    types: Types | None,
 ) -> tuple[VertexData, list[str]]:
     """Vertex data of the changed graph in vertex order, and what the user should know.
 
     Parameters:
         old: See `_before`.
         kept (int64[n]): Row of the plan of every vertex of the graph; anything for new ones.
+        types: Of the graph.
     """
     if given is not None:
         lost = plan.vertex_data.clusters is not None and given.clusters is None
@@ -220,7 +285,10 @@ def _data(
             f"{np.count_nonzero(old < 0)} vertices are new, and the plan has data "
             f"({', '.join(sizes)}): give those of all vertices (`data`)"
         )
-    return (plan.vertex_data.take(kept) if sizes else VertexData()), []
+    found = plan.vertex_data.take(kept) if sizes else VertexData()
+    if found.by_type is not None and types is not None:
+        found = replace(found, by_type=replace(found.by_type, types=types))
+    return found, []
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[np.int64]:
@@ -228,25 +296,30 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[np.int64]:
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
-        `NO_PART` where there is no such vertex.
+        `NO_PART` where there is no such vertex. Of plans with types int64[rows, 4], with the number
+        of the type before the id.
     """
-    ids = [
-        np.arange(each.num_vertices) if each.original_id is None else each.original_id
-        for each in (before, after)
-    ]
+    plans, types = (before, after), after.header.types
+    ids = [_ids(each.num_vertices, each.original_id, each.header.types) for each in plans]
     every = np.union1d(*ids)
     table = np.full((len(every), 3), NO_PART, np.int64)
     table[:, 0] = every
-    for column, plan, own in zip((1, 2), (before, after), ids, strict=True):
+    for column, plan, own in zip((1, 2), plans, ids, strict=True):
         table[np.searchsorted(every, own), column] = plan.owner()
-    return table[table[:, 1] != table[:, 2]]
+    table = table[table[:, 1] != table[:, 2]]
+    if types is not None:
+        table = np.column_stack([table[:, 0] // OF_TYPE, table[:, 0] % OF_TYPE, table[:, 1:]])
+    return table
 
 
 def write_moves(moves: npt.NDArray[np.int64], path: str | os.PathLike[str]) -> None:
     """Write what `moves_of` returns as CSV, under the names row, from and to; whole or not at all.
 
+    Of plans with types the name "type" is the first.
+
     Raises:
         OutputError: If the file cannot be written.
     """
+    header = "type," * (moves.shape[1] > 3) + "row,from,to"
     with atomic_write(path) as temporary:
-        np.savetxt(temporary, moves, "%d", ",", header="row,from,to", comments="")
+        np.savetxt(temporary, moves, "%d", ",", header=header, comments="")

@@ -10,8 +10,9 @@ from cases import seeds
 
 import plancc
 from plancc.errors import InputError
+from plancc.graph.union import block_of
 from plancc.patching import moves_of
-from plancc.plan.matrix import matrix_of, source_graph_of
+from plancc.plan.matrix import ends_of, ends_of_links, matrix_of, source_graph_of, typed_graph_of
 
 N, P = 120, 4
 
@@ -39,10 +40,10 @@ def graph_of_edges(edges: set[tuple[int, int]], ids: np.ndarray) -> plancc.Graph
     )
 
 
-def quiet_compile(graph: plancc.Graph, **options: object) -> plancc.Plan:
+def quiet_compile(graph: plancc.Graph, model: str = "hp", **options: object) -> plancc.Plan:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return plancc.compile(graph, "hp", P, effort="fast", **options)
+        return plancc.compile(graph, model, P, effort="fast", **options)
 
 
 def write(path, edges) -> str:
@@ -198,6 +199,111 @@ def test_weights_need_a_matrix_that_keeps_them():
         plancc.patch(scaled, remove=[[0, 1]])
 
 
+COUNTS = {"author": 60, "paper": 80}
+WRITES, LIKES = ("author", "writes", "paper"), ("author", "likes", "paper")
+CITES = ("paper", "cites", "paper")
+
+
+def relations(seed: int) -> dict:
+    """Edges by relation as rows ``destination source``, in no order; two of them are parallel."""
+    rng, found = np.random.default_rng(seed), {}
+    for relation in (WRITES, CITES, LIKES):
+        pairs = rng.integers(0, (COUNTS[relation[2]], COUNTS[relation[0]]), (200, 2))
+        found[relation] = np.unique(pairs, axis=0)
+    return found
+
+
+def typed(counts: dict, edges: dict) -> dict:
+    return counts | {relation: pairs.T[::-1] for relation, pairs in edges.items()}
+
+
+@pytest.mark.parametrize("normalize", ["row", "sym", "none"])
+def test_typed_plans_by_relation(normalize):
+    """The matrix is that of the changed relations; a new paper has data; moves say the type."""
+    edges = relations(4)
+    data = {n: {"features": np.arange(k, dtype=np.float32)[:, None]} for n, k in COUNTS.items()}
+    plan = quiet_compile(typed(COUNTS, edges), normalize=normalize, data=data)
+    gone = {"likes": edges[LIKES][:5], WRITES: edges[WRITES][7:9]}
+    more = {"writes": [[80, 3], [80, 59]], CITES: np.array([[80, 80]])}
+    changed = {
+        WRITES: np.concatenate([np.delete(edges[WRITES], [7, 8], 0), more["writes"]]),
+        CITES: np.concatenate([edges[CITES], more[CITES]]),
+        LIKES: edges[LIKES][5:],
+    }
+    counts = COUNTS | {"paper": 81}
+    with pytest.raises(InputError, match=r"1 vertices are new.*features of paper"):
+        plancc.patch(plan, add=more, remove=gone)
+    data["paper"]["features"] = np.arange(81, dtype=np.float32)[:, None]
+    better = plancc.patch(plan, add=more, remove=gone, data=data)
+    wanted = plancc.compile(typed(counts, changed), "block", P, normalize=normalize, data=False)
+    assert better.header == replace(wanted.header, directed=better.header.directed)
+    for relation in (WRITES, CITES, LIKES):
+        blocks = (block_of(typed_graph_of(each), relation) for each in (better, wanted))
+        assert abs(next(blocks) - next(blocks)).max() == 0
+    own = better.vertex_data.of_type["paper"].features[:, 0]
+    papers = better.global_id[better.global_id >= 60] - 60
+    np.testing.assert_array_equal(own, papers)
+    first, owner = {"author": 0, "paper": 60}, plan.owner()
+    for type_number, row, before, after in moves_of(plan, better).tolist():
+        at = [*first.values()][type_number] + row
+        assert (owner[at] if at < 140 else -1) == before
+        assert better.owner()[at] == after != before
+    whole = plancc.patch(plan, typed(counts, changed), data=data)
+    assert whole.content_sha256() == better.content_sha256()
+    fewer = changed | {CITES: changed[CITES][:-1], WRITES: changed[WRITES][:-2]}
+    back = plancc.patch(better, typed(COUNTS, fewer))
+    assert back.provenance["rows_removed"] == 1
+    assert len(back.vertex_data.of_type["paper"].features) == 80
+    for options, says in (
+        ({"add": [[0, 1]]}, "the plan has types: give edges by relation"),
+        ({"add": {"reads": [[0, 1]]}}, "relation 'reads' is unknown"),
+        ({"add": {"writes": [[82, 1]]}}, "new vertices go on at 80"),
+        ({"remove": {"writes": [[80, 1]]}}, "edge '80 1' is not in the graph"),
+        ({"graph": {**COUNTS, WRITES: edges[WRITES].T[::-1]}}, "types and relations"),
+    ):
+        with pytest.raises(InputError, match=says):
+            plancc.patch(plan, **options)
+
+
+def test_links_grids_and_features_of_edges():
+    edges = edges_of(2, False)
+    graph = graph_of_edges(edges, np.arange(N))
+    (u, v), (free, w) = min(edges), next((0, w) for w in range(9, N) if (0, w) not in edges)
+    ends = np.array(sorted(edges))[5:45].T
+    pairs = {"train": ends, "test": [[1], [90]], "test_negative": [[5], [3]]}
+    linked = quiet_compile(graph, links=pairs)
+    better = plancc.patch(linked, add=[[free, w], [N, 4]], remove=[[u, v]])
+    changed = (edges - {(u, v), (v, u)}) | {(free, w), (w, free)}
+    more = changed | {(N, 4), (4, N)}
+    plancc.verify(better, graph_of_edges(more, np.arange(N + 1)))
+    for each in (linked, better):
+        order = np.lexsort((each.links.number, each.links.kind))
+        np.testing.assert_array_equal(ends_of_links(each)[:, order][:, :40], ends)
+    left = np.arange(1, N)
+    fewer = graph_of_edges({e for e in edges if 0 not in e}, left)
+    with pytest.raises(InputError, match="links end at vertices that are gone"):
+        plancc.patch(linked, fewer)
+
+    for model in ("cagnet-2d", "cagnet-1.5d"):
+        on_grid = quiet_compile(graph, model, blocks="hp", normalize="none")
+        better = plancc.patch(on_grid, add=[[free, w]], remove=[[u, v]])
+        assert better.header.grid == on_grid.header.grid
+        plancc.verify(
+            better, graph_of_edges(edges - {(u, v), (v, u)} | {(free, w), (w, free)}, np.arange(N))
+        )
+
+    directed = graph_of_edges(edges_of(2, True), np.arange(N))
+    rows = np.repeat(np.arange(N), directed.row_nonzeros())
+    features = np.stack([rows, directed.indices], axis=1).astype(np.float32)
+    plan = quiet_compile(directed, edge_features=features)
+    better = plancc.patch(plan, remove=[[rows[0], directed.indices[0]]])
+    found = np.stack(ends_of(better), axis=1)
+    off = found[:, 0] != found[:, 1]
+    np.testing.assert_array_equal(better.edge_features[off], found[off])
+    with pytest.raises(InputError, match="1 nonzeros are new, and the plan has features of edges"):
+        plancc.patch(plan, add=[[rows[0], N - 1]])
+
+
 def test_what_is_refused(tmp_path):
     edges = edges_of(4, False)
     plan = quiet_compile(graph_of_edges(edges, np.arange(N)))
@@ -222,5 +328,5 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(InputError, match=says):
             plancc.patch(plan, **options)
     edge_plan = plancc.compile(graph_of_edges(edges, np.arange(N)), "fine-grain", 2, effort="fast")
-    with pytest.raises(InputError, match="owners of nonzeros"):
+    with pytest.raises(InputError, match="does not know edge plans"):
         plancc.patch(edge_plan, remove=[[u, v]])

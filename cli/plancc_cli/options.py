@@ -97,17 +97,28 @@ def pairs(
     def parse(
         context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
     ) -> dict[str, str] | None:
-        found: dict[str, str] = {}
-        for text in given:
-            name, _, value = divide(text, "=")
-            name = rename(name)
-            if not name or not value or name in found:
-                why = f"{name} is given twice" if name in found else f"give {needed}"
-                raise InputError(f"{parameter.opts[0]} '{text}': {why}")
-            found[name] = value
-        return found or None
+        return parsed_pairs(parameter.opts[0], given, needed, divide, rename)
 
     return {"multiple": True, "callback": parse}
+
+
+def parsed_pairs(
+    option: str,
+    given: tuple[str, ...],
+    needed: str,
+    divide: Any = str.partition,
+    rename: Callable[[str], str] = str,
+) -> dict[str, str] | None:
+    """The pairs ``NAME=VALUE`` of an option, see `pairs`; None: there are none."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, value = divide(text, "=")
+        name = rename(name)
+        if not name or not value or name in found:
+            why = f"{name} is given twice" if name in found else f"give {needed}"
+            raise InputError(f"{option} '{text}': {why}")
+        found[name] = value
+    return found or None
 
 
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plancc.clock import wall_seconds
+from plancc.errors import InputError
 from plancc.fields import options_of
 from plancc.options import PatchOptions
 from plancc_cli import options
 from plancc_cli.generated import Sections, sections_of, with_options
 from plancc_cli.progress import command_line, progress, verbosity
 from plancc_cli.words import say
+
+if TYPE_CHECKING:
+    from plancc.plan.plan import Plan
 
 COUNTS = ("rows_moved", "rows_added", "rows_removed")
 """Figures of a patch in its provenance."""
@@ -31,8 +35,8 @@ COUNTS = ("rows_moved", "rows_added", "rows_removed")
 @click.argument("plan", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option("--graph", type=click.Path(), help="The whole changed graph.")
-@click.option("--add", type=click.Path(), metavar="EDGES", help="Edges that the graph gains.")
-@click.option("--remove", type=click.Path(), metavar="EDGES", help="Edges that it loses, first.")
+@click.option("--add", multiple=True, metavar="EDGES", help="Edges that the graph gains.")
+@click.option("--remove", multiple=True, metavar="EDGES", help="Edges that it loses, first.")
 @click.option(
     "--data",
     type=click.Path(),
@@ -54,8 +58,8 @@ def command(
     plan: str,
     output: str,
     graph: str | None,
-    add: str | None,
-    remove: str | None,
+    add: tuple[str, ...],
+    remove: tuple[str, ...],
     data: tuple[str, ...],
     migration: str | None,
     compress: bool,
@@ -63,8 +67,9 @@ def command(
 ) -> None:
     """Make the plan of a changed graph from PLAN; few rows change their owner.
 
-    Lists of edges have lines "u v" or "u v weight", with the ids of the source. --graph is read as
-    the source of PLAN was, unless reading options are given."""
+    Lists of edges have lines "u v" or "u v weight", with the ids of the source; of a plan with
+    types, RELATION=EDGES is the list of a relation, destination first. --graph is read as the
+    source of PLAN was, unless reading options are given."""
     import plancc
     from plancc.patching import moves_of, write_moves
     from plancc.plan.piece_writer import save_like
@@ -72,7 +77,7 @@ def command(
     from plancc_cli.render import print_patch
     from plancc_cli.tables import print_data
 
-    inputs = (plan, graph, add, remove, *data)
+    inputs = (plan, graph, *data, *(text.partition("=")[2] or text for text in (*add, *remove)))
     options.check_plan_output(output, *inputs)
     if migration is not None:
         options.check_output(migration, output, *inputs)
@@ -81,14 +86,15 @@ def command(
     with progress(None) as shown:
         with shown.stage("read"):
             given = plancc.load(plan)
+            lists = {"add": add, "remove": remove}
+            edges = {name: _edges(given, name, texts) for name, texts in lists.items()}
             changed: Any = graph
             if graph is not None and any(reading.values()):
                 changed = plancc.read_graph(graph, **reading)
         patched = plancc.patch(
             given,
             changed,
-            add=add,
-            remove=remove,
+            **edges,
             data=data or None,
             command=command_line(),
             observer=shown.stage,
@@ -121,3 +127,12 @@ def command(
             "provenance": decoded(patched.provenance),
         },
     )
+
+
+def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
+    """The lists of an option: by relation, of a plan with types."""
+    if plan.header.types is not None:
+        return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
+    if len(texts) > 1:
+        raise InputError(f"--{name} '{texts[1]}': give one list; the plan has no types")
+    return texts[0] if texts else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NoReturn
@@ -18,6 +19,11 @@ from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.graph.listed_edges import places_in
 from plancc.graph.textfile import data_lines, fail
+from plancc.graph.types import Relation
+from plancc.graph.union import Entries, united
+
+Ids = npt.NDArray[np.int64]
+Values = npt.NDArray[np.floating] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +62,8 @@ class EdgeChanges:
                 return cls(where, u, v, weights, text)
             graph = read_graph(given)
             ids = _ids_of(graph)
+            if graph.types is not None:  # a rectangular matrix
+                ids = ids - graph.types.first[graph.types.type_of(ids)]
             rows = np.repeat(ids, graph.row_nonzeros())
             return cls(where, rows, ids[graph.indices], graph.values)
         table = np.asarray(given)
@@ -83,7 +91,7 @@ class EdgeChanges:
         fail(self.where, line, f"the edge {message}:", edge)
 
 
-def _ids_of(graph: Graph) -> npt.NDArray[np.int64]:
+def _ids_of(graph: Graph) -> Ids:
     ids = graph.original_ids
     return np.arange(graph.num_vertices) if ids is None else ids
 
@@ -98,65 +106,100 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         added: With weights if, and only if, the graph has some. New ids are new vertices: where the
             ids are the vertex numbers 0..n-1 they go on at n, else all ids are sorted.
 
+    Returns:
+        Without features of edges.
+
     Raises:
         InputError: For a removed edge that is not there; for an added one that is there, or that
             has a weight too many or too few.
     """
-    ids, n = np.sort(_ids_of(graph)), graph.num_vertices
-    if added is not None:
-        ids = _with_new(graph, ids, added)
-    old = np.searchsorted(ids, _ids_of(graph))
-    size = len(ids)
-    row = old[np.repeat(np.arange(n), graph.row_nonzeros())]
+    lists = [] if added is None else [(added, added.u), (added, added.v)]
+    ids = _with_new(np.sort(_ids_of(graph)), lists, graph.original_ids is None)
+    old, size = np.searchsorted(ids, _ids_of(graph)), len(ids)
+    row = old[np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())]
     key, values = row * size + old[graph.indices], graph.values
     if (np.diff(old) < 0).any():  # the source does not have its ids in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
-    if removed is not None:
-        place, _ = _places(key, removed, ids, graph.directed, there=True)
-        kept = np.ones(len(key), np.bool_)
-        kept[place] = False
-        key, values = key[kept], None if values is None else values[kept]
-    if added is not None:
-        _check_weights(graph, added)
-        place, (new, edge) = _places(key, added, ids, graph.directed, there=False)
-        key = np.insert(key, place, new)
-        if values is not None:
-            assert added.weights is not None
-            values = np.insert(values, place, added.weights[edge].astype(values.dtype))
-    indptr = np.searchsorted(key, np.arange(size + 1) * size).astype(np.int64)
+    key, values = _edited(key, values, (ids, ids), added, removed, graph.directed)
     return replace(
         graph,
-        indptr=indptr,
+        indptr=np.searchsorted(key, np.arange(size + 1) * size).astype(np.int64),
         indices=(key % size).astype(np.int32),
         values=values,
         original_ids=None if graph.original_ids is None else ids,
+        edge_features=None,
     )
 
 
-def _with_new(
-    graph: Graph, ids: npt.NDArray[np.int64], added: EdgeChanges
-) -> npt.NDArray[np.int64]:
-    """The ids with those that only the list has."""
-    ends = np.concatenate([added.u, added.v])
-    some = np.unique(ends)
+def changed_relations(
+    graph: Graph, added: Mapping[Relation, EdgeChanges], removed: Mapping[Relation, EdgeChanges]
+) -> Graph:
+    """`changed` of a graph of types.
+
+    Parameters:
+        added, removed: Edges ``u v`` have the destination first, and numbers from 0 within the
+            types. New vertices go on behind the last of their type.
+    """
+    types = graph.types
+    assert types is not None
+    ids = {}
+    for name, count in types.counts.items():
+        lists = [(each, each.u) for (_, _, end), each in added.items() if end == name]
+        lists += [(each, each.v) for (start, _, _), each in added.items() if start == name]
+        ids[name] = _with_new(np.arange(count), lists, True)
+    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    of = types.relation_of(row, graph.indices) if graph.relation is None else graph.relation
+    entries: dict[Relation, Entries] = {}
+    for k, relation in enumerate(types.relations):
+        start, _, end = relation
+        at, size = np.flatnonzero(of == k), len(ids[start])
+        local = graph.indices[at] - types.vertices(start).start
+        key = (row[at] - types.vertices(end).start) * size + local
+        values = None if graph.values is None else graph.values[at]
+        lists_of = added.get(relation), removed.get(relation)
+        key, values = _edited(key, values, (ids[end], ids[start]), *lists_of, True)
+        entries[relation] = (*np.divmod(key, size), values)
+    return united({name: len(each) for name, each in ids.items()}, entries, graph.source)
+
+
+def _edited(
+    key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
+) -> tuple[Ids, Values]:
+    """Keys of nonzeros, see `_places`, and their values without and with the edges of lists."""
+    if removed is not None:
+        place, _ = _places(key, removed, ids, directed, there=True)
+        key, values = np.delete(key, place), None if values is None else np.delete(values, place)
+    if added is not None:
+        _check_weights(values, added)
+        place, (new, edge) = _places(key, added, ids, directed, there=False)
+        key = np.insert(key, place, new)
+        if values is not None:
+            values = np.insert(values, place, added.weights[edge].astype(values.dtype))
+    return key, values
+
+
+def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
+    """Ascending ids with those that only the ends of lists have; `numbered`: they have no gaps."""
+    some = np.unique(np.concatenate([np.empty(0, np.int64), *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
     gaps = new != len(ids) + np.arange(len(new))
-    if graph.original_ids is None and gaps.any():
-        k = int(np.flatnonzero(ends == new[gaps][0])[0]) % len(added.u)
+    if numbered and gaps.any():
+        edges, ends = next(each for each in lists if (each[1] == new[gaps][0]).any())
         gap = len(ids) + int(np.argmax(gaps))
-        added.fail(k, f"names a new vertex, and new vertices go on at {gap}")
+        k = int(np.argmax(ends == new[gaps][0]))
+        edges.fail(k, f"names a new vertex, and new vertices go on at {gap}")
     known = np.insert(ids, np.searchsorted(ids, new), new)
     if len(known) > MAX_VERTICES:
-        raise InputError(f"{added.where}: more than {MAX_VERTICES} vertices")
+        raise InputError(f"{lists[0][0].where}: more than {MAX_VERTICES} vertices")
     return known
 
 
-def _check_weights(graph: Graph, added: EdgeChanges) -> None:
+def _check_weights(values: Values, added: EdgeChanges) -> None:
     """Refuse weights where the graph has none, and edges without where it has some."""
-    if graph.values is None and added.weights is not None and (added.weights != 1).any():
+    if values is None and added.weights is not None and (added.weights != 1).any():
         added.fail(int(np.argmax(added.weights != 1)), "has a weight, and the graph has none")
-    if graph.values is not None:
+    if values is not None:
         if added.weights is None:
             added.fail(0, "needs a weight, as those of the graph have")
         if (added.weights == 0).any():
@@ -164,16 +207,17 @@ def _check_weights(graph: Graph, added: EdgeChanges) -> None:
 
 
 def _places(
-    key: npt.NDArray[np.int64],
+    key: Ids,
     edges: EdgeChanges,
-    ids: npt.NDArray[np.int64],
+    ids: tuple[Ids, Ids],
     directed: bool,
     there: bool,
-) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+) -> tuple[Ids, tuple[Ids, Ids]]:
     """Where the nonzeros of edges stand among sorted keys, or would stand.
 
     Parameters:
-        key (int64[nnz]): Row times the number of vertices, plus column; ascending.
+        key (int64[nnz]): Row times the number of columns, plus column; ascending.
+        ids: Of rows and of columns.
         there: Whether they must be there; else they must not.
 
     Returns:
@@ -181,8 +225,8 @@ def _places(
         number of an edge of each.
     """
     ends: list[Any] = []
-    for of_edge in (edges.u, edges.v):
-        at = places_in(ids, of_edge)
+    for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):
+        at = places_in(own, of_edge)
         if (at < 0).any():
             edges.fail(int(np.argmax(at < 0)), "is not in the graph")
         ends.append(at)
@@ -190,7 +234,7 @@ def _places(
     if not directed:
         row, column = np.concatenate([row, column]), np.concatenate([column, row])
         number = np.concatenate([number, number])
-    new, first, same = np.unique(row * len(ids) + column, return_index=True, return_inverse=True)
+    new, first, same = np.unique(row * len(ids[1]) + column, return_index=True, return_inverse=True)
     edge = number[first]
     if there is False and edges.weights is not None:
         other = edges.weights[number] != edges.weights[edge[same]]

@@ -124,7 +124,7 @@ def with_features(
         alone = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
         row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
         features = np.concatenate([features, features[alone]])
-    number = _nonzeros_of(graph, ListedEdges(row, column, relation))
+    number = nonzeros_of_edges(graph, ListedEdges(row, column, relation))
     known = number[number >= 0]
     twice = len(known) - len(np.unique(known))
     if twice:
@@ -140,7 +140,7 @@ def with_features_of(made: Graph, graph: Graph) -> Graph:
     if graph.edge_features is None:
         return made
     row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
-    number = _nonzeros_of(made, ListedEdges(row, graph.indices, graph.relation))
+    number = nonzeros_of_edges(made, ListedEdges(row, graph.indices, graph.relation))
     return replace(made, edge_features=_placed(made, number, graph.edge_features))
 
 
@@ -153,7 +153,7 @@ def _placed(
     return placed
 
 
-def _nonzeros_of(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
+def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> npt.NDArray[np.int64]:
     """Number of every edge's nonzero, -1 where it has none: int64[edges]."""
     rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
     key, wanted = edge_keys(graph, rows, graph.indices), edge_keys(graph, edges.row, edges.column)

@@ -48,13 +48,14 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """The graph that was normalised, with the source's ids; without loops that leave no trace.
+    """The graph that was normalised, with the source's ids; without loops that leave no trace, and
+    features of edges.
 
     Raises:
-        InputError: The matrix does not tell it: its edges have weights or types, or normalising
-            has dropped edges into empty rows.
+        InputError: The matrix does not tell it: its edges have weights, or normalising has dropped
+            edges into empty rows.
     """
-    header, matrix = plan.header, graph_of(plan)
+    header, matrix = plan.header, replace(typed_graph_of(plan), edge_features=None)
     values = matrix.values
     assert values is not None
     scaled, loops = header.normalization != "none", header.self_loops
@@ -72,6 +73,7 @@ def source_graph_of(plan: Plan) -> Graph:
             indptr=np.concatenate([[0], np.cumsum(kept)])[matrix.indptr],
             indices=matrix.indices[kept],
             values=None if plain else given[kept],
+            relation=taken(matrix.relation, kept),
             directed=header.directed,
             original_ids=plan.original_id,
         )
@@ -82,7 +84,7 @@ def source_graph_of(plan: Plan) -> Graph:
         own = ((own * (nonzeros + 1) > 1.75) & (nonzeros > 1)).astype(np.float64)
     elif loops:
         own -= 1
-    for _ in range(2 if header.types is None else 0):
+    for _ in range(2):
         found = graph(own)
         again = normalize(found, header.normalization, self_loops=loops, dtype=values.dtype)
         assert again.values is not None
@@ -93,8 +95,8 @@ def source_graph_of(plan: Plan) -> Graph:
         low = matrix.indices[again.values > 1.2 * values]  # loops in rows of nothing else
         own[np.isin(matrix.indices[diagonal], low)] = 1
     raise InputError(
-        "the plan's normalised matrix does not tell the edges (of weights, of types, or into empty "
-        "rows): give the whole graph (`graph`)"
+        "the plan's normalised matrix does not tell the edges (of weights, or into empty rows): "
+        "give the whole graph (`graph`)"
     )
 
 

@@ -185,7 +185,8 @@ def save_in_pieces(
     with ExitStack() as stack:
         temporary = stack.enter_context(new_folder(path, folder))
         for i, (first, last) in enumerate(pairwise(parts)):
-            slices, own = {}, {}
+            slices: dict[str, Any] = {}
+            own: dict[str, Digests] = {}
             for name, at in points.items():
                 start, stop = starts[name][i : i + 2]
                 slices[name], own[name] = arrays[name][start:stop], leaves[name][first:last]

@@ -58,6 +58,27 @@ def test_a_night(tmp_path: Path) -> None:
     write(new, [*edges, (40, 0), (40, 1)])
     assert "1 are new" in ok("patch", plan, "--graph", new, "--quiet", "-o", b)
 
+    write(new, [(0, 0), (2, 1), (3, 2), (1, 0)])
+    (tmp_path / "types.toml").write_text(
+        "types = {author = 3, paper = 4}\n[[relations]]\nsource = 'author'\nname = 'writes'\n"
+        "destination = 'paper'\nfile = 'new.txt'\n"
+    )
+    typed = tmp_path / "typed.h5"
+    ok("compile", tmp_path, "-p", 2, "--epsilon", 1, "-o", typed)
+    more = tmp_path / "more.txt"
+    write(more, [(4, 1)])
+    lists = ["--add", f"writes={more}", "--migration", moves]
+    ok("patch", typed, *lists, "-o", b)
+    assert moves.read_text().startswith("type,row,from,to\n1,4,-1,")
+    for words, says in (
+        (["--add", added], f"--add '{added}': give RELATION=EDGES: the plan has types"),
+        (
+            ["--add", f"by={added}"],
+            "relation 'by' is unknown; there are " + str(("author", "writes", "paper")),
+        ),
+    ):
+        assert fails(tmp_path, "patch", typed, *words, "-o", tmp_path / "c.h5") == says
+
     target = tmp_path / "c.h5"
     assert "give the changed graph (--graph)" in fails(tmp_path, "patch", plan, "-o", target)
     error = fails(tmp_path, "patch", plan, "--add", added, "--max-moves", "x", "-o", target)
