@@ -197,7 +197,7 @@ def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types" if types is None else "types: give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
-    lists = given if isinstance(given, Mapping) else {} if given is None else {None: given}
+    lists: Any = given if isinstance(given, Mapping) else {} if given is None else {None: given}
     edges = {
         None if types is None else types.relation(key): EdgeChanges.of(each, name)
         for key, each in lists.items()
@@ -241,7 +241,8 @@ def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) ->
         return graph
     place = _now(old, plan.num_vertices)[np.stack(ends_of(plan))]
     kept = (place >= 0).all(axis=0)
-    number = nonzeros_of_edges(graph, ListedEdges(*place[:, kept], taken(plan.relation, kept)))
+    row, column = place[:, kept]
+    number = nonzeros_of_edges(graph, ListedEdges(row, column, taken(plan.relation, kept)))
     there = number >= 0
     if fresh := graph.num_nonzeros - np.count_nonzero(there):
         raise InputError(

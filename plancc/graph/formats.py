@@ -198,6 +198,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         if extension in entry.extensions and (entry.gzip or not zipped):
             return candidate
         known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
+    if extension == ".h5":
+        raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
     if extension in PACKED:
         raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
     if extension in PLANS:

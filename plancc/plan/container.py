@@ -44,7 +44,7 @@ class Container:
         size (int): Bytes.
 
     Raises:
-        InputError: If there is no such file, or it may not be read.
+        InputError: If there is no such file, it may not be read, or is another one by its name.
         PlanError: If it is no HDF5 file, or one that HDF5 may read for ever: without checksums.
     """
 
@@ -63,6 +63,8 @@ class Container:
         except PermissionError as error:
             raise InputError(f"{self._shown}: not readable (permission denied)") from error
         except OSError as error:
+            if kind := _other_kind(path, error):
+                raise InputError(f"{self._shown}: not a plan{kind}") from error
             raise self.error(_not_opened(path, error)) from error
 
     def close(self) -> None:
@@ -161,18 +163,17 @@ def _not_opened(path: str, error: OSError) -> str:
     """Why a file cannot be opened as HDF5, in the user's words."""
     text = str(error)
     if "signature not found" in text:
-        with open(path, "rb") as stream:
-            kind = _kind(path, stream.read(64))
-        return f"not a plan{kind}"
+        kind = "it is no HDF5 file" if os.path.getsize(path) else "the file is empty"
+        return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
     return f"not a plan: {_reason(error)}"
 
 
-def _kind(path: str, start: bytes) -> str:
-    """What a file that is no HDF5 is, and what to do with it; "" if that is not known."""
-    if not start:
-        return ": the file is empty"
+def _other_kind(path: str, error: OSError) -> str:
+    """What a file that is no HDF5 is by its name, and what to do with it; "" if none is known."""
+    if "signature not found" not in str(error) or not os.path.getsize(path):
+        return ""
     if re.search(r"\.part(\.\d+)?$", path):
         return " but a part vector: compare it with a plan, or compile with model file"
     from plancc.graph.formats import find_format
@@ -180,7 +181,7 @@ def _kind(path: str, start: bytes) -> str:
     try:
         find_format(path)
     except InputError:
-        return ": it is no HDF5 file"
+        return ""
     return " but a graph: compile it first"
 
 

@@ -137,7 +137,7 @@ def write_plan_head(
     tables = {f"{PIECES}/{name}": at for name, at in pieces.starts.items()}
     content = root_of(header_attributes(header), digests, {**whole, **kinds})
     arrays = {**whole, **empty}
-    datasets = {name: arrays[name] for name in names_of(header.types) if name in arrays}
+    datasets: dict[str, Any] = {n: arrays[n] for n in names_of(header.types) if n in arrays}
     contents = np.array([[*bytes.fromhex(each)] for each in pieces.contents], np.uint8)
     datasets |= {FIRST_PART: pieces.first_part, CONTENT: contents} | tables
     try:
