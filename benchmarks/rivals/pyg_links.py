@@ -23,6 +23,12 @@ from torch_geometric.nn import SAGEConv
 from torch_geometric.utils import negative_sampling
 
 
+def as_tensor(matrix: sp.csr_matrix) -> Tensor:
+    """The same in torch, in float32."""
+    parts = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data
+    return torch.sparse_csr_tensor(*map(torch.from_numpy, parts), matrix.shape).float()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("problem")
@@ -38,17 +44,21 @@ def main() -> None:
         arrays = {key: file[key] for key in file.files}
     parts = (arrays[f"feat_{key}"] for key in ("data", "indices", "indptr"))
     features = sp.csr_matrix(tuple(parts), shape=tuple(arrays["feat_shape"]))
-    x = functional.normalize(torch.from_numpy(features.toarray().astype(np.float32)), p=1, dim=1)
+    sums = np.maximum(abs(features).sum(axis=1), 1e-12)
+    x = as_tensor(features.multiply(1 / sums).tocsr())
     indptr, indices = (torch.from_numpy(arrays[k].astype(np.int64)) for k in ("indptr", "indices"))
     # a sparse matrix multiplies without a message per edge and column
     graph = torch.sparse_csr_tensor(indptr, indices, torch.ones(len(indices)), [len(x)] * 2)
+    share = 1 / indptr.diff().clamp(min=1).float()[:, None]
     edges = torch.stack([indices, torch.repeat_interleave(torch.arange(len(x)), indptr.diff())])
     links = torch.from_numpy(arrays["train"].astype(np.int64))
     first, second = SAGEConv(x.shape[1], given.hidden), SAGEConv(given.hidden, given.hidden)
     optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=given.lr)
 
     def outputs() -> Tensor:
-        return second(first(x, graph).relu(), graph)
+        # `first(x, graph)`, but that weights come before neighbours: features have few entries
+        found = graph @ (x @ first.lin_l.weight.T) * share + first.lin_l.bias
+        return second((found + x @ first.lin_r.weight.T).relu(), graph)
 
     def area(split: str) -> float:
         with torch.no_grad():

@@ -104,13 +104,14 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
     Every set of that size is as likely as any other.
     """
-    found: npt.NDArray[np.int32] = ascending(_first_of(n, size, key))
+    found: npt.NDArray[np.int32] = ascending(in_order(n, 0, size, key).astype(np.int32))
     return found
 
 
 @njit(cache=True, nogil=True)
-def _first_of(n: int, size: int, key: Any) -> Any:
-    found = np.empty(size, dtype=np.int32)
-    for k in range(size):
-        found[k] = at_place(np.int64(k), n, key)
+def in_order(n: int, first: int, last: int, key: Any) -> Any:
+    """Those of 0..n - 1 at places first..last - 1 in the random order of `key`: int64[...]."""
+    found = np.empty(last - first, dtype=np.int64)
+    for k in range(len(found)):
+        found[k] = at_place(np.int64(first + k), n, key)
     return found

@@ -42,6 +42,18 @@ def drawn_negatives(
     return source, _below(key, number[source] + turn * num_vertices, n)
 
 
+def ends_of_negatives(
+    numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
+) -> tuple[Int64Array, Int64Array]:
+    """Sources and targets of the negatives of these numbers, int64[m] each, as vertices.
+
+    The other parameters are those of `drawn_negatives`.
+    """
+    key, n = key_of(*epoch, OF_NEGATIVES), np.uint64(num_vertices)
+    first = _below(key, np.array([total], np.int64), n)[0]
+    return (first + numbers) % num_vertices, _below(key, numbers, n)
+
+
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
     """Numbers below a bound by a key and places, as `plancc.sampling.counter.below` has them."""
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))

@@ -26,6 +26,7 @@ from plancc.sampling.counter import mix
 from plancc.sampling.splits import random_split
 from plancc.text import shown
 from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
+from plancc_runtime.layouts.link_batches import LinkBatch
 from plancc_runtime.metrics import BALANCED
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.targets import LinkTarget, Numbers, Target, kind_of
@@ -57,6 +58,7 @@ class LocalData:
         replaced_masks: Splits whose masks in the plan gave way to random ones.
         random_features, random_labels: Whether they were drawn here.
         row_type (int64[num_rows] or None): Number of the type of every row, in a plan with types.
+        links: Of a mini-batch of links.
     """
 
     features: Tensor
@@ -72,6 +74,7 @@ class LocalData:
     random_features: bool
     random_labels: bool
     row_type: Tensor | None = None
+    links: LinkBatch | None = None
 
     @property
     def where(self) -> Any:
@@ -91,6 +94,7 @@ class LocalData:
         targets: npt.NDArray[np.bool_],
         transport: Transport,
         size: int | None = None,
+        links: LinkBatch | None = None,
     ) -> LocalData:
         """The rows of a mini-batch, with one split: its labelled training targets. Collective.
 
@@ -100,16 +104,19 @@ class LocalData:
             rows (int64[m]): Local rows of the members that this rank owns.
             targets (bool[m]): Those whose output counts for the loss.
             size: Targets of all ranks; None: they are counted.
+            links: Of which the targets are the ends; its size is theirs.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)
-        if size is None:
+        if links is not None:
+            size = links.size
+        elif size is None:
             found = np.array([len(chosen)], np.int64)
             transport.allreduce_sum(found)
             size = int(found[0])
-        totals: Mapping[str, float] = {"train": max(size, 1)}
+        totals: Mapping[str, float] = {"train": max(size if links is None else links.num_pairs, 1)}
         if self.target.weights is not None:
             totals = _totals(self.target, labels, {"train": where}, transport)
         return replace(
@@ -118,6 +125,7 @@ class LocalData:
             splits={"train": where},
             split_sizes={"train": size},
             totals=totals,
+            links=links,
         )
 
 
@@ -278,8 +286,6 @@ def load_link_data(
     transport.allreduce_sum(kinds)
     with transport.agreement():
         _check_kind(options, LinkTarget, plan)
-        if options.mini_batches:
-            raise InputError("mini-batches are drawn of vertices; train links in the full batch")
     kinds[0] *= 1 + options.negatives
     sizes = {s: int(kinds[of[0]]) for s, of in OF_SPLITS.items() if kinds[of[0]]}
     totals = {s: float(kinds[list(of)].sum()) for s, of in OF_SPLITS.items() if s in sizes}

@@ -29,7 +29,11 @@ from plancc_runtime.views import View, place_of
 
 
 class LinkLearner(Learner):
-    """The network and its decoder, and how a pass changes them; `hold` comes before the first."""
+    """The network and its decoder, and how a pass changes them; `hold` comes before the first.
+
+    Attributes:
+        directory: Where vertices are.
+    """
 
     exchanges = True
 
@@ -43,7 +47,7 @@ class LinkLearner(Learner):
         transport, rows = self.transport, part.num_rows
         self._num_rows, self._resources = rows, resources
         self._vertices = part.global_id.astype(np.int64)
-        self._directory = Directory(part.global_id, header.num_vertices, transport)
+        self.directory = Directory(part.global_id, header.num_vertices, transport)
         self._per_link = header.links or 0
         counts = np.bincount(links.kind, minlength=1)[:1].astype(np.int64)
         transport.allreduce_sum(counts)
@@ -69,13 +73,13 @@ class LinkLearner(Learner):
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
         rows = self._fixed["train"][1].num_received + others
-        found = np.array([width * rows + self._directory.words(asked) + others], np.int64)
+        found = np.array([width * rows + self.directory.words(asked) + others], np.int64)
         self.transport.allreduce_sum(found)
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
         """The negatives of an epoch whose sources are rows of this rank."""
-        n, seed = self._directory.num_vertices, self.options.seed
+        n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
     def _negative_ends(self, epoch: int) -> Ends:
@@ -84,7 +88,7 @@ class LinkLearner(Learner):
             drawn = self._drawn_in(epoch)
             first = self._drawn.get(0)  # evaluations score these
             self._drawn = {} if first is None else {0: first}
-            self._drawn[epoch] = self._directory.ends(*drawn, self._num_rows, self._resources)
+            self._drawn[epoch] = self.directory.ends(*drawn, self._num_rows, self._resources)
         return self._drawn[epoch]
 
     def score(self, x: Tensor, pairs: Int64Array) -> tuple[Int64Array, Tensor]:
@@ -101,7 +105,7 @@ class LinkLearner(Learner):
         order = np.argsort(self._vertices)
         at = np.searchsorted(self._vertices, pairs[places, 0], sorter=order)
         own, target = order[at], pairs[places, 1]
-        ends = self._directory.ends(own, target, self._num_rows, self._resources)
+        ends = self.directory.ends(own, target, self._num_rows, self._resources)
         with torch.no_grad():
             return places, self._decoder(*ends.rows(x))
 
@@ -129,7 +133,11 @@ class LinkLearner(Learner):
         self.network.enter("links")
         _, places = place_of(data.splits["train"], view.outputs)
         x = outputs if len(places) == len(outputs) else outputs.index_select(0, places)
-        scores, truth = self._of_split("train", x, step)
+        if data.links is not None:
+            scores = self._decoder(*data.links.ends.rows(x))
+            truth = torch.arange(len(scores), device=scores.device) < data.links.num_links
+        else:
+            scores, truth = self._of_split("train", x, step)
         return data.target.share_of_loss(scores, truth, data.totals["train"])
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:

@@ -252,6 +252,9 @@ class TrainOptions:
         choices=DRAWS,
     )
 
+    exclude_links: bool = of_batches(
+        False, "For links: those of a mini-batch carry no messages in it"
+    )
     features_on_disk: bool = of_batches(
         False,
         "leave features in the plan's file, from where a mini-batch reads its rows; "
@@ -486,6 +489,9 @@ class TrainOptions:
             why = f"only mini-batches have fan-outs; {self._no_batches()}"
             raise InputError(f"`relation_fanouts`: {why}")
         self._check_on_disk()
+        if self.exclude_links and not self.mini_batches:
+            why = f"only mini-batches leave theirs out; {self._no_batches()}"
+            raise InputError(f"`exclude_links`: {why}")
         if self.steps is not None and not self.mini_batches:
             raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
         if self.draw != "auto" and not self.mini_batches:
@@ -574,8 +580,8 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
         raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
-    for name, value in {} if links else options.chosen(("decoder", "negatives")).items():
-        raise InputError(f"`{name}` {value}: is for links, and vertices are learnt")
+    for name in () if links else options.chosen(("decoder", "negatives", "exclude_links")):
+        raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
     return links
 
 

@@ -234,11 +234,12 @@ class Run:
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
         with self._span("setup"):
+            if isinstance(self._learner, LinkLearner):
+                self._learner.hold(part, self.header, self._resources)
+                drawn = drawn and replace(drawn, directory=self._learner.directory)
             self._execution = execution_of(
                 self.header, part, self._data, options, self._resources, drawn
             )
-            if isinstance(self._learner, LinkLearner):
-                self._learner.hold(part, self.header, self._resources)
             if self._checkpoints is not None:
                 self._checkpoints.kernels = self.transport.gather(self._execution.kernel)
             del part

@@ -58,7 +58,7 @@ def file_of(layout="row", per_link=0):
 
 def run(ranks, layout="row", per_link=0, **options):
     chosen = TrainOptions(**{"hidden": HIDDEN, "seed": SEED, "dtype": "float64", **options})
-    path = file_of(layout, per_link)
+    path = file_of(layout, per_link) if isinstance(layout, str) else layout
     return on_ranks(ranks, lambda t: train(path, chosen, t))[0]
 
 
@@ -249,7 +249,6 @@ def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
         ({"loss": "mse"}, "`loss` mse"),
         ({"split": (0.6, 0.2, 0.2)}, "`split`: is of vertices, and links are learnt"),
         ({"class_weights": "balanced"}, "`class_weights`: is of vertices"),
-        ({"sampler": "uniform"}, "train links in the full batch"),
         ({"task": "vertices", "decoder": "mlp"}, "`decoder` mlp: is for links, and vertices"),
         ({"task": "vertices", "negatives": 2}, "`negatives` 2: is for links"),
     ],

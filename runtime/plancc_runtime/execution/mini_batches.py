@@ -26,12 +26,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from os import PathLike
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.fields import options_of
 from plancc.graph.types import Types
 from plancc.plan.exchange import Exchange, Int64Array
 from plancc.plan.layers import Aggregate
@@ -40,6 +42,7 @@ from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
 from plancc.plan.values import Header
 from plancc.sampling import Population, Sampler, chosen_sampler, draw, read_option
+from plancc.sampling.links import LinkSampler
 from plancc.sampling.neighbour import NeighbourSampler
 from plancc.sampling.relations import RelationSampler
 from plancc.text import shown
@@ -49,8 +52,10 @@ from plancc_runtime.execution.protocol import EpochResult, RateOf
 from plancc_runtime.kernels.rows_on_disk import RowCache, RowsOnDisk
 from plancc_runtime.layouts.batch_mask import BoolArray, LocalBatch, RowsOfBlocks
 from plancc_runtime.layouts.draws import check_draw, draws_of
+from plancc_runtime.layouts.ends import Directory
 from plancc_runtime.layouts.halo import Halo
 from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.link_batches import LinkBatches
 from plancc_runtime.layouts.live import isolated
 from plancc_runtime.layouts.local import LocalGraph
 from plancc_runtime.layouts.relation import TypedBlock
@@ -58,7 +63,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.learner import Learner
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network
-from plancc_runtime.options import BATCH_OPTIONS, TrainOptions
+from plancc_runtime.options import BATCH_OPTIONS, TrainOptions, learns_links
 from plancc_runtime.results import BatchStep, Scores
 from plancc_runtime.slices import Slice
 from plancc_runtime.transport.messages import Traffic
@@ -87,6 +92,7 @@ class Drawn:
         remark: What to say of the sampler.
         target: The type that is learnt, of a plan with types.
         by_owners: Whether owners draw.
+        directory: Where the ends of links are.
     """
 
     sampler: Sampler
@@ -95,6 +101,7 @@ class Drawn:
     remark: str
     target: str | None = None
     by_owners: bool = False
+    directory: Directory | None = None
 
     def whole(self, plan: str | PathLike[str] | Slice, seed: int, by_owners: bool) -> Drawn:
         """The same with all that the sampler draws from; not collective.
@@ -220,11 +227,19 @@ class MiniBatches(FullBatch):
         if self._types is not None:
             typed = TypedBlock.of(self._block, self._types, self._transport)
             self._block = replace(self._block, relation=typed.relation.astype(np.uint16))
+        links = None
+        if isinstance(drawn.sampler, LinkSampler):
+            assert drawn.directory is not None
+            links = LinkBatches(
+                *(part, header, drawn.directory, drawn.sampler, resources),
+                seed=options.seed,
+                apart=options.exclude_links,
+            )
         drawing = (drawn.sampler, drawn.population, options.seed, self._transport)
         training = data.split_sizes["train"]
         self._num_targets = drawn.sampler.num_targets(drawn.population, training)
         self._clock = resources.clock
-        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock)
+        self._draws = draws_of(self._block, *drawing, drawn.by_owners, self._clock, links)
         self._cache: FeatureCache | None = None
         self._on_disk: RowCache | None = None
         self._drawing: UnderWay | None = None
@@ -501,7 +516,9 @@ class MiniBatches(FullBatch):
         if local.outputs is not None:
             outputs = torch.from_numpy(local.outputs).to(data.labels.device)
         with self._clock("allreduce"):
-            batch = data.of_batch(local.rows, local.targets, self._transport, self._num_targets)
+            batch = data.of_batch(
+                *(local.rows, local.targets, self._transport, self._num_targets, local.links)
+            )
         view = View(share.graphs, outputs=outputs, x=share.x, fixed=share.fixed)
         return view, batch, share
 
@@ -572,7 +589,9 @@ def chosen_batches(
     for name, value in (options.sampler_options or {}).items():
         given[name] = read_option(name, value)
     n, types, target = header.num_vertices, header.types, None
-    if isinstance(plan, tuple):
+    if learns_links(header, options):
+        sampler, population = _of_links(plan, n, options, given), Population(n)
+    elif isinstance(plan, tuple):
         sampler = chosen_sampler("", n, None, options.sampler, **given)
         population = Population(n)
     else:
@@ -590,6 +609,25 @@ def chosen_batches(
         sampler.check(population)
     per_epoch = options.steps or sampler.batches_per_epoch(population)
     return Drawn(sampler, population, per_epoch, remark, target)
+
+
+def _of_links(
+    plan: str | PathLike[str] | Slice, num_vertices: int, options: TrainOptions, given: Any
+) -> Sampler:
+    """The sampler of links; `given`: options of samplers."""
+    if options.sampler not in (None, NeighbourSampler.name):
+        raise InputError(
+            f"{options.setting('sampler')}: the ends of links are drawn with sampler "
+            f"{NeighbourSampler.name}"
+        )
+    if isinstance(plan, tuple):
+        raise InputError("mini-batches of links need the file of a plan")
+    with PlanFile(plan) as file:
+        recorded = _sampler_in(file)
+        num_links = int(np.count_nonzero(file.read("links/kind") == 0))
+    found = chosen_sampler(recorded, num_vertices, num_links, NeighbourSampler.name, **given)
+    known = {each.name: getattr(found, each.name) for each in options_of(found)}
+    return LinkSampler(**known, num_links=num_links, negatives=options.negatives)
 
 
 def _by_relation(sampler: Sampler, types: Types | None, options: TrainOptions) -> Sampler:

@@ -107,19 +107,32 @@ class Directory:
     ) -> Ends:
         """Pairs of a local row and a vertex, int64[m] each. Collective."""
         vertices, number = np.unique(target, return_inverse=True)
-        rank, row = self.places(vertices)
-        away = np.flatnonzero(rank != self._transport.rank)
-        away = away[np.lexsort((row[away], rank[away]))]
-        column = row.copy()
-        column[away] = num_rows + np.arange(len(away))
-        peer, row_ptr = runs(rank[away])
-        receive = Side.of_rank(peer, row_ptr)
-        bounds = np.searchsorted(rank[away], np.arange(1, self._transport.size))
-        wanted = swapped(np.split(row[away].astype(np.int32), bounds), self._transport)
-        sizes = np.array([len(each) for each in wanted])
-        peers = np.flatnonzero(sizes).astype(np.int32)
-        send = Side.of_rank(peers, offsets(sizes[peers]), np.concatenate(wanted))
-        return Ends(source, column[number], Exchange(send, receive), num_rows, resources)
+        column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
+        return Ends(source, column[number], exchange, num_rows, resources)
+
+
+def columns_of_rows(
+    rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
+) -> tuple[Int64Array, Exchange]:
+    """Columns of rows of any rank, int64[m], and the exchange that brings them. Collective.
+
+    Parameters:
+        rank, row: int64[m]; pairs may repeat.
+        num_rows: Rows of this rank; columns of received ones are behind them.
+    """
+    away = np.flatnonzero(rank != transport.rank)
+    keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)
+    column = row.copy()
+    column[away] = num_rows + number
+    owner, wanted = keys >> 32, (keys & 0xFFFFFFFF).astype(np.int32)
+    peer, row_ptr = runs(owner)
+    arrived = swapped(
+        np.split(wanted, np.searchsorted(owner, np.arange(1, transport.size))), transport
+    )
+    sizes = np.array([len(each) for each in arrived])
+    peers = np.flatnonzero(sizes).astype(np.int32)
+    send = Side.of_rank(peers, offsets(sizes[peers]), np.concatenate(arrived))
+    return column, Exchange(send, Side.of_rank(peer, row_ptr))
 
 
 def swapped(pieces: Sequence[npt.NDArray[Any]], transport: Transport) -> list[npt.NDArray[Any]]:

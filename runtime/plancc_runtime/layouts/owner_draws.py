@@ -46,6 +46,7 @@ from plancc_runtime.layouts.batch_mask import (
     columns_of,
 )
 from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.link_batches import LinkBatch, LinkBatches
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import Rounds, RowBits, RowLists, send_numbers
 
@@ -70,8 +71,9 @@ class OwnerDraws(ABC, Generic[S]):
         seed: int,
         transport: Transport,
         clock: Clock,
+        links: LinkBatches | None = None,
     ) -> None:
-        self._sampler, self._seed, self._clock = sampler, seed, clock
+        self._sampler, self._seed, self._clock, self._links = sampler, seed, clock, links
         self.alone = transport.size == 1
         sent = part.inputs[part.expand.send.row]
         self.halo: Int32Array = send_numbers(part.expand, sent, transport)
@@ -114,13 +116,18 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         part, sampler = self._part, self._sampler
         key = key_of(self._seed, SHOWN, number)
+        links: LinkBatch | None = None
+        if self._links is not None:
+            links = yield from self._links.drawn(number)
         with self._clock("draw"):
-            seeds = sampler.seeds_of_owner(self._owned, key)
+            seeds = sampler.seeds_of_owner(self._owned, key) if links is None else links.seeds
         drawn, rows_of_hop = [], [seeds]
         for hop in range(sampler.num_blocks):
             with self._clock("draw"):
                 rows = distinct(rows_of_hop[-1])
                 block = sampler.block_of_owner(self._owned, rows, hop, key)
+                if links is not None:
+                    block = links.without_apart(block, part.column, self._owned.arrays[0])
             columns, own, halo = columns_of(block.nonzeros, part.column, part.num_inputs)
             received = distinct(halo)
             sent = yield from self._used.tell(received)
@@ -135,7 +142,8 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
         for block, columns, received, sent in reversed(drawn):
             of_rows = np.repeat(self._number[block.rows], np.diff(block.ptr))
             kept.append(KeptBlock(block.nonzeros, of_rows, columns, block.factors, received, sent))
-        return LocalBatch.of(part, found, targets, kept, (self._number, self._slot), which)
+        scratch = self._number, self._slot
+        return replace(LocalBatch.of(part, found, targets, kept, scratch, which), links=links)
 
 
 class RelationDraws(NeighbourDraws):
@@ -152,7 +160,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
 
     def __init__(self, part: Block, *args: Any) -> None:
         super().__init__(part, *args)
-        transport, send = args[-2], part.expand.send
+        transport, send = args[3], part.expand.send
         self._crossing = RowLists(part.expand.reversed(), transport)
         self._visited = RowBits(part.expand, transport)
         self._sent_ptr = offsets(np.bincount(send.row, minlength=part.num_inputs))

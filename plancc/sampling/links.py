@@ -1,0 +1,54 @@
+"""Links of mini-batches, and the neighbours that their ends read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plancc.errors import InputError
+from plancc.fields import option
+from plancc.sampling.batch import Batch, Population
+from plancc.sampling.counter import in_order, key_of
+from plancc.sampling.negatives import Int64Array
+from plancc.sampling.neighbour import NeighbourSampler
+from plancc.sampling.sampler import SHOWN
+
+OF_ORDER = 3
+"""Last number of the keys of random orders of links and negatives."""
+
+
+@dataclass(frozen=True)
+class LinkSampler(NeighbourSampler):
+    """Sampled neighbours of the ends of links, as DGL has them for edges.
+
+    Links, and the negatives of an epoch with the full batch, stand in random orders, anew in every
+    epoch. A batch has the next `batch_size` links, and `negatives` for each. Owners draw.
+
+    Attributes:
+        num_links, negatives: Training links, and negatives of each.
+    """
+
+    num_links: int = option(0, internal=True)
+    negatives: int = option(1, internal=True)
+
+    def available(self, population: Population) -> int:
+        return self.num_links
+
+    def num_targets(self, population: Population, training: int) -> int | None:
+        return None
+
+    def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
+        raise InputError(f"sampler '{self.name}' of links: owners draw its batches")
+
+    def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
+        """Links and negatives of a batch by their numbers, int64[...] each; and their epoch."""
+        epoch, place = divmod(number, -(-self.num_links // self.batch_size))
+        first = place * self.batch_size
+        last = min(first + self.batch_size, self.num_links)
+        links, negatives = (
+            in_order(k * self.num_links, k * first, k * last, key_of(seed, epoch, OF_ORDER, k))
+            for k in (1, self.negatives)
+        )
+        return links, negatives, epoch
+
+    def _too_large(self, population: Population) -> str:
+        return f"`batch_size` {self.batch_size}: there are only {self.num_links} training links"

@@ -1,0 +1,165 @@
+"""Links of mini-batches: each on the rank of its source, which asks others for targets.
+
+The ends of links and negatives are the seeds of a batch, wherever they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from plancc.plan.exchange import Exchange, Int32Array, Int64Array, offsets
+from plancc.plan.parts import Part
+from plancc.plan.values import Header
+from plancc.sampling.kernels import distinct
+from plancc.sampling.links import LinkSampler
+from plancc.sampling.negatives import ends_of_negatives
+from plancc.sampling.owned import OwnedBlock
+from plancc_runtime.layouts.ends import Directory, Ends, columns_of_rows
+from plancc_runtime.layouts.resources import Resources
+from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_lists
+
+
+@dataclass(frozen=True, eq=False)
+class LinkBatch:
+    """This rank's share of the links of a mini-batch.
+
+    Attributes:
+        seeds (int64[m]): Rows of the slice that are ends of links and negatives of any rank;
+            ascending.
+        ends: Links, then negatives, whose sources are rows of this rank; rows are places of seeds.
+        num_links: How many of them are links.
+        size, num_pairs: Links of all ranks; these and negatives.
+        apart (int64[2, k] or None): Row of the slice, and vertex, of nonzeros that carry no
+            messages.
+    """
+
+    seeds: Int64Array
+    ends: Ends
+    num_links: int
+    size: int
+    num_pairs: int
+    apart: Int64Array | None = None
+
+    def without_apart(
+        self, block: OwnedBlock, column: Int32Array, vertices: Int32Array
+    ) -> OwnedBlock:
+        """The block without the nonzeros `apart`.
+
+        Parameters:
+            column, vertices: Columns of the slice's nonzeros, and their vertices.
+        """
+        if self.apart is None:
+            return block
+        vertex = vertices[column[block.nonzeros]]
+        keys = np.repeat(block.rows, np.diff(block.ptr)) << 32 | vertex
+        kept = np.isin(keys, self.apart[0] << 32 | self.apart[1], invert=True)
+        return OwnedBlock(
+            block.rows,
+            offsets(kept)[block.ptr],
+            block.nonzeros[kept],
+            None if block.factors is None else block.factors[kept],
+        )
+
+
+class LinkBatches:
+    """The training links of a slice, drawn batch after batch. Collective to make.
+
+    Parameters:
+        part: The slice of a row plan.
+        apart: Whether the links of a batch carry no messages in it, both ways of an undirected
+            graph.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        header: Header,
+        directory: Directory,
+        sampler: LinkSampler,
+        resources: Resources,
+        seed: int,
+        apart: bool,
+    ) -> None:
+        links, exchange = part.links, part.link_exchange
+        assert links is not None
+        assert exchange is not None
+        self._sampler, self._directory, self._seed = sampler, directory, seed
+        self._resources, self._num_rows = resources, part.num_rows
+        self._apart, self._header = apart, header
+        self._vertices = part.global_id.astype(np.int64)
+        self._order = np.argsort(self._vertices)
+        self._ascending = self._vertices[self._order]
+        transport = resources.transport
+        sent = np.stack([exchange.send.row, part.global_id[exchange.send.row]], axis=1)
+        halo = send_numbers(exchange, sent, transport)
+        own = np.stack([np.arange(part.num_rows), part.global_id], axis=1)
+        ranks = [np.full(part.num_rows, transport.rank), exchange.receive.peer_of_row()]
+        chosen = np.flatnonzero(links.kind == 0)  # by number
+        self._number, self._source = links.number[chosen], links.source[chosen].astype(np.int64)
+        target = links.target[chosen]
+        self._rank = np.concatenate(ranks)[target].astype(np.int64)
+        self._row, self._target = np.concatenate([own, halo])[target].T.astype(np.int64)
+
+    def drawn(self, number: int) -> Rounds[LinkBatch]:
+        """This rank's share of the links of a batch. Collective."""
+        n, sampler, rows = self._directory.num_vertices, self._sampler, self._num_rows
+        links, negatives, epoch = sampler.numbers(self._seed, number)
+        _, own = _found(links, self._number)
+        total = sampler.negatives * sampler.num_links
+        source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
+        mine, at = _found(source, self._ascending)
+        source = np.concatenate([self._source[own], self._order[at]])
+        vertices, place = np.unique(target[mine], return_inverse=True)
+        rank, row = self._directory.places(vertices)
+        column, exchange = columns_of_rows(
+            np.concatenate([self._rank[own], rank[place]]),
+            np.concatenate([self._row[own], row[place]]),
+            rows,
+            self._resources.transport,
+        )
+        apart = None
+        if self._apart:
+            apart = yield from self._set_apart(own, column[: len(own)], exchange)
+        seeds = distinct(np.concatenate([source, column[column < rows], exchange.send.row]))
+        column = np.where(column < rows, np.searchsorted(seeds, column), len(seeds) + column - rows)
+        send = exchange.send.called(np.searchsorted(seeds, exchange.send.row).astype(np.int32))
+        kept = Exchange(send, exchange.receive)
+        ends = Ends(np.searchsorted(seeds, source), column, kept, len(seeds), self._resources)
+        pairs = len(links) + len(negatives)
+        return LinkBatch(seeds, ends, len(own), len(links), pairs, apart)
+
+    def _set_apart(
+        self, own: Int64Array, column: Int64Array, exchange: Exchange
+    ) -> Rounds[Int64Array]:
+        """`LinkBatch.apart` of links of this rank, and of those whose targets are here."""
+        source, target = self._source[own], self._target[own]
+        vertex, rows = self._vertices[source], self._num_rows
+        here, away = column < rows, np.flatnonzero(column >= rows)
+        away = away[np.argsort(column[away], kind="stable")]
+        sizes = np.bincount(column[away] - rows, minlength=exchange.receive.volume)
+        ptr, told = yield from sending_lists(
+            exchange.reversed(),
+            offsets(sizes),
+            vertex[away].astype(np.int32),
+            self._resources.transport,
+        )
+        pairs = [
+            np.stack([column[here], vertex[here]]),
+            np.stack([np.repeat(exchange.send.row, np.diff(ptr)), told]),
+        ]
+        if not self._header.directed:
+            pairs.append(np.stack([source, target]))
+        found: Int64Array = np.concatenate(pairs, axis=1).astype(np.int64)
+        if self._header.self_loops:  # the diagonal is no edge
+            found = found[:, self._vertices[found[0]] != found[1]]
+        return found
+
+
+def _found(numbers: Int64Array, ascending: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Which of some numbers are among others, and their places there: int64[k] each."""
+    at = np.searchsorted(ascending, numbers)
+    inside = np.flatnonzero(at < len(ascending))
+    found = inside[ascending[at[inside]] == numbers[inside]]
+    return found, at[found]
