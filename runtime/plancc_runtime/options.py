@@ -219,7 +219,7 @@ class TrainOptions:
     )
     batch_size: int | str | None = of_batches(
         None,
-        f"vertices of a mini-batch; {FULL}: full batch",
+        f"vertices, or links, of a mini-batch; {FULL}: full batch",
         otherwise="full batch; with `sampler` the plan's own, or 6% of those that may be drawn",
         more=f"With {FULL} no remark follows on a plan for mini-batches.",
         metavar=f"NUMBER|{FULL}",
