@@ -293,6 +293,14 @@ class PlanOptions:
         "learn links: random shares of the edges for validation and test: 0.1,0.1",
         metavar="P,P",
     )
+    link_times: Any = of_links(
+        None,
+        "with `link_split`: times by which edges are split, the latest for test and those before "
+        "for validation. A table with a number for every edge in the order of GRAPH (.npy, .csv, "
+        ".csv.gz); or values: those of the edges in GRAPH, which then is read without weights",
+        more="In Python also number[edges] (`plancc.graph.link_times`).",
+        metavar="FILE|values",
+    )
     disjoint_train_ratio: float = of_links(
         0.0,
         "share of training links that are learnt; their edges carry no messages. 0: all are learnt "
@@ -306,6 +314,8 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.link_times is not None and self.link_split is None:
+            raise InputError("`link_times` are of links: give their shares (`link_split`) too")
         if self.link_split is not None:
             check_shares(self.link_split, self.links)
         elif self.links is None and self.disjoint_train_ratio:

@@ -15,8 +15,8 @@ from typing import Any
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
-from plancc.graph.convert import as_source
 from plancc.graph.folders import check_reading
+from plancc.graph.link_times import as_timed_source
 from plancc.graph.links import linked
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
@@ -107,11 +107,13 @@ def compile(
         reading: Any = {"split": wishes.split, "keys": wishes.keys}
         reading["features_from_edges"] = wishes.features_from_edges
         reading["edge_features"] = wishes.edge_features
-        graph, vertex_data = as_source(graph, wishes.data, **reading)
+        graph, vertex_data, times = as_timed_source(
+            graph, wishes.data, wishes.link_times, **reading
+        )
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
         learnt = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
-        graph, links = linked(graph, *learnt, search.seed)
+        graph, links = linked(graph, *learnt, search.seed, times)
         if links is not None and assigner.grid is not None:
             raise InputError("a process grid has no plans with links: choose another `model`")
         assigner.check_graph(graph.num_vertices, vertex_data)
@@ -205,7 +207,7 @@ def compile(
                 **found.how,
                 **({} if wishes.memory is None else {"memory": wishes.memory}),
                 "predicted_memory": way.peak,
-                **of_links(*learnt, search.seed),
+                **of_links(*learnt, search.seed, wishes.link_times),
             },
             notes,
         ),

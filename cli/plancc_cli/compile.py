@@ -158,8 +158,8 @@ def command(
         compile_on_ranks(settings | {"split": split_name, "self_loops": not no_self_loops})
         return
     import plancc
-    from plancc.graph.convert import as_source
     from plancc.graph.folders import check_reading
+    from plancc.graph.link_times import as_timed_source
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
@@ -207,7 +207,9 @@ def command(
         with shown.stage("read"):
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             given: Any = data or (False if no_data else None)
-            source, vertex_data = as_source(graph, given, split=split_name, **of_edges, **reading)
+            reading |= {"split": split_name, **of_edges}
+            timed = as_timed_source(graph, given, settings["link_times"], **reading)
+            source, vertex_data, settings["link_times"] = timed
         plan = plancc.compile(
             source,
             num_parts=parts,

@@ -69,7 +69,7 @@ def build_graph(
     check_num_vertices(num_vertices, where)
     check_range(row, num_vertices, where)
     check_range(col, num_vertices, where)
-    list_edges(row, col)
+    list_edges(row, col, values=values)
     if transpose:
         row, col = col, row
     shape = (num_vertices, num_vertices)
@@ -126,7 +126,8 @@ def graph_of_rows(
     if not (symmetrize or transpose) and is_canonical(indptr, indices, values):
         source = with_weight_range(source, values)
         if is_listing():
-            list_edges(np.repeat(np.arange(num_vertices), np.diff(indptr)), indices)
+            row = np.repeat(np.arange(num_vertices), np.diff(indptr))
+            list_edges(row, indices, values=values)
         return Graph(
             indptr=indptr.astype(np.int64, copy=False),
             indices=indices.astype(np.int32, copy=False),

@@ -166,7 +166,7 @@ def with_edge_features(
     if data.features is not None:
         raise InputError(f"{given}: the vertices have features; leave out one of them")
     if edges is not None:
-        (row, column, _), values = edges
+        (row, column, *_), values = edges
         if transpose:
             row, column = column, row
         if symmetrize:

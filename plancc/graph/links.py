@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_one_type, check_range
-from plancc.graph.listed_edges import places_in
+from plancc.graph.listed_edges import link_keys, places_in
 from plancc.graph.npz import read_npz_data
 from plancc.graph.textfile import StrPath
 from plancc.graph.vertexdata import as_array
@@ -165,9 +165,9 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         )
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
-    learnt = np.sort(_keys(pairs["train"], graph))
+    learnt = np.sort(link_keys(pairs["train"], graph))
     held = np.concatenate([pairs["val"], pairs["test"]], axis=1)
-    if repeated := np.count_nonzero(places_in(learnt, _keys(held, graph)) >= 0):
+    if repeated := np.count_nonzero(places_in(learnt, link_keys(held, graph)) >= 0):
         warnings.warn(
             f"{where}{repeated:,} of {held.shape[1]:,} validation and test links are training "
             "links too, so that scores tell what was learnt by heart",
@@ -188,14 +188,21 @@ def check_shares(shares: Sequence[float], links: Any = None) -> None:
         )
 
 
-def random_links(graph: Graph, shares: Sequence[float], seed: int) -> SplitLinks:
-    """Split the edges at random: each of an undirected graph once, none from a vertex to itself.
+def random_links(
+    graph: Graph,
+    shares: Sequence[float],
+    seed: int,
+    times: npt.NDArray[np.float64] | None = None,
+) -> SplitLinks:
+    """Split the edges: each of an undirected graph once, none from a vertex to itself.
 
     A validation or test link has one negative, shared by its split: a pair of vertices without an
     edge, uniform among these. RandomLinkSplit of PyTorch Geometric splits likewise.
 
     Parameters:
         shares: Of validation and of test links; the others are for training.
+        times (float64[num_nonzeros], or None): By which edges are split (`cut_by_time`); None: at
+            random.
 
     Raises:
         InputError: If there are no edges, a share above 0 has none, or hardly a pair of vertices is
@@ -210,26 +217,66 @@ def random_links(graph: Graph, shares: Sequence[float], seed: int) -> SplitLinks
     if not len(order):
         raise InputError(f"{graph.source.name}: has no edges to split")
     sizes = [int(share * len(order)) for share in shares]
+    if times is not None:
+        of_links = times[kept]
+        order = np.argsort(of_links, kind="stable")
+        where = f"{graph.source.name}: `link_times`"
+        first, second = cut_by_time(of_links[order], shares, where)
+        sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
             raise InputError(
                 f"`link_split` {share:g}: of {len(order)} edges that is no link; give more, or 0"
             )
-    val, test, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
-    pairs = {"train": train, "val": val, "test": test}
-    known = np.sort(_keys(ends, graph))
+    *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
+    pairs = dict(zip(SPLITS, (train, *held), strict=True))
+    known = np.sort(link_keys(ends, graph))
     for kind, size in zip(KINDS[3:], sizes, strict=True):
         pairs[kind] = _negatives(known, size, graph, random)
     return SplitLinks(pairs)
 
 
-def _keys(pair: npt.NDArray[Any], graph: Graph) -> npt.NDArray[np.int64]:
-    """A number for every pair, of an undirected graph the same both ways: int64[m]."""
-    source, target = pair.astype(np.int64)
-    if not graph.directed:
-        source, target = np.minimum(source, target), np.maximum(source, target)
-    keys: npt.NDArray[np.int64] = source * graph.num_vertices + target
-    return keys
+def cut_by_time(
+    times: npt.NDArray[np.float64], shares: Sequence[float], where: str
+) -> tuple[int, int]:
+    """Where validation and test begin among ascending times, none of which is divided.
+
+    Parameters:
+        shares: Asked for of validation and test.
+        where: Begins messages.
+
+    Raises:
+        InputError: If all links are of one time, or of too few.
+
+    Warns:
+        PlanccWarning: If a split is larger or smaller than asked, for links of one time.
+    """
+    total, cuts, end = len(times), list[int](), len(times)
+    begins = np.flatnonzero(np.diff(times)) + 1
+    for share in reversed(shares):
+        able = begins[begins < end]
+        if share and not len(able):
+            raise InputError(
+                f"{where}: the {total:,} links have {len(begins) + 1} different times, too few for "
+                f"`link_split` {','.join(f'{each:g}' for each in shares)}"
+            )
+        if share:
+            wanted = end - int(share * total)
+            end = int(able[np.argmin(abs(able - wanted))])
+        cuts.insert(0, end)
+    sizes = np.diff([*cuts, total])
+    if any(size != int(share * total) for size, share in zip(sizes.tolist(), shares, strict=True)):
+        told = [
+            f"{size / total:.1%} of the links are for {split}, from {times[cut]:.15g} on"
+            for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
+            if size
+        ]
+        warnings.warn(
+            f"{where}: links of one time stay together: {'; '.join(told)}",
+            PlanccWarning,
+            stacklevel=2,
+        )
+    return cuts[0], cuts[1]
 
 
 def _negatives(
@@ -239,7 +286,7 @@ def _negatives(
     found = random.integers(graph.num_vertices, size=(2, size), dtype=np.int32)
     for _ in range(TRIES):
         wrong = np.flatnonzero(
-            (places_in(known, _keys(found, graph)) >= 0) | (found[0] == found[1])
+            (places_in(known, link_keys(found, graph)) >= 0) | (found[0] == found[1])
         )
         if not len(wrong):
             return found
@@ -251,17 +298,22 @@ def _negatives(
 
 
 def linked(
-    graph: Graph, source: Any, shares: Sequence[float] | None, disjoint: float, seed: int
+    graph: Graph,
+    source: Any,
+    shares: Sequence[float] | None,
+    disjoint: float,
+    seed: int,
+    times: npt.NDArray[np.float64] | None = None,
 ) -> tuple[Graph, SplitLinks | None]:
     """The graph that carries messages, and the links to learn, if any are asked for.
 
     Parameters:
-        source: As of `read_links`; shares: as of `random_links`; at most one of them.
+        source: As of `read_links`; shares, times: as of `random_links`; at most one of them.
         disjoint, seed: As of `apart`.
     """
     if source is None and shares is None:
         return graph, None
-    links = random_links(graph, shares, seed) if shares else read_links(source, graph)
+    links = random_links(graph, shares, seed, times) if shares else read_links(source, graph)
     return apart(graph, links, disjoint, seed)
 
 
@@ -288,8 +340,8 @@ def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[
 def without(graph: Graph, pairs: Pair) -> Graph:
     """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph."""
     target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    known = np.sort(_keys(pairs, graph))
-    kept = places_in(known, _keys(np.stack([graph.indices, target]), graph)) < 0
+    known = np.sort(link_keys(pairs, graph))
+    kept = places_in(known, link_keys(np.stack([graph.indices, target]), graph)) < 0
     degree = np.bincount(target[kept], minlength=graph.num_vertices)
     values, features = graph.values, graph.edge_features
     return replace(

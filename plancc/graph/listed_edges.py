@@ -23,11 +23,13 @@ class ListedEdges(NamedTuple):
     Attributes:
         row, column: int[edges].
         relation (int[edges] or None): Number of the relation, of a graph of types.
+        values (number[edges] or None): As the source has them.
     """
 
     row: IntArray
     column: IntArray
     relation: IntArray | None = None
+    values: npt.NDArray[Any] | None = None
 
 
 class EdgeFeatures(NamedTuple):
@@ -42,11 +44,14 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Within it every graph that is made leaves its edges, as its source has them, at the end."""
-    before = _listed.set([])
+    """Within it every graph that is made leaves its edges, as its source has them, at the end.
+
+    Within another block both have the same.
+    """
+    found = _listed.get()
+    found = [] if found is None else found
+    before = _listed.set(found)
     try:
-        found = _listed.get()
-        assert found is not None
         yield found
     finally:
         _listed.reset(before)
@@ -57,11 +62,16 @@ def is_listing() -> bool:
     return _listed.get() is not None
 
 
-def list_edges(row: IntArray, column: IntArray, relation: IntArray | None = None) -> None:
+def list_edges(
+    row: IntArray,
+    column: IntArray,
+    relation: IntArray | None = None,
+    values: npt.NDArray[Any] | None = None,
+) -> None:
     """Leave the edges of a graph with whoever asks for them (`listing`)."""
     found = _listed.get()
     if found is not None:
-        found.append(ListedEdges(row, column, relation))
+        found.append(ListedEdges(row, column, relation, values))
 
 
 def as_features(values: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
@@ -105,26 +115,16 @@ def with_features(
     Raises:
         InputError: For another number of features than of edges, and edges that are there twice.
     """
-    (row, column, relation), features = found
-    features, given = as_features(features, where), len(features)
-    mirror = row[:given] != column[:given]
-    both = np.concatenate([row[:given], column[:given][mirror]])
-    other = np.concatenate([column[:given], row[:given][mirror]])
-    if given < len(row) and np.array_equal(both, row) and np.array_equal(other, column):
-        features = np.concatenate([features, features[mirror]])
-    if len(features) != len(row):
-        raise InputError(
-            f"{where}: {given:,} rows of features, and the graph has {len(row):,} edges "
-            f"({graph.num_nonzeros:,} nonzeros after duplicates are summed): give one for every "
-            "edge, in the order of the source"
-        )
+    edges, features = found
+    row, column = edges.row, edges.column
+    features = for_every_edge(graph, edges, as_features(features, where), where, "rows of features")
     if transpose:
         row, column = column, row
     if symmetrize:
         alone = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
         row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
         features = np.concatenate([features, features[alone]])
-    number = nonzeros_of_edges(graph, ListedEdges(row, column, relation))
+    number = nonzeros_of_edges(graph, ListedEdges(row, column, edges.relation))
     known = number[number >= 0]
     twice = len(known) - len(np.unique(known))
     if twice:
@@ -133,6 +133,29 @@ def with_features(
             f"belong to one of the {graph.num_nonzeros:,} nonzeros: give every edge once"
         )
     return replace(graph, edge_features=_placed(graph, number, features))
+
+
+def for_every_edge(
+    graph: Graph, edges: ListedEdges, given: npt.NDArray[Any], where: str, what: str
+) -> npt.NDArray[Any]:
+    """What is given of edges, array[edges, ...]; of half of a symmetric matrix, of both entries.
+
+    Raises:
+        InputError: For another number of `what`; `where` begins the message.
+    """
+    (row, column), size = edges[:2], len(given)
+    mirror = row[:size] != column[:size]
+    both = np.concatenate([row[:size], column[:size][mirror]])
+    other = np.concatenate([column[:size], row[:size][mirror]])
+    if size < len(row) and np.array_equal(both, row) and np.array_equal(other, column):
+        return np.concatenate([given, given[mirror]])
+    if size != len(row):
+        raise InputError(
+            f"{where}: {size:,} {what}, and the graph has {len(row):,} edges "
+            f"({graph.num_nonzeros:,} nonzeros after duplicates are summed): give one for every "
+            "edge, in the order of the source"
+        )
+    return given
 
 
 def with_features_of(made: Graph, graph: Graph) -> Graph:
@@ -170,6 +193,15 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> npt.NDArray[np.i
     """A number for every pair of vertices, which ascends by row, then column: int64[m]."""
     found: npt.NDArray[np.int64] = row.astype(np.int64) * graph.num_vertices + column
     return found
+
+
+def link_keys(pair: npt.NDArray[Any], graph: Graph) -> npt.NDArray[np.int64]:
+    """A number for every pair, of an undirected graph the same both ways: int64[m]."""
+    source, target = pair.astype(np.int64)
+    if not graph.directed:
+        source, target = np.minimum(source, target), np.maximum(source, target)
+    keys: npt.NDArray[np.int64] = source * graph.num_vertices + target
+    return keys
 
 
 def places_in(keys: IntArray, wanted: IntArray) -> npt.NDArray[np.int64]:

@@ -47,14 +47,22 @@ def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str
 
 
 def of_links(
-    source: Any, shares: Sequence[float] | None, disjoint: float, seed: int
+    source: Any, shares: Sequence[float] | None, disjoint: float, seed: int, times: Any
 ) -> dict[str, Any]:
-    """What a provenance says of links; parameters as of `plancc.graph.links.linked`."""
+    """What a provenance says of links; parameters as of `plancc.graph.links.linked`.
+
+    `times`: as of `plancc.graph.link_times.as_timed_source`.
+    """
+
+    def named(given: Any) -> str:
+        is_path = isinstance(given, str | os.PathLike)
+        return os.fspath(given) if is_path else f"<{type(given).__name__}>"
+
     if source is None and shares is None:
         return {}
-    named = isinstance(source, str | os.PathLike)
-    told = os.fspath(source) if named else f"<{type(source).__name__}>"
-    split = {"links": told} if shares is None else {"link_split": in_words(shares)}
+    split = {"links": named(source)} if shares is None else {"link_split": in_words(shares)}
+    if times is not None:
+        split["link_times"] = named(times)
     return {**split, "disjoint_train_ratio": float(disjoint), "link_seed": seed}
 
 

@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 import plancc as compiler
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph.link_times import as_timed_source
 from plancc.graph.links import KINDS, apart, random_links, read_links
 
 PAIRS = {
@@ -181,3 +182,54 @@ def test_graphs_of_types_are_refused():
     graph = compiler.as_graph({"a": 2, "b": 2, ("a", "to", "b"): np.array([[0, 1], [1, 0]])})
     with pytest.raises(InputError, match="links cannot hold the types"):
         compiler.compile(graph, num_parts=1, link_split=(0.1, 0.1))
+
+
+TIMED = "0 1 100\n1 2 200\n2 3 300\n3 4 400\n4 5 500\n5 0 600\n0 1 900\n1 0 50\n2 5 0\n3 0 700\n"
+EARLIEST = {(0, 1): 50, (1, 2): 200, (2, 3): 300, (3, 4): 400, (4, 5): 500, (0, 5): 600}
+EARLIEST |= {(2, 5): 0, (0, 3): 700}
+
+
+def timed(tmp_path, times, shares=(0.2, 0.3), **reading):
+    (tmp_path / "graph.txt").write_text(TIMED)
+    graph, _, found = as_timed_source(tmp_path / "graph.txt", None, times, **reading)
+    return graph, random_links(graph, shares, 1, found)
+
+
+@pytest.mark.parametrize("of", ["values", "file", "array"])
+def test_the_latest_edges_are_test_links(tmp_path, of):
+    column = [int(line.split()[2]) for line in TIMED.splitlines()]
+    (tmp_path / "times.csv").write_text("".join(f"{each}\n" for each in column))
+    times = {"values": "values", "file": tmp_path / "times.csv", "array": np.array(column)}[of]
+    graph, links = timed(tmp_path, times, symmetrize=True, pattern=of != "values")
+    assert graph.num_nonzeros == 2 * len(EARLIEST)  # one of time 0 stays
+    assert graph.values is None
+    latest = sorted(EARLIEST, key=EARLIEST.get)
+    for split, wanted in zip(KINDS[:3], (latest[:5], latest[5:6], latest[6:]), strict=True):
+        assert {tuple(sorted(each)) for each in pairs(links, split)} == {*wanted}
+    assert len(pairs(links, "test_negative")) == 2
+
+
+def test_links_of_one_time_stay_together(tmp_path):
+    with pytest.warns(PlanccWarning, match=r"44.4% of the links are for test, from 2 on$"):
+        _, links = timed(tmp_path, [1, 1, 1, 1, 2, 2, 1, 2, 2, 1], (0, 0.2), pattern=True)
+    assert sorted(pairs(links, "test")) == [(0, 1), (0, 5), (5, 2), (5, 4)]
+    assert len(pairs(links, "train")) == 5
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([1] * 9, "9 times, and the graph has 10 edges"),
+        ([1.0] * 9 + [np.nan], r"the time of edge 9 \(counted from 0\) is not finite"),
+        ([[1, 2]] * 10, "give a number for every edge"),
+        ([1] * 8 + [2] * 2, "have 2 different times, too few for `link_split` 0.2,0.3"),
+        ("nowhere.npy", "nowhere.npy: no such file"),
+    ],
+)
+def test_refused_times(tmp_path, times, words):
+    with pytest.raises(InputError, match=words):
+        timed(tmp_path, times)
+    with pytest.raises(InputError, match="`link_times` values: the edges have no values: give"):
+        timed(tmp_path, "values", pattern=True)
+    with pytest.raises(InputError, match="`link_times` are of links: give their shares"):
+        compiler.compile(tmp_path / "graph.txt", "hp", 2, link_times="values")

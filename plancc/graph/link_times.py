@@ -1,0 +1,101 @@
+"""Times of edges, by which links are split: the latest are for test, those before for validation.
+
+An edge that is listed several times, or both ways of an undirected graph, has its earliest time.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.canonical import build_graph
+from plancc.graph.convert import as_source
+from plancc.graph.graph import Graph, check_one_type
+from plancc.graph.listed_edges import (
+    ListedEdges,
+    for_every_edge,
+    link_keys,
+    listing,
+    places_in,
+)
+from plancc.graph.npz import map_array
+from plancc.graph.vertexdata import VertexData, as_array
+from plancc.graph.vertextables import read_numbers
+
+OF_VALUES = "values"
+"""Value of the option `link_times` for the values of the edges."""
+Floats = npt.NDArray[np.float64]
+
+
+def as_timed_source(
+    obj: Any, data: Any, times: Any, **reading: Any
+) -> tuple[Graph, VertexData, Floats | None]:
+    """`plancc.graph.convert.as_source`, and the time of every nonzero, float64[num_nonzeros].
+
+    Parameters:
+        times: None, `OF_VALUES`, the path of a table with a number for every edge in the order of
+            the source (.npy, .csv, .csv.gz), or number[edges].
+
+    Raises:
+        InputError: Also for times that are missing, not finite, or of another number of edges.
+    """
+    timed: Any = nullcontext() if times is None else listing()
+    with timed as edges, warnings.catch_warnings():
+        if isinstance(times, str) and times == OF_VALUES:
+            warnings.filterwarnings("ignore", ".*as weights of the edges", PlanccWarning)
+        graph, found = as_source(obj, data, **reading)
+    if times is None:
+        return graph, found, None
+    flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
+    graph, of_nonzeros = _timed(graph, times, edges, **flags)
+    return graph, found, of_nonzeros
+
+
+def _timed(
+    graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool, transpose: bool
+) -> tuple[Graph, Floats]:
+    """The graph, without values if these are the times, and the time of every nonzero."""
+    check_one_type(graph, "links")
+    where = f"{graph.source.name}: `link_times`"
+    rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    edges = listed[-1] if listed else ListedEdges(rows, graph.indices, values=graph.values)
+    row, column = edges.row, edges.column
+    if isinstance(given, str) and given == OF_VALUES:
+        if edges.values is None:
+            raise InputError(f"{where} {given}: the edges have no values: give a file of times")
+        where, given = f"{where} {given}", edges.values
+        if listed:  # summed where edges are listed twice, and none where they are 0
+            flags: Any = {"symmetrize": symmetrize, "transpose": transpose}
+            flags["directed"] = graph.directed or symmetrize
+            made = build_graph(graph.num_vertices, row, column, **flags)
+            graph = replace(graph, indptr=made.indptr, indices=made.indices)
+        graph = replace(
+            graph, values=None, source=replace(graph.source, weights="", weight_range="")
+        )
+        rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
+    elif isinstance(given, str | os.PathLike):
+        where = f"{where} {os.fspath(given)}"
+        of_numpy = os.fspath(given).endswith(".npy")
+        given = map_array(given) if of_numpy else read_numbers(given)
+    times = np.asarray(as_array(given, where))
+    if times.dtype.kind not in "iuf" or times.size != len(times):
+        raise InputError(
+            f"{where}: shape {times.shape} and type '{times.dtype}': give a number for every edge"
+        )
+    times = for_every_edge(graph, edges, times.reshape(-1).astype(np.float64), where, "times")
+    if len(wrong := np.flatnonzero(~np.isfinite(times))):
+        raise InputError(f"{where}: the time of edge {wrong[0]} (counted from 0) is not finite")
+    if transpose:
+        row, column = column, row
+    keys, place = np.unique(link_keys(np.stack([column, row]), graph), return_inverse=True)
+    first = np.full(len(keys), np.inf)
+    np.minimum.at(first, place, times)
+    return graph, first[places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))]
