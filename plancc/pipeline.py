@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -16,8 +17,9 @@ from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
 from plancc.graph.folders import check_reading
+from plancc.graph.graph import Graph
 from plancc.graph.link_times import as_timed_source
-from plancc.graph.links import linked
+from plancc.graph.links import SplitLinks, linked
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.union import without_relations
@@ -27,13 +29,14 @@ from plancc.models import MODELS
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
+from plancc.owners.choice import choose
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import of_graph, of_links, provenance
 from plancc.owners.request import Assigner, balance_of, default_model, prepared, with_dims
 from plancc.owners.rows import with_clusters
-from plancc.owners.task import Observer, Report, Task
+from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.grid_slices import with_grid
 from plancc.plan.lowering import lower, with_links
 from plancc.plan.metrics import summarize
@@ -57,6 +60,7 @@ def compile(
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
+    judge: Callable[[Plan], float] | None = None,
     **options: Any,
 ) -> Plan:
     """Compile a graph into a communication plan.
@@ -73,6 +77,8 @@ def compile(
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with every step of the search as it ends, a `plancc.search.Trial`.
+        judge: Of model auto: seconds of an epoch of a plan, by which it compares its best
+            candidates once more.
         **options
         **model_options: The fields of the model's class (`Model.option_fields`), such as ``part``
             for model file.
@@ -114,20 +120,11 @@ def compile(
             graph = weighted(graph, wishes.weights)
         learnt = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
         graph, links = linked(graph, *learnt, search.seed, times)
-        if links is not None and assigner.grid is not None:
-            raise InputError("a process grid has no plans with links: choose another `model`")
         assigner.check_graph(graph.num_vertices, vertex_data)
-        if graph.edge_features is not None and assigner.grid is not None:
-            raise InputError(
-                f"{graph.source.name}: `edge_features`: process grids keep none: choose another "
-                "`model`"
-            )
         given, graph = graph, without_relations(graph)
-        if given is not graph and assigner.grid is not None:
-            raise InputError(
-                f"{given.source.name}: several relations from one type to one type; a process "
-                "grid multiplies with their sum: choose another `model`"
-            )
+        of_rows = _what_no_grid_has(given, links, several=given is not graph)
+        if of_rows and assigner.grid is not None:
+            raise InputError(f"{of_rows}: choose another `model`")
         wanted = replace(wanted, train_mask=vertex_data.train_mask)
         if task.model.layout == "row":  # others share nonzeros alone, and say so
             wanted.check_given(graph)
@@ -162,24 +159,42 @@ def compile(
     for remark in remarks(vertex_data):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     tell(*said, task.model.unfit(matrix, num_parts))  # before the search
+
+    def lowered(found: Ownership) -> Plan:
+        grid = found.grid or assigner.grid
+        plan = lower(whole, found.owners, grid.num_parts if grid else num_parts, **how)
+        if grid is not None:
+            plan = with_grid(plan, grid)
+        return plan if found.topology is None else with_routes(plan, found.topology)
+
+    def judged(found: Ownership) -> float:
+        plan = lowered(found)
+        assert judge is not None
+        return judge(replace(plan, vertex_data=vertex_data.take(plan.global_id)))
+
     with large_arrays():
-        found = find_owners(matrix, task, wanted, observer, report)
+        if task.model.layout == "any":
+            found = choose(
+                *(matrix, task, wanted, observer, report),
+                judge=None if judge is None else judged,
+                grids=not (of_rows or graph.types or task.options.nodes),
+                hops=task.options.nodes is None and wishes.exchange != "flat",
+            )
+        else:
+            found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
             found = numbered(matrix, found, task, report)
     wanted = found.balance or wanted
     with observer("lower"), large_arrays():
-        owners, limits = found.owners, found.limits
+        limits = found.limits
         assert limits is not None
-        reached = limits.imbalance(limits.load(owners.sharers)).tolist()
-        plan = lower(whole, owners, num_parts, **how)
-        if assigner.grid is not None:
-            plan = with_grid(plan, assigner.grid)
-        plan, about_hops = _with_hops(plan, task, wishes.exchange)
+        reached = limits.imbalance(limits.load(found.owners.sharers)).tolist()
+        plan, about_hops = _with_hops(lowered(found), task, wishes.exchange)
         if links is not None:
             plan = with_links(plan, *links.columns(), links.per_link)
     with observer("baseline"):
-        baseline = summarize(random_traffic(matrix, num_parts))
+        baseline = summarize(random_traffic(matrix, plan.num_parts))
     with observer("predict"):
         forecast = Forecast.of(task.options.predictor, plan, matrix)
     tell(*found.warnings, *about_hops)
@@ -212,6 +227,17 @@ def compile(
             notes,
         ),
     )
+
+
+def _what_no_grid_has(graph: Graph, links: SplitLinks | None, several: bool) -> str:
+    """Why a graph is not for process grids; "" where it is. `several`: it has relations to add."""
+    if links is not None:
+        return "a process grid has no plans with links"
+    if graph.edge_features is not None:
+        return f"{graph.source.name}: `edge_features`: process grids keep none"
+    name = graph.source.name
+    sums = f"{name}: several relations from one type to one type; a process grid multiplies with"
+    return f"{sums} their sum" if several else ""
 
 
 def _with_hops(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:

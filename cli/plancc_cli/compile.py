@@ -60,7 +60,7 @@ def _sections() -> dict[str, tuple[str, ...]]:
     sections = {
         "Plan": ("output", "parts", *found["Plan"], "compress"),
         "Model": ("model", *found["Model"], "no_self_loops"),
-        "Search": (*found["Search"], "keep_best"),
+        "Search": (*found["Search"], "keep_best", "rehearse"),
         "Balance": found["Balance"],
         "Vertex data": ("data", "no_data", "split_name", "features_from_edges", "edge_features"),
         "Links": found["Links"],
@@ -123,6 +123,11 @@ def _of_single_models() -> str:
 @click.option(
     "--keep-best", is_flag=True, help="On Ctrl-C write the best plan so far; a second one ends."
 )
+@click.option(
+    "--rehearse",
+    is_flag=True,
+    help="Of model auto: rehearse epochs of the best three on this computer; the quickest is kept.",
+)
 @click.option("--compress", is_flag=True, help="Deflate the plan file (smaller, slower).")
 @options.reading
 @options.as_data
@@ -134,6 +139,7 @@ def command(
     no_self_loops: bool,
     compress: bool,
     keep_best: bool,
+    rehearse: bool,
     no_data: bool,
     split_name: str | None,
     timeout: float,
@@ -168,6 +174,7 @@ def command(
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
     from plancc.sampling import sampler_options
+    from plancc_cli.rehearse import rehearsed_seconds
     from plancc_cli.render import print_summary
     from plancc_cli.tables import print_data
 
@@ -177,6 +184,8 @@ def command(
     if settings["model"] is None:
         settings["model"], chosen = default_model(search, settings["balance"])
     model = MODELS[settings["model"]]
+    if rehearse and model.layout != "any":
+        raise InputError(f"`rehearse` is for model auto, not for '{settings['model']}'")
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
@@ -219,6 +228,7 @@ def command(
             observer=shown.stage,
             report=report if keep is None else keep.report,
             stop=keep,
+            judge=partial(rehearsed_seconds, search) if rehearse else None,
             **settings,
         )
         with shown.stage("write"):

@@ -50,8 +50,9 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     first, given = transport.rank == 0, context.params
     output = given["output"]
     with transport.agreement():
-        if given["keep_best"]:
-            raise InputError("`keep_best` is for a compile by one process")
+        for name in ("keep_best", "rehearse"):
+            if given[name]:
+                raise InputError(f"`{name}` is for a compile by one process")
         if first:
             options.check_plan_output(output, given["graph"], given["part"], *given["data"])
         model = given["model"] or DEFAULT_MODEL

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +20,8 @@ from plancc_cli.run_options import FIELDS, SECTIONS, run_option
 from plancc_cli.simulate import LINK_TASK, is_graph, link_task, mean_step, with_node
 
 if TYPE_CHECKING:
+    from plancc.options import SearchOptions
+    from plancc.plan.plan import Plan
     from plancc.plan.values import Header
     from plancc.predict.machine import Machine
     from plancc.predict.predictor import Predictor
@@ -270,6 +274,31 @@ def _steps(
     ]
     said = f"the prediction is {drawn.per_epoch:,} times the mean step on {number:,} mini-batches"
     return replace(step, steps=of_epoch), "; ".join([said, UNTIMED])
+
+
+def rehearsed_seconds(search: SearchOptions, plan: Plan) -> float:
+    """Rehearsed epoch of a GCN on a plan that is in no file yet, with the widths of a search."""
+    from plancc.predict.widths import DataWidths
+    from plancc_runtime.launch import need_torch
+
+    need_torch("a rehearsal")
+    from plancc_runtime.options import TrainOptions
+    from plancc_runtime.rehearsal import rehearse
+
+    data = DataWidths.of(plan.vertex_data)
+    first, *hidden, last = search.dims or data.dims
+    asked = TrainOptions(
+        epochs=EPOCHS,
+        layers=len(hidden) + 1,
+        hidden=max(hidden, default=DEFAULT_DIMS[1]),
+        features=None if data.features else first,
+        classes=None if data.classes == last else last,
+    )
+    links = links_of(search.predictor.machine, plan.header.num_ranks)
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "plan.h5")
+        plan.save(path)
+        return rehearse(path, asked, links).seconds
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:

@@ -12,7 +12,11 @@ from plancc.models.base import Model
 from plancc.models.problem import Problem
 from plancc.models.weights import Balance
 
-CANDIDATES = ("hp", "medium-grain", "hub-split", "checkerboard", "libra")
+CANDIDATES = (
+    *("hp", "medium-grain", "hub-split", "checkerboard", "libra"),
+    *("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop"),
+)
+"""Models that compete where none are named: a layout each, the first for rows."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class AutoModel(Model):
     """Best of several models by the objective.
 
     Attributes:
-        candidates: Names of models, each with options of its own at their defaults.
+        candidates: Names of models, each in the best of its `forms`. None: `CANDIDATES`, of which
+            only the most promising are searched for.
     """
 
     layout: ClassVar[str] = "any"
@@ -30,16 +35,19 @@ class AutoModel(Model):
     assigns_blocks: ClassVar[bool] = False
     follows_capacities: ClassVar[bool] = True
 
-    candidates: tuple[str, ...] | str = option(
-        CANDIDATES, "models that compete", metavar="MODEL,..."
+    candidates: tuple[str, ...] | str | None = option(
+        None,
+        "models that compete",
+        otherwise=f"{','.join(CANDIDATES)}, the most promising",
+        metavar="MODEL,...",
     )
 
     def names(self) -> tuple[str, ...]:
         """The candidates, each once."""
-        given = self.candidates
+        given = CANDIDATES if self.candidates is None else self.candidates
         names = given.split(",") if isinstance(given, str) else given
         return tuple(dict.fromkeys(name.strip() for name in names))
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """InputError: each candidate has a problem of its own (`plancc.owners.find.choose`)."""
+        """InputError: each candidate has a problem of its own (`plancc.owners.choice.choose`)."""
         raise InputError("model 'auto' has no problem of its own: it compares other models' plans")

@@ -94,6 +94,11 @@ class Model(ABC):
         """The model with some of its `option_fields`; the others take their defaults."""
         return cls(**options)
 
+    @classmethod
+    def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
+        """Options of every form in which model auto tries it on `num_ranks` ranks."""
+        return [{}]
+
     def with_objective(self, objective: str) -> Self:
         """The model whose partitioner minimises `objective`, one of `own_objectives`."""
         return self

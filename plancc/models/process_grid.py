@@ -19,7 +19,7 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.fields import option, unknown_option
 from plancc.graph.graph import MAX_VERTICES, Graph
-from plancc.models import MODELS, build_problem
+from plancc.models import DEFAULT_MODEL, MODELS, build_problem
 from plancc.models.base import Model
 from plancc.models.problem import Problem
 from plancc.models.weights import Balance, check_num_parts, is_count
@@ -60,7 +60,6 @@ class ProcessGridModel(Model):
     scheme: ClassVar[str]
     """Scheme of the `plancc.plan.grid.Grid`."""
     layout: ClassVar[str] = "grid"
-    competes: ClassVar[bool] = False
     assigns_blocks: ClassVar[bool] = False
 
     blocks: str = option(
@@ -159,6 +158,13 @@ class Cagnet15DModel(ProcessGridModel):
     replication: int = option(2, "ranks that share a block of rows", metavar="C")
     sparse: bool = option(False, "send needed rows only, in messages")
 
+    @classmethod
+    def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
+        """Every replication; needed rows alone travel between blocks that are searched for."""
+        searched = {"sparse": True, "blocks": DEFAULT_MODEL}
+        several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
+        return several + [each | searched for each in several[:-1]]
+
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
         c = self.replication
@@ -185,6 +191,11 @@ class Cagnet2DModel(ProcessGridModel):
     grid: str | tuple[int, int] | None = option(
         None, "rows x columns of the process grid", metavar="RxC", otherwise="square"
     )
+
+    @classmethod
+    def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
+        """The most even grid."""
+        return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -214,6 +225,13 @@ class Cagnet3DModel(ProcessGridModel):
     grid: str | tuple[int, int, int] | None = option(
         None, "rows x columns x layers of the process grid", metavar="RxCxL", otherwise="cube"
     )
+
+    @classmethod
+    def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
+        """The most even grid, and those of one process column."""
+        layers = _divisors(num_ranks)[1:-1]
+        shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
+        return [{"grid": shape} for shape in dict.fromkeys(shapes)]
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)
@@ -245,6 +263,12 @@ class MopModel(ProcessGridModel):
     layout: ClassVar[str] = "feature"
 
     groups: int = option(1, "groups of ranks, which share the rows of the matrix", metavar="NUMBER")
+
+    @classmethod
+    def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
+        """One group, and several whose rows are searched for."""
+        searched = {"blocks": DEFAULT_MODEL}
+        return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]
 
     def shape(self, num_ranks: int) -> Shape:
         _check_ranks(num_ranks)

@@ -23,6 +23,8 @@ from plancc.options import EFFORT, SearchOptions
 from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.options import AUTO
 from plancc.partitioners.run import check_accepts
+from plancc.plan.grid import Grid
+from plancc.plan.topology import Topology
 from plancc.registry import check_choice
 from plancc.search.record import Trial
 
@@ -189,6 +191,7 @@ class Ownership:
             owners themselves.
         balance: What the parts share evenly, where that is not what was asked for.
         limits: None where only owners are known.
+        grid, topology: Of the plan, where model auto chose a process grid, or hops between nodes.
     """
 
     owners: Owners
@@ -197,6 +200,8 @@ class Ownership:
     about_owners: list[str] = field(default_factory=list)
     balance: Balance | None = None
     limits: Limits | None = None
+    grid: Grid | None = None
+    topology: Topology | None = None
 
     @property
     def warnings(self) -> list[str]:

@@ -16,7 +16,7 @@ TRIED_FIGURES = ("seconds", "value", "volume", "overload", "best")
 """Figures that a step of `tried` may have."""
 CANDIDATE_FIGURES = (
     *("volume", "messages", "max_volume", "nonzero_imbalance", "row_imbalance"),
-    *("epoch_seconds", "seconds", "chosen"),
+    *("epoch_seconds", "memory", "rehearsed_seconds", "seconds", "chosen"),
 )
 """Figures that a candidate of model auto may have."""
 
@@ -65,7 +65,7 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The models that `plancc.owners.find` compared; empty where the provenance has no such text.
+    """The models that `plancc.owners.choice` compared; empty where the provenance has no such text.
 
     Every dict has the names of a model and of its objective, figures as numbers or None, why it
     failed ("" if it did not), and whether it was chosen.

@@ -176,3 +176,15 @@ def test_wrong_words(plan: Path, bare: Path, graph: Path, tmp_path: Path) -> Non
     ):
         code = 1 if "--lr" in words or "none" in str(words[-1]) else 2
         assert sentence in fails(tmp_path, "rehearse", *words, code=code), words
+
+
+def test_model_auto_rehearses_its_best(graph: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.h5"
+    words = ("compile", graph, "-p", 2, "-o", plan, "--dims", "6,8,5", "--rehearse", "--model")
+    assert fails(tmp_path, *words, "hp").startswith("--rehearse is for model auto, not for 'hp'")
+    ok(*words, "auto", "--candidates", "libra,mop")
+    found = as_json("inspect", plan)["provenance"]
+    assert found["chosen_by"] == "rehearsal"
+    seconds = {each["chosen"]: each["rehearsed_seconds"] for each in found["candidates"]}
+    assert 0 < seconds[True] < seconds[False]
+    assert "rehearsed" in ok("inspect", "-v", plan)

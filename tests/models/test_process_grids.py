@@ -188,7 +188,5 @@ def test_one_rank_and_one_vertex(model, blocks, tmp_path):
     plancc.verify_file(tmp_path / "plan.h5")
 
 
-def test_models_of_grids_do_not_compete():
-    with pytest.raises(InputError, match="unknown candidate 'cagnet-2d'"):
-        plancc.compile(matrix(), "auto", 4, candidates="hp,cagnet-2d")
+def test_who_assigns_blocks():
     assert not {*GRIDS, "auto", "libra", "stochastic-hp"} & set(row_models())

@@ -1,0 +1,457 @@
+"""The best of several layouts: owners of every candidate of model ``auto``, compared.
+
+They are judged by predicted epochs (`plancc.predict.predictor`) unless an objective is named; the
+table of all of them goes into the provenance. A candidate takes part in its best form, such as the
+best process grid. A form whose owners are assigned is predicted as it is. One that is searched for
+has a *price* first: the epoch with owners that a partitioner finds at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES, objective_value
+from plancc.cost.owners import random_traffic, traffic
+from plancc.errors import BackendError, BackendUnavailable, InputError
+from plancc.graph.graph import Graph
+from plancc.graph.owners import Owners
+from plancc.graph.vertexdata import VertexData
+from plancc.models import MODELS, build_problem, make_model
+from plancc.models.auto import AutoModel
+from plancc.models.base import EdgeModel, Model
+from plancc.models.capacities import relative_capacities
+from plancc.models.checkerboard import CheckerboardModel, assemble
+from plancc.models.crowd import HUB, Crowd
+from plancc.models.graph import GraphModel
+from plancc.models.medium_grain import lighter_columns
+from plancc.models.weights import Balance
+from plancc.owners.find import find_owners, told_of_stop
+from plancc.owners.numbering import numbered
+from plancc.owners.request import Assigner
+from plancc.owners.task import Observer, Ownership, Report, Task
+from plancc.partitioners.options import PartitionOptions
+from plancc.partitioners.run import partition
+from plancc.passes.multilevel import Owner
+from plancc.plan.lowering import lower
+from plancc.plan.metrics import imbalance, summarize
+from plancc.plan.routing import with_routes
+from plancc.plan.topology import Topology
+from plancc.predict.schedules import tables_of
+from plancc.registry import check_choice
+
+BESIDE_EPSILON = 0.01
+"""A candidate may miss the balance by this much more than the best balanced one."""
+MOST = 3
+"""Candidates that are searched for where none are named, and that are rehearsed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One model's answer, as the provenance keeps it.
+
+    Attributes:
+        model: Its name, with the options of its form.
+        objective: What it was searched for; "" for a model that searches for nothing.
+        volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
+            `plancc.plan.metrics.Metrics`.
+        epoch_seconds: The predicted epoch.
+        memory: Bytes of the fullest rank, as predicted.
+        rehearsed_seconds: The epoch that `judge` finds; 0: it was not asked.
+        value: Of the objective that decides.
+        seconds: That it took to find.
+        failed: Why there is no answer; then the figures are 0.
+    """
+
+    model: str
+    objective: str
+    volume: int = 0
+    messages: int = 0
+    max_volume: int = 0
+    nonzero_imbalance: float = 0.0
+    row_imbalance: float = 0.0
+    epoch_seconds: float = 0.0
+    memory: int = 0
+    rehearsed_seconds: float = 0.0
+    value: float = 0.0
+    seconds: float = 0.0
+    failed: str = ""
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class Form:
+    """A candidate with the options of a form, and what it needs on these ranks."""
+
+    name: str
+    assigner: Assigner
+    label: str
+
+    @classmethod
+    def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
+        """The form with these options; InputError where these ranks have none."""
+        words = (key if value is True else f"{key}={value}" for key, value in options.items())
+        return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows have one owner each."""
+        return MODELS[self.assigner.model].layout == "row"
+
+    @property
+    def searched(self) -> bool:
+        return MODELS[self.assigner.model].searched
+
+
+def choose(
+    matrix: Graph,
+    task: Task,
+    balance: Balance,
+    observer: Observer,
+    report: Report | None = None,
+    *,
+    judge: Callable[[Ownership], float] | None = None,
+    grids: bool = False,
+    hops: bool = False,
+) -> Ownership:
+    """The owners of the candidate of an `AutoModel` that is best by the objective.
+
+    The objective is "time" if none is named. Searches share the budget. The balance is that of row
+    plans, nonzeros, or nonzeros and rows; edge plans share nonzeros. Where no candidates are named,
+    `MOST` at most are searched for.
+
+    Parameters:
+        matrix, observer, report: As of `find_owners`.
+        judge: Seconds of an epoch of owners, by which the best `MOST` are compared once more.
+        grids: Whether the plan may be that of a process grid.
+        hops: Whether rows may travel in hops between the nodes of the machine where that is
+            quicker; only where no candidates are named.
+
+    Raises:
+        InputError
+        BackendError: Every candidate failed.
+    """
+    assert isinstance(task.model, AutoModel)
+    options, free = task.options, task.model.candidates is None
+    goal = options.objective or "time"
+    check_choice("objective", goal, OBJECTIVES)
+    names = _names(task, balance, grids and goal == "time")
+    unfits = _unfits(matrix, task, names)
+    if any(unfits.values()):  # an extreme graph, on which much search gains little
+        task = replace(task, options=replace(options, effort="fast"))
+    prices = _Prices(matrix, task, balance)
+    with observer("price"):
+        forms = [form for name in names for form in prices.best_form(name, bool(unfits.get(name)))]
+        why = dict(unfits) | (prices.left_out(forms, unfits) if free and goal == "time" else {})
+    num_searched = sum(form.searched and not why.get(form.name) for form in forms)
+    hops = hops and free and goal == "time"
+    table: list[Candidate] = []
+    answers: list[Ownership | None] = []
+    begin, least, late = wall_seconds(), 0.0, list[str]()
+    for form in forms:
+        start, found = wall_seconds(), None
+        shared, grid = prices.balance_of(form), form.assigner.grid
+        candidate = _task(task, form, goal, start - begin, max(num_searched, 1))
+        num_searched -= form.searched and not why.get(form.name)
+        share = candidate.options.budget
+        if share is not None and any(answers) and not why.get(form.name):
+            assert options.budget is not None
+            left = max(options.budget - (start - begin), 0.0)
+            if left < least:
+                late.append(form.name)
+                least_words = f"no search so far took less than {least:.1f} s"
+                why[form.name] = f"{left:.1f} s were left of it, and {least_words}"
+        entry = Candidate(form.label, candidate.objective or "", failed=why.get(form.name, ""))
+        try:
+            if not entry.failed:
+                with observer(f"candidate {form.label}"):
+                    found = find_owners(matrix, candidate, shared, observer, report)
+                if grid is None:
+                    found = numbered(matrix, found, candidate, report)
+                found = replace(found, balance=shared, grid=grid)
+                entry, found = _judged(entry, matrix, found, task, goal, hops)
+        except (BackendError, BackendUnavailable) as error:
+            entry, found = replace(entry, failed=str(error)), None
+        seconds = wall_seconds() - start
+        if found and share is not None and seconds > share:  # the least that a search needs
+            least = min(least or seconds, seconds)
+        table.append(entry if why.get(form.name) else replace(entry, seconds=seconds))
+        answers.append(found)
+    memory = options.predictor.machine.node.memory if goal == "time" else None
+    able = _able(table, options.epsilon if goal != "time" else math.inf, memory)
+    if judge is not None:
+        able = able[:MOST]
+        for k in able:
+            found = answers[k]
+            assert found is not None
+            with observer(f"rehearse {table[k].model}"):
+                table[k] = replace(table[k], rehearsed_seconds=judge(found))
+        able.sort(key=lambda k: table[k].rehearsed_seconds)
+    best = table[able[0]] = replace(table[able[0]], chosen=True)
+    found = answers[able[0]]
+    assert found is not None
+    how: dict[str, Any] = {
+        "chosen_model": best.model,
+        "chosen_by": goal if judge is None else "rehearsal",
+        "candidates": json.dumps([asdict(entry) for entry in table]),
+        "effort": task.effort,
+        "threads": options.threads,
+        **({} if options.budget is None else {"budget": float(options.budget)}),
+        **({} if found.grid is None else {"blocks": forms[able[0]].assigner.model}),
+        **({} if found.topology is None else {"topology": str(found.topology)}),
+    }
+    notes = list(found.about_owners)
+    left_out = ", ".join(name for name, said in unfits.items() if said)
+    if left_out:
+        notes.append(
+            f"the graph is not made for these candidates, which are left out: {left_out}; the "
+            "others are searched with effort fast"
+        )
+    if late:
+        notes.append(f"the budget was too short to search {', '.join(late)}: {why[late[0]]}")
+    if goal != "time" and task.num_parts > 1:  # of the time the compiler itself says it
+        value = OBJECTIVES[goal].value
+        assert value is not None
+        random = value(random_traffic(matrix, task.num_parts))
+        if best.value > random:
+            notes.append(
+                f"an even random partition is better than every candidate: its {goal} is "
+                f"{random:.4g}, that of '{best.model}' {best.value:.4g}"
+            )
+    return told_of_stop(replace(found, how=found.how | how, about_owners=notes), task)
+
+
+def _names(task: Task, balance: Balance, grids: bool) -> tuple[str, ...]:
+    """The candidates, checked; process grids only where they may compete."""
+    assert isinstance(task.model, AutoModel)
+    names = task.model.names()
+    known = {name: model for name, model in MODELS.loaded().items() if model.competes}
+    if not names:
+        raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
+    for name in names:
+        check_choice("candidate", name, known)
+    if balance.names not in (("nnz",), ("nnz", "rows")):
+        raise InputError(
+            f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"
+        )
+    of_grids = [name for name in names if known[name].layout not in ("row", "edge")]
+    if grids and task.options.capacities is None:
+        return names
+    if of_grids and task.model.candidates is not None:
+        raise InputError(
+            f"candidate '{of_grids[0]}': process grids compete for objective time alone, and not "
+            "with capacities, a topology, links, features of edges or several relations"
+        )
+    return tuple(name for name in names if name not in of_grids)
+
+
+def _judged(
+    entry: Candidate, matrix: Graph, found: Ownership, task: Task, goal: str, hops: bool
+) -> tuple[Candidate, Ownership]:
+    """The figures of owners, and the owners: with hops, where these are allowed and quicker."""
+    predictor, grid = task.options.predictor, found.grid
+    num_parts = task.num_parts if grid is None else grid.num_parts
+    parts = traffic(matrix, found.owners, num_parts)
+    metrics = summarize(parts)
+    relative = relative_capacities(num_parts, task.options.capacities)
+    epoch = predictor.of_owners(matrix, found.owners, num_parts, grid)
+    node = predictor.machine.node.ranks
+    if hops and grid is None and 1 < node < num_parts and num_parts % node == 0:
+        topology = Topology(((num_parts // node, node),))
+        plan = lower(matrix, found.owners, num_parts, normalization="none", self_loops=False)
+        routed = predictor.epoch(tables_of(with_routes(plan, topology)))
+        if routed.seconds < epoch.seconds:
+            epoch, found = routed, replace(found, topology=topology)
+            entry = replace(entry, model=f"{entry.model}:topology={topology}")
+    value: float = epoch.seconds
+    if goal != "time":
+        value = float(objective_value(goal, parts, found.owners))
+    entry = replace(
+        entry,
+        volume=metrics.volume,
+        messages=metrics.messages,
+        max_volume=metrics.max_volume,
+        nonzero_imbalance=imbalance(parts.nonzeros, relative),
+        row_imbalance=imbalance(parts.rows, relative),
+        epoch_seconds=epoch.seconds,
+        memory=int(epoch.memory_of_rank.max()),
+        value=value,
+    )
+    return entry, found
+
+
+@dataclass
+class _Prices:
+    """Forms of the candidates, and seconds of their epochs before anything is searched for.
+
+    Attributes:
+        rows: Owners of rows that are found at once, by balance, or model, and number of parts.
+        seconds: By the label of a form, whether a rank lacks the memory and the epoch; infinite
+            where a partitioner fails.
+    """
+
+    matrix: Graph
+    task: Task
+    balance: Balance
+    rows: dict[tuple[str, int], Owner] = field(default_factory=dict)
+    seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
+
+    def balance_of(self, form: Form) -> Balance:
+        """What the parts of a form share: nonzeros alone, in edge plans."""
+        if form.by_rows or "rows" not in self.balance.names:
+            return self.balance
+        return replace(self.balance, names=("nnz",), allowed={})
+
+    def best_form(self, name: str, unfit: bool = False) -> list[Form]:
+        """The form of least price, or the first; none where these ranks and widths have none."""
+        forms = []
+        for options in MODELS[name].forms(self.task.num_parts):
+            try:
+                form = Form.of(name, self.task.num_parts, options)
+                form.assigner.check_options(self.task.options.dims, None)
+                form.assigner.check_graph(self.matrix.num_vertices, VertexData())
+            except InputError:
+                continue
+            forms.append(form)
+        return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
+
+    def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
+        """Why candidates are not searched for: all but `MOST` of least price."""
+        searched = [form for form in forms if form.searched and not unfits.get(form.name)]
+        if len(searched) <= MOST:
+            return {}
+        return {
+            form.name: f"not searched for: {MOST} others are predicted quicker; from a quick "
+            f"partition its epoch takes {1e3 * self.price(form)[1]:.4g} ms"
+            for form in sorted(searched, key=self.price)[MOST:]
+        }
+
+    def price(self, form: Form) -> tuple[bool, float]:
+        """`seconds` of a form."""
+        if form.label not in self.seconds:
+            assigner = form.assigner
+            try:
+                found = self.task.options.predictor.of_owners(
+                    self.matrix, self._owners(form), assigner.num_parts, assigner.grid
+                )
+                self.seconds[form.label] = found.fits is False, found.seconds
+            except (BackendError, BackendUnavailable):
+                self.seconds[form.label] = True, math.inf
+        return self.seconds[form.label]
+
+    def _owners(self, form: Form) -> Owners:
+        """Owners that the model assigns, or such as it would search for."""
+        matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
+        model = make_model(assigner.model, assigner.options)
+        key = str(balance) if form.searched else assigner.model, assigner.num_parts
+        if key not in self.rows:
+            self.rows[key] = self._rows(form, model, balance)
+        rows = self.rows[key]
+        if not isinstance(model, EdgeModel):
+            return Owners(rows)
+        if isinstance(model, CheckerboardModel):
+            columns = model.shape(assigner.num_parts)[1]
+            return assemble(matrix, *np.divmod(rows, np.int32(columns)), columns)
+        with_column = model.allowed(matrix, assigner.num_parts)
+        if with_column is None:
+            with_column = lighter_columns(matrix)
+        of_row = np.repeat(rows, matrix.row_nonzeros())
+        return Owners(rows, np.where(with_column, rows[matrix.indices], of_row))
+
+    def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
+        """Owners of rows: what the model assigns, or few cut edges by one partitioner."""
+        matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
+        common: Any = {"balance": balance, "seed": options.seed}
+        if not form.searched:
+            return build_problem(model, matrix, num_parts, **common).rows
+        how = PartitionOptions(
+            epsilon=options.epsilon, seed=options.seed, time_limit=options.time_limit
+        )
+        limits = balance.limits(matrix, num_parts, options.epsilon)
+        problem = GraphModel().build(matrix, num_parts, **common)
+        return partition(problem, num_parts, how, limits=limits).owner
+
+
+def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
+    """Why each candidate is not made for the graph, "" where it is; nothing where none is left.
+
+    A row plan cannot share a hub: where one keeps another candidate from being even, candidates
+    by rows are left out if its row, or its column, is more than two parts may hold and one by
+    nonzeros remains; of those that are searched the first is enough.
+    In a crowd searches take long, so of the candidates by nonzeros, if there are any, those that
+    assign them are enough for hubs; among rows that are alike only a grid does better than random.
+    """
+    if len(names) < 2:
+        return {}
+    known = {name: MODELS[name] for name in names}
+    unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
+    crowd = Crowd.of(matrix, task.num_parts)
+    if crowd is not None:
+        by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
+        best = [name for name in by_nonzeros if known[name].searched != crowd.hubs]
+        kept = best or by_nonzeros or list(names)
+        for name in names:
+            if name not in kept:
+                unfits[name] = unfits[name] or f"{crowd}; {kept[0]} is as good, or quicker"
+    lines = (matrix.row_nonzeros(), np.bincount(matrix.indices, minlength=matrix.num_vertices))
+    heaviest = max(lines, key=lambda line: int(line.max()))
+    vertex, share = int(heaviest.argmax()), matrix.num_nonzeros / task.num_parts
+    by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
+    if not any(unfits.values()) or not by_nonzeros or heaviest[vertex] <= HUB * share:
+        return {} if all(unfits.values()) else unfits
+    kind = "row" if heaviest is lines[0] else "column"
+    hub = (
+        f"{kind} {vertex} has {heaviest[vertex]:,} nonzeros, {heaviest[vertex] / share:.1f} times "
+        "the even share of a part"
+    )
+    searched = [name for name in by_nonzeros if known[name].searched]
+    for name in names:
+        if known[name].layout == "row":
+            unfits[name] = unfits[name] or f"{hub}, and model '{name}' gives a row to one part"
+        elif name in searched[1:]:
+            unfits[name] = f"{hub}, which '{searched[0]}' shares among parts too"
+    return unfits
+
+
+def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
+    """How a candidate's owners are found: searched for by the objective that decides.
+
+    `num_searched` searches share what is left of the budget after `spent` seconds.
+    """
+    assigner = form.assigner
+    model = make_model(assigner.model, assigner.options)
+    given = replace(task.options, grid=assigner.grid)
+    if not model.takes_capacities():
+        given = replace(given, capacities=None)
+    if model.searched:
+        options = replace(
+            given,
+            objective=goal,
+            budget=None if given.budget is None else max(given.budget - spent, 0.1) / num_searched,
+        )
+    else:
+        options = replace(given, objective=None, effort=None, budget=None, until_pays=None)
+    return Task(assigner.model, model, assigner.num_parts, options)
+
+
+def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
+    """Candidates with enough memory that are balanced, or nearest to it; of least value first.
+
+    The slowest part's time knows of imbalance by itself: then `epsilon` is infinite. Where no
+    candidate has enough memory, all of them are taken.
+    """
+    there = [k for k, entry in enumerate(table) if not entry.failed]
+    if not there:
+        raise BackendError(f"model 'auto': {table[0].model}: {table[0].failed}")
+    if memory is not None:
+        there = [k for k in there if table[k].memory <= memory] or there
+    least = min(table[k].nonzero_imbalance for k in there)
+    limit = max(epsilon, least) + BESIDE_EPSILON
+    balanced = [k for k in there if table[k].nonzero_imbalance <= limit]
+    return sorted(balanced, key=lambda k: table[k].value)

@@ -1,0 +1,135 @@
+"""Model auto over all layouts: forms, prices, memory, hops, and another judge."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+import plancc
+from plancc.contenders import Contender
+from plancc.errors import InputError
+from plancc.models import MODELS, make_model
+from plancc.owners.choice import MOST
+from plancc.predict.machine import Node
+from plancc.predict.machine_files import find_machine
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import tables_of
+from plancc_datasets import load_dataset
+
+GRAPH = load_dataset("rmat", scale=9, edge_factor=8, seed=1).graph
+P, DIMS = 8, (32, 32, 8)
+CLUSTER = find_machine("h100")
+GRIDS = ("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop")
+
+
+def chosen(machine=CLUSTER, **options):
+    """The plan, its table by label, and the label of the chosen one."""
+    common = {"effort": "fast", "machine": machine, "dims": DIMS}
+    plan = plancc.compile(GRAPH, "auto", P, **(common | options))
+    table = {each["model"]: each for each in json.loads(plan.provenance["candidates"])}
+    [label] = [label for label, each in table.items() if each["chosen"]]
+    return plan, table, label
+
+
+def seconds_of(plan, machine):
+    return Predictor(DIMS, machine).epoch(tables_of(plan)).seconds
+
+
+def apart(**numbers):
+    """The machine with one rank on a node, and these numbers."""
+    return replace(CLUSTER, node=Node(memory=CLUSTER.node.memory), **numbers)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 7, 12, 64])
+def test_forms_are_those_of_their_ranks(num_ranks):
+    for name in GRIDS:
+        for options in MODELS[name].forms(num_ranks):
+            assert math.prod(make_model(name, options).shape(num_ranks)) == num_ranks
+    assert MODELS["hp"].forms(num_ranks) == [{}]
+
+
+def test_every_layout_competes_and_the_prediction_is_the_plans():
+    """Latency of seconds leaves few messages; words that take for ever leave few rows."""
+    kinds = []
+    for machine in (apart(latency=1.0), apart(bandwidth=1e3)):
+        plan, table, label = chosen(machine)
+        assert {each.split(":")[0] for each in table} >= {"hp", "libra", *GRIDS}
+        searched = [e for e in table.values() if not e["failed"] and e["objective"]]
+        assert len(searched) <= MOST
+        found = [e for e in table.values() if not e["failed"]]
+        assert table[label]["epoch_seconds"] == min(e["epoch_seconds"] for e in found)
+        assert seconds_of(plan, machine) == table[label]["epoch_seconds"]
+        assert plan.provenance["chosen_model"] == label
+        kinds.append(label)
+        plancc.verify(plan, GRAPH)
+    assert kinds[0] != kinds[1]
+
+
+def test_the_form_is_what_its_label_compiles():
+    """Of a grid that a user names: the same content, and as quick as every other of its forms."""
+    machine = apart(latency=1.0)
+    plan, table, label = chosen(machine, candidates="cagnet-1.5d,cagnet-2d")
+    form = Contender.parse(label)
+    common = {"effort": "fast", "objective": "time"} if form.options.get("sparse") else {}
+    alone = plancc.compile(
+        GRAPH, form.model, P, machine=machine, dims=DIMS, **form.options, **common
+    )
+    assert alone.content_sha256() == plan.content_sha256()
+    assert len(table) == 2
+    for options in MODELS[form.model].forms(P):
+        if "blocks" not in options:
+            other = plancc.compile(GRAPH, form.model, P, machine=machine, dims=DIMS, **options)
+            assert seconds_of(plan, machine) <= seconds_of(other, machine)
+
+
+def test_who_lacks_memory_is_not_taken():
+    machine = apart(latency=1.0)
+    _, table, label = chosen(machine)
+    memory = table[label]["memory"]
+    less = replace(machine, node=replace(machine.node, memory=memory - 1))
+    _, smaller, other = chosen(less)
+    assert smaller[other]["memory"] < memory
+    assert smaller[other]["epoch_seconds"] > table[label]["epoch_seconds"]
+    none = replace(machine, node=replace(machine.node, memory=1))
+    assert chosen(none)[2] == label  # where none fits, the time decides alone
+
+
+def test_hops_where_nodes_share_a_slow_link():
+    node = Node(ranks=4, injection=1e6, latency=1e-6, bandwidth=1e11)
+    machine = replace(CLUSTER, latency=1e-6, bandwidth=1e6, node=node)
+    plan, table, label = chosen(machine, capacities=(1,) * P)  # without process grids
+    assert label.endswith(":topology=2x4")
+    assert str(plan.header.topology) == "2x4"
+    assert seconds_of(plan, machine) == table[label]["epoch_seconds"]
+    assert Predictor(DIMS, machine).epoch(tables_of(plan).flat()).seconds > seconds_of(
+        plan, machine
+    )
+    flat, _, other = chosen(machine, capacities=(1,) * P, exchange="flat")
+    assert flat.header.topology is None
+    assert "topology" not in other
+
+
+def test_another_judge_has_the_last_word():
+    """It is shown plans of the best few, and its answers are in the table."""
+    asked = []
+
+    def judge(plan):
+        asked.append(plan.header.layout)
+        return 1.0 / len(asked)  # the last is the best
+
+    plan, table, label = chosen(judge=judge)
+    assert len(asked) == MOST
+    assert plan.header.layout == asked[-1]
+    assert sorted(e["rehearsed_seconds"] for e in table.values())[-MOST:] == [1 / 3, 1 / 2, 1.0]
+    assert table[label]["rehearsed_seconds"] == 1 / 3
+    assert plan.provenance["chosen_by"] == "rehearsal"
+
+
+@pytest.mark.parametrize(
+    "options", [{"objective": "volume"}, {"topology": "2x4"}, {"capacities": range(1, P + 1)}]
+)
+def test_grids_compete_for_the_time_of_even_ranks(options):
+    assert chosen(**options)[0].header.layout in ("row", "edge")
+    with pytest.raises(InputError, match="candidate 'mop': process grids compete for"):
+        chosen(candidates="hp,mop", **options)
