@@ -28,7 +28,6 @@ from plancc.text import shown
 
 PACKED = (".zip", ".bz2", ".xz", ".zst", ".7z", ".rar", ".tar", ".tgz")
 """Extensions of packed files that are not unpacked here."""
-PLANS = (".h5", ".hdf5")
 FORMATS = Registry(
     "format",
     "plancc.formats",
@@ -202,11 +201,6 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
     if extension in PACKED:
         raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
-    if extension in PLANS:
-        raise InputError(
-            f"{os.fspath(path)}: plans are {extension} files, and no graphs: `plancc inspect` "
-            "shows a plan, `plancc refine` improves it"
-        )
     raise InputError(
         f"{os.fspath(path)}: cannot infer the format from the extension "
         f"'{extension}{'.gz' if zipped else ''}'; name the `format`, one of {', '.join(known)}"

@@ -52,7 +52,6 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "lists.txt": ("0: 1 2\n1: 2 3\n", "line 1|'0:'|of an adjacency list write one edge a line"),
     "dicts.txt": ('0 1 {"w": 2}\n', "line 1|nx.write_edgelist(graph, path, data=False)"),
     "packed.zip": (zipped("0 1\n"), "unpack it first|.gz is read"),
-    "plan.h5": (zipped("0 1\n"), "plans are .h5 files|plancc inspect"),
     "cut.mtx.gz": (gzip.compress(RING.encode(), mtime=0)[:-9], "damaged or truncated"),
     "complex.mtx": (MTX + "complex general\n2 2 1\n1 2 1.0 2.0\n", "line 1|complex matrices"),
     "array.mtx": (MTX.replace("coordinate", "array") + "real general\n2 2\n0\n1\n1\n0\n",
