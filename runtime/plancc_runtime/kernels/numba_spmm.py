@@ -17,7 +17,7 @@ tiles in the outer loop 0.45, 0.68, 0.33; no prefetch 0.49, 0.58, 0.40; not read
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from plancc_runtime.kernels.base import Epilogue, SparseMatrix
 from plancc_runtime.kernels.claims import claim, equal_blocks, pointer
 from plancc_runtime.kernels.column_blocks import best_count, split
 from plancc_runtime.kernels.rows_on_disk import RowsOnDisk
+from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 
 PREFETCH = 32  # distance of the prefetch in nonzeros; 16 to 48 differ by less than 10%
 NEAR_PREFETCH = 8  # the same within a column block, whose rows of x are in a cache
@@ -51,7 +52,7 @@ CALL_SIZE = 20
 
 ADD_BIT, BIAS_BIT, RELU_BIT, WHERE_BIT = range(4)  # the bits of EPILOGUE
 
-_BIT, _I32, _I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+_BIT, _I64 = ir.IntType(1), ir.IntType(64)
 _BYTE = ir.IntType(8).as_pointer()
 
 
@@ -124,7 +125,7 @@ class NumbaMatrix(SparseMatrix):
                 for at, column, piece in part.pieces(NUMBERS_AT_ONCE // width):
                     self._pass(piece, x.at(column).read(), out[at], epilogue)
                 return
-        tiles = _tiles(width, x.element_size())
+        columns = tiles(width, x.element_size())
         call = np.zeros(CALL_SIZE, np.int64)  # one per call: several threads may multiply at once
         call[BLOCKS:OUTSIDE] = [
             part.blocks.ctypes.data,
@@ -145,8 +146,8 @@ class NumbaMatrix(SparseMatrix):
             | (bias is not None) << BIAS_BIT
             | relu << RELU_BIT
             | (where is not None) << WHERE_BIT,
-            tiles.ctypes.data,
-            len(tiles),
+            columns.ctypes.data,
+            len(columns),
             part.distance,
         ]
         work = (len(part.columns) + num_rows) * width
@@ -187,22 +188,6 @@ class _RowRange:
             piece = _RowRange(row_ptr, number.astype(np.int32), values, self.distance)
             yield slice(first, last), column.astype(np.int64), piece
             first = last
-
-
-@lru_cache(maxsize=256)
-def _tiles(width: int, item: int) -> np.ndarray:
-    """int64[t, 3] (bytes of a half, first column, columns from the first half to the second).
-
-    A tile is summed in one pass over the nonzeros, in two vectors of a power of two of bytes, at
-    most 128. They overlap where the rest of a row is no power of two; then they hold the same sums.
-    """
-    tiles, first = [], 0
-    while first < width:
-        columns = min(256 // item, width - first)
-        half = max(1, 1 << (columns - 1).bit_length() >> 1)
-        tiles.append((half * item, first, columns - half))
-        first += columns
-    return np.array(tiles, np.int64).reshape(-1, 3)
 
 
 @cache
@@ -269,12 +254,6 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
         def where_not(compare, number, kept):  # type: ignore[no-untyped-def]
             return builder.select(builder.fcmp_ordered(compare, number, zero), zero, kept)
 
-        def spread(value):  # type: ignore[no-untyped-def]
-            undefined = ir.Constant(vector, ir.Undefined)
-            everywhere = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
-            one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
-            return builder.shuffle_vector(one, undefined, everywhere)
-
         def place(k):  # type: ignore[no-untyped-def]
             column = builder.sext(builder.load(builder.gep(columns.data, [k])), _I64)
             return builder.add(builder.mul(column, width), first)
@@ -282,12 +261,6 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
         def bit(number):  # type: ignore[no-untyped-def]
             return builder.trunc(builder.lshr(bits, ir.Constant(_I64, number)), _BIT)
 
-        prefetch = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            (_BYTE,),
-            fnty=ir.FunctionType(ir.VoidType(), [_BYTE, _I32, _I32, _I32]),
-        )
-        read, keep, data_cache = (ir.Constant(_I32, flag) for flag in (0, 3, 1))
         last = builder.sub(builder.extract_value(columns.shape, 0), ir.Constant(_I64, 1))
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(_I64, 1), _I64) as (k, _):
             ahead = builder.add(k, distance)
@@ -296,10 +269,10 @@ def _tile(typing_context, num_bytes, csr, dense, row, epilogue):  # type: ignore
                 line = builder.bitcast(half, _BYTE)
                 for offset in range(0, num_bytes.literal_value, 64):
                     pointer = builder.gep(line, [ir.Constant(_I64, offset)])
-                    builder.call(prefetch, [pointer, read, keep, data_cache])
+                    prefetch(builder, pointer)
                 if num_bytes.literal_value < 64:
                     break  # both halves are in one line, or in two that are next to each other
-            value = spread(builder.load(builder.gep(values.data, [k])))
+            value = spread(builder, builder.load(builder.gep(values.data, [k])), lanes)
             products = [
                 builder.fmul(part, value, flags=("contract",)) for part in load(x.data, place(k))
             ]

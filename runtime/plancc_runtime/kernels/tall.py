@@ -1,0 +1,303 @@
+"""Products of many rows with a small matrix, compiled for this CPU.
+
+Eight rows times two vectors of columns are summed in registers, term by term, and stored once with
+bias and activation (Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM
+TOMS 34, 2008; nothing is packed, since the small matrix is in a cache). The rows that follow are
+prefetched. Back, a block of rows is read once for the mask of the activation and all gradients. The
+bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import chain, product
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import carray, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from torch import Tensor
+
+from plancc.jit import cfunc
+from plancc.kernel import njit
+from plancc_runtime.kernels import openmp
+from plancc_runtime.kernels.claims import claim, pointer
+from plancc_runtime.kernels.vectors import prefetch, spread, tiles
+from plancc_runtime.workspace import empty
+
+THREAD_WORK = 1 << 20  # multiplications that are worth another thread
+AT_ONCE = 8  # rows of a tile; two vectors of 64 bytes for each are half the registers of AVX-512
+WIDEST = 128  # bytes of a tile's columns
+AHEAD = 16  # terms of a row in a line of the cache; terms that are prefetched
+BLOCK = 128  # rows that stay in a cache from one product to the next
+SHARE = 1024  # rows, at least, of one sum of the weight's gradient
+SHARES = 32  # most of these sums
+
+# Fields of a call: sizes, and addresses of contiguous arrays (0: none).
+NEXT, NUM_ROWS, SHARE_ROWS, D_IN, D_OUT, NUM_IN, NUM_OUT, TILES_IN, TILES_OUT = range(9)
+X, WEIGHT, OUT, BIAS, FLAGS, G, MASKED, MASKED_STEP, OF_X, OF_WEIGHT, OF_BIAS = range(9, 20)
+CALL_SIZE = 20
+ADD, RELU = 1, 2  # flags
+
+_I64, _FLOAT = ir.IntType(64), ir.FloatType()
+
+
+def forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
+) -> None:
+    """out = x weight + bias, added to out with `add`; max(., 0) of it if `rectified`.
+
+    Shapes: Tensor[m, d_in], Tensor[d_in, d_out], Tensor[d_out], Tensor[m, d_out], of float32 on the
+    CPU; `out` is contiguous.
+    """
+    x, weight = x.contiguous(), weight.contiguous()
+    call = _call(x, weight, BLOCK)
+    call[FLAGS] = ADD * add | RELU * rectified
+    call[[WEIGHT, OUT, BIAS]] = _at(weight), _at(out), _at(bias)
+    _run("forward", call)
+
+
+def backward(
+    x: Tensor,
+    weight: Tensor,
+    g: Tensor,
+    out: Tensor | None,
+    of_x: Tensor | None,
+    masked: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of x weight + bias, from g, that of the result.
+
+    Parameters:
+        x, weight, g: Tensor[m, d_in], Tensor[d_in, d_out], Tensor[m, d_out], as in `forward`.
+        out (Tensor[m, d_out], optional): The result, if it was rectified.
+        of_x (Tensor[m, d_in], optional): Gets the gradient of x.
+        masked (Tensor[m, d_out], optional): Gets g where `out` is positive, else 0.
+
+    Returns:
+        Tensor[d_in, d_out], Tensor[d_out]: Gradients of weight and bias.
+    """
+    x, g, turned = x.contiguous(), g.contiguous(), weight.T.contiguous()
+    share = max(SHARE, -(-len(x) // (SHARES * BLOCK)) * BLOCK)
+    shares = -(-len(x) // share)
+    of_weight = empty(shares * weight.shape[0], weight.shape[1], x).view(shares, *weight.shape)
+    of_bias = x.new_empty(shares, weight.shape[1])
+    room, step = masked, share
+    if out is not None and masked is None:
+        room, step = empty(shares * BLOCK, weight.shape[1], x), BLOCK
+    call = _call(x, weight, share)
+    call[MASKED_STEP] = step
+    call[[WEIGHT, OUT, G, MASKED]] = _at(turned), _at(out), _at(g), _at(room)
+    call[[OF_X, OF_WEIGHT, OF_BIAS]] = _at(of_x), _at(of_weight), _at(of_bias)
+    _run("backward", call)
+    return of_weight.sum(0), of_bias.sum(0)
+
+
+def _at(array: Tensor | None) -> int:
+    return 0 if array is None else array.data_ptr()
+
+
+def _call(x: Tensor, weight: Tensor, share: int) -> np.ndarray:
+    call = np.zeros(CALL_SIZE, np.int64)
+    of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in weight.shape)
+    call[[NUM_ROWS, SHARE_ROWS, D_IN, D_OUT]] = len(x), share, *weight.shape
+    call[[NUM_IN, NUM_OUT, TILES_IN, TILES_OUT]] = len(of_in), len(of_out), _of(of_in), _of(of_out)
+    call[X] = _at(x)
+    return call
+
+
+def _of(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def _run(name: str, call: np.ndarray) -> None:
+    work = int(call[[NUM_ROWS, D_IN, D_OUT]].prod())
+    openmp.run(
+        _compiled(name), call.ctypes.data, min(torch.get_num_threads(), 1 + work // THREAD_WORK)
+    )
+
+
+@cache
+def _compiled(name: str) -> Any:
+    """A function of the address of a call, compiled once and cached by numba."""
+    return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
+
+
+def _forward(address: Any) -> None:
+    call = carray(address, CALL_SIZE)
+    d_in, d_out = call[D_IN], call[D_OUT]
+    tiles = carray(pointer(call[TILES_OUT]), (call[NUM_OUT], 3), np.int64)
+    right = call[WEIGHT], 4 * d_out
+    while True:
+        first = claim(call) * BLOCK
+        if first >= call[NUM_ROWS]:
+            return
+        rows = min(BLOCK, call[NUM_ROWS] - first)
+        left = call[X] + 4 * d_in * first, 4 * d_in, 4, d_in
+        out = call[OUT] + 4 * d_out * first, 4 * d_out
+        _product(rows, left, right, out, call[BIAS], call[FLAGS], tiles)
+
+
+def _backward(address: Any) -> None:
+    call = carray(address, CALL_SIZE)
+    d_in, d_out, share = call[D_IN], call[D_OUT], call[SHARE_ROWS]
+    tiles_in = carray(pointer(call[TILES_IN]), (call[NUM_IN], 3), np.int64)
+    tiles_out = carray(pointer(call[TILES_OUT]), (call[NUM_OUT], 3), np.int64)
+    while True:
+        number = claim(call)
+        if number * share >= call[NUM_ROWS]:
+            return
+        of_weight = call[OF_WEIGHT] + 4 * number * d_in * d_out
+        of_bias = carray(pointer(call[OF_BIAS] + 4 * number * d_out), d_out, np.float32)
+        of_bias[:] = 0
+        end = min(call[NUM_ROWS], (number + 1) * share)
+        for first in range(number * share, end, BLOCK):
+            rows, begun = min(BLOCK, end - first), first > number * share
+            g = call[G] + 4 * d_out * first
+            if call[OUT]:
+                at = number * call[MASKED_STEP]
+                if call[MASKED_STEP] > BLOCK:  # the whole of it is wanted
+                    at = first
+                given, g = g, call[MASKED] + 4 * d_out * at
+                out = call[OUT] + 4 * d_out * first
+                _mask(
+                    _floats(given, rows, d_out), _floats(out, rows, d_out), _floats(g, rows, d_out)
+                )
+            _sum(_floats(g, rows, d_out), of_bias)
+            x = call[X] + 4 * d_in * first
+            left = x, 4, 4 * d_in, rows
+            _product(d_in, left, (g, 4 * d_out), (of_weight, 4 * d_out), 0, ADD * begun, tiles_out)
+            if call[OF_X]:
+                left = g, 4 * d_out, 4, d_out
+                out = call[OF_X] + 4 * d_in * first, 4 * d_in
+                _product(rows, left, (call[WEIGHT], 4 * d_in), out, 0, 0, tiles_in)
+
+
+@njit(nogil=True)
+def _floats(address, rows, width):  # type: ignore[no-untyped-def]
+    return carray(pointer(address), rows * width, np.float32)
+
+
+@njit(nogil=True)
+def _mask(g, out, into):  # type: ignore[no-untyped-def]
+    """into = g where out is positive, else 0."""
+    for k in range(len(g)):
+        into[k] = np.float32(0) if out[k] <= 0 else g[k]
+
+
+@njit(nogil=True)
+def _sum(g, into):  # type: ignore[no-untyped-def]
+    """Add all rows of g to one."""
+    width = len(into)
+    for first in range(0, len(g), width):
+        for j in range(width):
+            into[j] += g[first + j]
+
+
+@njit(nogil=True)
+def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-untyped-def]
+    """The product of `_tile`, for any number of rows and all tiles of the columns."""
+    a, a_step, term_step, terms = left
+    (b, b_step), (c, c_step) = right, out
+    r = 0
+    while r < rows:
+        some = AT_ONCE if rows - r >= AT_ONCE else 1
+        left = a + r * a_step, a_step, term_step, terms
+        for t in range(len(tiles)):
+            size, first, shift = tiles[t, 0], 4 * tiles[t, 1], 4 * tiles[t, 2]
+            right = b + first, b_step
+            out = c + r * c_step + first, c_step, shift
+            added = bias + first if bias else 0
+            _tile(some, size, left, right, out, added, flags)
+        r += some
+
+
+@intrinsic
+def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
+    """out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]) of rows r of two vectors.
+
+    Parameters:
+        rows (int): How many rows: `AT_ONCE` or 1.
+        size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
+        left (tuple): Address; bytes from a row to the next, and from a term to the next; terms.
+        right (tuple): Address; bytes from a term to the next.
+        out (tuple): Address; bytes from a row to the next, and from the first vector to the second,
+            here, in `right` and in `bias`.
+        bias (int): Address, or 0.
+        flags (int): `ADD` and `RELU`.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        rows, size, *parts, bias, flags = arguments
+        operands = *(cgutils.unpack_tuple(builder, each) for each in parts), bias, flags
+        for count, lanes in product((AT_ONCE, 1), (16, 8, 4, 2, 1)):
+            wanted = builder.and_(_equal(builder, rows, count), _equal(builder, size, 4 * lanes))
+            with builder.if_then(wanted):
+                _write_tile(builder, range(count), lanes, *operands)
+        return context.get_dummy_value()
+
+    return types.void(rows, size, left, right, out, bias, flags), generate
+
+
+def _equal(builder, value, number):  # type: ignore[no-untyped-def]
+    return builder.icmp_signed("==", value, ir.Constant(value.type, number))
+
+
+def _write_tile(builder, count, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
+    """Write the instructions of a tile of so many rows and vectors of so many numbers."""
+    (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
+    vector = ir.VectorType(_FLOAT, lanes)
+    zero = ir.Constant(vector, [0.0] * lanes)
+    totals = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in count]
+    for total in chain(*totals):
+        builder.store(zero, total)
+
+    def after(base, step, number):  # type: ignore[no-untyped-def]
+        number = _I64(number) if isinstance(number, int) else number
+        return builder.add(base, builder.mul(step, number))
+
+    def vectors(base):  # type: ignore[no-untyped-def]
+        places = base, builder.add(base, shift)
+        return [builder.inttoptr(place, vector.as_pointer()) for place in places]
+
+    def load(base):  # type: ignore[no-untyped-def]
+        return [builder.load(each, align=4) for each in vectors(base)]
+
+    def add(pair, operands):  # type: ignore[no-untyped-def]
+        for total, operand in zip(pair, operands, strict=True):
+            builder.store(builder.fadd(builder.load(total), operand, flags=("contract",)), total)
+
+    def if_any(bits):  # type: ignore[no-untyped-def]
+        return builder.if_then(cgutils.is_not_null(builder, bits))
+
+    along = _equal(builder, term_step, 4)
+    with cgutils.for_range_slice(builder, _I64(0), terms, _I64(1), _I64) as (k, _):
+        term = after(a, term_step, k)
+        with builder.if_else(along) as (rows_follow, terms_follow):
+            with rows_follow, builder.if_then(_equal(builder, builder.and_(k, _I64(AHEAD - 1)), 0)):
+                for r in count:
+                    prefetch(builder, after(term, a_step, len(count) + r))
+            with terms_follow:
+                prefetch(builder, after(term, term_step, AHEAD))
+        columns = load(after(b, b_step, k))
+        for r, pair in zip(count, totals, strict=True):
+            place = builder.inttoptr(after(term, a_step, r), _FLOAT.as_pointer())
+            value = spread(builder, builder.load(place), lanes)
+            add(pair, [builder.fmul(value, each, flags=("contract",)) for each in columns])
+
+    with if_any(builder.and_(flags, _I64(ADD))):
+        for r, pair in zip(count, totals, strict=True):
+            add(pair, load(after(c, c_step, r)))
+    with if_any(bias):
+        for pair in totals:
+            add(pair, load(bias))
+    with if_any(builder.and_(flags, _I64(RELU))):
+        for total in chain(*totals):
+            value = builder.load(total)
+            positive = builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
+            builder.store(positive, total)
+    for r, pair in zip(count, totals, strict=True):
+        for total, target in zip(pair, vectors(after(c, c_step, r)), strict=True):
+            builder.store(builder.load(total), target, align=4)

@@ -1,0 +1,46 @@
+"""Vector instructions of compiled products, and how they cover the columns of a row."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from llvmlite import ir
+
+_I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
+
+
+@lru_cache(maxsize=256)
+def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
+    """int64[t, 3] (bytes of a half, first column, columns from the first half to the second).
+
+    A tile of at most `most` bytes is summed at once, in two vectors of a power of two of bytes.
+    They overlap where the rest of a row is no power of two; then they hold the same sums.
+    """
+    found, first = [], 0
+    while first < width:
+        columns = min(most // item, width - first)
+        half = max(1, 1 << (columns - 1).bit_length() >> 1)
+        found.append((half * item, first, columns - half))
+        first += columns
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def spread(builder: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """A vector with the same number in all lanes."""
+    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    everywhere = ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes)
+    one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, undefined, everywhere)
+
+
+def prefetch(builder: ir.IRBuilder, address: ir.Value) -> None:
+    """Fetch the line at an address, an integer or a pointer to bytes, into the nearest cache."""
+    kinds = [_BYTE, _I32, _I32, _I32]
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch", (_BYTE,), fnty=ir.FunctionType(ir.VoidType(), kinds)
+    )
+    if address.type != _BYTE:
+        address = builder.inttoptr(address, _BYTE)
+    read, keep, data_cache = (ir.Constant(_I32, flag) for flag in (0, 3, 1))
+    builder.call(function, [address, read, keep, data_cache])
