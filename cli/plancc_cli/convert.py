@@ -31,7 +31,7 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
 
     Whatever reads the folder maps the files into memory, and takes little memory itself. A
     MatrixMarket file or an edge list that does not fit into memory is sorted on the disk, beside
-    the folder. A graph of types becomes a folder with types.toml.
+    the folder.
 
     \b
         plancc convert graph.mtx.gz -o graph --memory 8G

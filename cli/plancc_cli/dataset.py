@@ -60,8 +60,8 @@ def _dataset_command(name: str) -> click.Command:
     def write(output: str, **values: Any) -> None:
         from plancc.errors import InputError
         from plancc.files import atomic_folder, check_folder_target, check_target
+        from plancc.graph.csr import write_csr, write_data
         from plancc.graph.formats import write_graph
-        from plancc.graph.types_toml import write_relations
         from plancc.graph.vertexdata import save_vertex_data
         from plancc_datasets.dataset import load_dataset
 
@@ -82,7 +82,8 @@ def _dataset_command(name: str) -> click.Command:
         is_new = not os.path.exists(output)
         if is_typed:
             with atomic_folder(output) as made:
-                write_relations(graph, made, dataset.data)
+                write_csr(graph, made)
+                write_data(dataset.data, made)
         else:
             write_graph(graph, output)
         if has_data:

@@ -43,11 +43,8 @@ from plancc.owners.provenance import of_graph, provenance
 from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, cut_points, digests_of, root_of
-from plancc.plan.exchange import Int64Array, offsets
-from plancc.plan.format import (
-    NODES,
-    header_attributes,
-)
+from plancc.plan.exchange import Int64Array
+from plancc.plan.format import header_attributes, node_of
 from plancc.plan.metrics import Metrics
 from plancc.plan.piece_writer import (
     ArrayKind,
@@ -65,8 +62,6 @@ from plancc.text import shown as shortened
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
-RELATIONS = "relations"
-"""The format of graphs of types."""
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
     *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
@@ -167,9 +162,10 @@ def compile_folder(
         wanted = replace(wanted, dims=task.options.dims)
     normalised: Any = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
-        share = read_share(files, ranks, name=source.name, dtype=wishes.value_dtype, **normalised)
+        reading_of: Any = {"name": source.name, "dtype": wishes.value_dtype, **normalised}
+        share, whole = read_share(files, ranks, **reading_of)
     with observer("partition"):
-        found = find_owners(ranks, share, task, wanted, source)
+        found = find_owners(ranks, share, task, wanted, graph)
         owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits
         del found
     if task.options.nodes is not None:
@@ -188,14 +184,16 @@ def compile_folder(
     header = Header(
         layout="row",
         num_vertices=n,
-        num_nonzeros=int(share.degree.sum()),
+        num_nonzeros=int(whole.degree.sum()),
         num_parts=num_parts,
         directed=graph.directed,
-        **normalised,
+        normalization=wishes.normalize,
+        self_loops=wishes.self_loops and graph.types is None,
+        types=graph.types,
     )
     with observer("lower"):
-        parts = lower_share(ranks, share, owner, header)
-        del share
+        parts = lower_share(ranks, whole, owner, header)
+        del share, whole
     with observer("predict"):
         metrics = metrics_of(ranks, parts)
         forecast = forecast_of(ranks, predictor, parts, random)
@@ -340,8 +338,6 @@ def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGrap
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file")
     name = find_format(path, format)
-    if name == RELATIONS:
-        raise InputError(f"{path}: a graph of types, which one process compiles: start one rank")
     if not os.path.isdir(path) or name != FORMAT:
         raise InputError(
             f"{path}: several ranks read a folder of arrays; make one of it with: plancc convert "
@@ -361,36 +357,37 @@ def _write(
 ) -> str:
     """Write this rank's piece, and the head on rank 0; returns the content hash. Collective."""
     arrays = parts.arrays()
-    cuts = dict.fromkeys(NODES[name].cut for name in arrays if NODES[name].cut)
+    nodes = {name: node_of(name) for name in arrays}
+    cuts = dict.fromkeys(node.cut for node in nodes.values() if node.cut)
     points = {cut: cut_points(cut, arrays.__getitem__) for cut in cuts}
     starts_of = {cut: _offsets(ranks, at[-1:]) for cut, at in points.items()}
     whole: dict[str, npt.NDArray[Any]] = {}
     slices: dict[str, npt.NDArray[Any]] = {}
     before: dict[str, int] = {}
     for name, array in arrays.items():
-        if NODES[name].cut:
+        if nodes[name].cut:
             slices[name] = array
-            if NODES[name].shared:  # offsets of entries
+            if nodes[name].shared:  # offsets of entries
                 before[name] = ranks.before(int(array[-1]))
         elif name.endswith("_ptr"):
             whole[name] = _offsets(ranks, np.diff(array))
         else:
             whole[name] = ranks.concatenated(array)
-    starts = {name: starts_of[NODES[name].cut] for name in slices}
+    starts = {name: starts_of[nodes[name].cut] for name in slices}
     own: dict[str, Digests] = {}
     with ranks.agreement():  # features may be read from a file
         for name, array in slices.items():
-            node = NODES[name]
+            node = nodes[name]
             own[name] = digests_of(array, points[node.cut], shared=node.shared)
         own_content = root_of({}, own, slices)
         for name, start in before.items():
-            own[name] = digests_of(slices[name] + start, points[NODES[name].cut], shared=True)
+            own[name] = digests_of(slices[name] + start, points[nodes[name].cut], shared=True)
     contents = ranks.gathered(own_content)
     leaves = {name: ranks.concatenated(own[name]) for name in slices}
     for name, array in whole.items():
         leaves[name] = digests_of(array, np.array([0, len(array)]), shared=False)
     kinds = {
-        name: ArrayKind(a.dtype, (int(starts[name][-1]) + NODES[name].shared, *a.shape[1:]))
+        name: ArrayKind(a.dtype, (int(starts[name][-1]) + nodes[name].shared, *a.shape[1:]))
         for name, a in slices.items()
     }
     content = root_of(header_attributes(header), leaves, {**whole, **kinds})
@@ -412,5 +409,7 @@ def _write(
 
 
 def _offsets(ranks: Ranks, sizes: Int64Array) -> Int64Array:
-    """Sums of all ranks' sizes, from 0 on. Collective."""
-    return offsets(ranks.concatenated(sizes))
+    """Sums of all ranks' sizes, from 0 on, along the last axis. Collective."""
+    every = ranks.concatenated(np.ascontiguousarray(sizes.T)).T
+    sums = np.cumsum(every, axis=-1)
+    return np.ascontiguousarray(np.concatenate([0 * sums[..., :1], sums], axis=-1))

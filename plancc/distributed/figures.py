@@ -119,5 +119,5 @@ def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables)
     with ranks.agreement():
         if ranks.rank == 0:
             plan, even = (predictor.epoch(each).seconds for each in (tables, random))
-            seconds = plan, even, predictor.bound_of(tables)
+            seconds = plan, even, predictor.bound_of(random)
     return Forecast(predictor, *ranks.told(seconds))

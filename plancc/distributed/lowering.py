@@ -7,6 +7,7 @@ what its parts receive; messages go to the ranks of their senders, which list wh
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
     Parameters:
         ranks: At most as many as there are parts.
+        share: With the nonzeros of all relations.
         owner: int32[n].
         header: Of the whole plan.
     """
@@ -41,8 +43,12 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
     num_interior = key_ptr[1::2] - part_ptr[:-1]
     bounds = block_of_parts(num_parts, ranks.size)
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
-    row_ptr, column, value = _own_rows(ranks, share, position, part_ptr[bounds], rows)
-    expand = _expand(ranks, bounds, part_ptr, row_ptr, column, value)
+    row_ptr, column, value, *rest = _own_rows(ranks, share, position, part_ptr[bounds], rows)
+    places = np.arange(len(column), dtype=np.float64) if rest else value
+    expand = _expand(ranks, bounds, part_ptr, row_ptr, column, places)
+    if rest:  # as `plancc.plan.lowering.lower` does it
+        at = places.astype(np.int64)
+        value, rest = value[at], [rest[0][at]]
     begin, end = int(part_ptr[first]), int(part_ptr[last])
     return Plan(
         header=replace(
@@ -55,18 +61,20 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
         column=column,
         value=value,
         exchanges=Exchanges(expand=expand),
+        relation=rest[0] if rest else None,
     )
 
 
 def _own_rows(
     ranks: Ranks, share: Share, position: Int32Array, starts: Int64Array, rows: Int32Array
-) -> tuple[Int64Array, Int32Array, npt.NDArray[np.floating]]:
+) -> Any:
     """Rows of this rank's parts in plan order, with places in plan order for columns.
 
     Returns:
         row_ptr (int64[n + 1]): Entries of these rows only, from 0.
         column: int32[nonzeros]
         value: float32 or float64[nonzeros]
+        relation: uint16[nonzeros], where the share has it.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")
@@ -77,7 +85,8 @@ def _own_rows(
     row_ptr = np.zeros(len(position) + 1, dtype=np.int64)  # pages of other ranks stay untouched
     np.cumsum(share.degree[rows[begin:end]], out=row_ptr[begin + 1 : end + 1])
     made: list[npt.NDArray[np.generic]] = []
-    for numbers in (share.indices, share.values):
+    given = share.indices, share.values, share.relation
+    for numbers in (each for each in given if each is not None):
         pieces = [picked(share.indptr, numbers, group)[1] for group in groups]
         if numbers is share.indices:
             pieces = [position[columns] for columns in pieces]
@@ -85,7 +94,7 @@ def _own_rows(
         for where, piece in zip(places, ranks.swapped(pieces), strict=True):
             unpack_rows(where, row_ptr, piece, out)
         made.append(out)
-    return row_ptr, *made  # type: ignore[return-value]
+    return row_ptr, *made
 
 
 def _expand(

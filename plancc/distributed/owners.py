@@ -13,7 +13,7 @@ from plancc.distributed.nets import corridor, nets_between, refined
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
 from plancc.distributed.sweeps import sweep
-from plancc.graph.graph import Source
+from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.models.limits import Limits
 from plancc.models.problem import Hypergraph, WeightedGraph
@@ -30,7 +30,7 @@ from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 
 
 def find_owners(
-    ranks: Ranks, share: Share, task: Task, balance: Balance, source: Source
+    ranks: Ranks, share: Share, task: Task, balance: Balance, graph: Graph
 ) -> Ownership:
     """Owners of all rows, the same on every rank. Collective.
 
@@ -40,11 +40,11 @@ def find_owners(
 
     Parameters:
         task: Of a model that is `on_ranks`.
-        source: For messages.
+        graph: Its source, for messages, and its types.
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
-        sizes, found = share.sizes(source), None
+        sizes, found = share.sizes(graph), None
         if not task.model.searched:
             found = find_row_owners(sizes, task, balance, nullcontext)
         limits = balance.limits(sizes, num_parts, task.options.epsilon)

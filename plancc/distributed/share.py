@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.ranks import Ranks
-from plancc.errors import InputError
-from plancc.graph.canonical import is_canonical
 from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
-from plancc.graph.normalize import Rows
+from plancc.graph.normalize import Rows, RowsOfTypes
 from plancc.graph.symmetry import mirror_sum
+from plancc.graph.union import without_relations
 from plancc.passes.kernels.label_propagation import ClusterLinks
 from plancc.passes.kernels.nets import transpose
 from plancc.plan.exchange import Int32Array, Int64Array, offsets
@@ -31,6 +30,7 @@ class Share:
         net_ptr, pins (int64[m + 1], int32): The rows that use each of its vertices; the arrays of
             the rows where the graph is undirected.
         degree (int32[n]): Nonzeros of every row of the matrix.
+        relation (uint16[nonzeros], or None): Numbers of parallel relations.
     """
 
     bounds: Int64Array
@@ -41,6 +41,7 @@ class Share:
     net_ptr: Int64Array
     pins: Int32Array
     degree: Int32Array
+    relation: npt.NDArray[np.uint16] | None = None
 
     @property
     def first(self) -> int:
@@ -52,11 +53,11 @@ class Share:
         """The vertex after its last."""
         return int(self.bounds[self.rank + 1])
 
-    def sizes(self, source: Source) -> Graph:
+    def sizes(self, graph: Graph) -> Graph:
         """The matrix as far as every rank knows it: the sizes of its rows, and no columns."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # no memory
-        return Graph(indptr, nobody, source=source)
+        return Graph(indptr, nobody, source=graph.source, types=graph.types)
 
     @property
     def links(self) -> ClusterLinks:
@@ -76,14 +77,17 @@ def read_share(
     normalization: str,
     self_loops: bool,
     dtype: npt.DTypeLike,
-) -> Share:
+) -> tuple[Share, Share]:
     """Read and normalise this rank's rows. Collective.
 
     Ranks have about as many nonzeros and rows, together.
 
+    Returns:
+        The rows with distinct columns, for searches, and with those of all relations.
+
     Raises:
-        InputError: On all ranks: an index out of range, columns that do not ascend, zeros, values
-            that cannot be normalised, a pattern that is said to be symmetric and is not.
+        InputError: On all ranks: as `MappedGraph.rows`, values that cannot be normalised, a pattern
+            that is said to be symmetric and is not.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -92,33 +96,65 @@ def read_share(
         bounds = np.append(bounds, len(indptr) - 1).astype(np.int64)
         del load
         first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
-        start, stop = int(indptr[first]), int(indptr[last])
-        files.check_range(start, stop)
-        own_ptr = indptr[first : last + 1].astype(np.int64) - start
-        columns = files.indices[start:stop].astype(np.int32, copy=False)
-        values = files.numbers(start, stop)
-        if not is_canonical(own_ptr, columns, values):
-            raise InputError(
-                f"{files.folder}: columns that do not ascend in a row, or zeros among the values; "
-                "make another folder of it: plancc convert"
-            )
+        rows = replace(files.rows(first, last), source=Source(name))
         mirrored = np.zeros(1, np.uint64)
         if files.directed is False:
-            mirrored[0] = mirror_sum(first, own_ptr, columns)
-        rows = Rows(own_ptr, columns, values, first, name, normalization, self_loops)
-        own_scale = rows.scale()
+            plain = without_relations(rows)
+            mirrored[0] = mirror_sum(first, plain.indptr, plain.indices)
     ranks.sums(mirrored.view(np.int64))
     with ranks.agreement():
         if mirrored.any():
             raise files.not_symmetric()
+    if rows.types is None:
+        rows = _normalised(ranks, rows, first, normalization, self_loops, dtype)
+    else:
+        rows = _normalised_by_relation(ranks, rows, first, normalization, dtype)
+    plain = without_relations(rows)
+    nets = plain.indptr, plain.indices
+    if files.directed is not False:
+        nets = _nets(ranks, bounds, *nets)
+
+    def shared(each: Graph) -> Share:
+        degree = ranks.concatenated(each.row_nonzeros().astype(np.int32))
+        arrays: Any = (each.indptr, each.indices, each.values, *nets, degree, each.relation)
+        return Share(bounds, ranks.rank, *arrays)
+
+    share = shared(plain)
+    return share, share if plain is rows else shared(rows)
+
+
+def _normalised(
+    ranks: Ranks,
+    rows: Graph,
+    first: int,
+    normalization: str,
+    self_loops: bool,
+    dtype: npt.DTypeLike,
+) -> Graph:
+    """The rows of this rank, normalised. Collective."""
+    with ranks.agreement():
+        arrays = rows.indptr, rows.indices, rows.values
+        given = Rows(*arrays, first, rows.source.name, normalization, self_loops)
+        own_scale = given.scale()
     scale = ranks.concatenated(own_scale) if normalization == "sym" else own_scale
     with ranks.agreement():
-        own_ptr, columns, made = rows.scaled(own_scale, scale, dtype)
-    degree = ranks.concatenated(np.diff(own_ptr).astype(np.int32))
-    nets = own_ptr, columns
-    if files.directed is not False:
-        nets = _nets(ranks, bounds, own_ptr, columns)
-    return Share(bounds, ranks.rank, own_ptr, columns, made, *nets, degree)
+        indptr, indices, values = given.scaled(own_scale, scale, dtype)
+    return replace(rows, indptr=indptr, indices=indices, values=values)
+
+
+def _normalised_by_relation(
+    ranks: Ranks, rows: Graph, first: int, normalization: str, dtype: npt.DTypeLike
+) -> Graph:
+    """The same for a graph of types: sums add up from rank to rank, as over all rows."""
+    with ranks.agreement():
+        given = RowsOfTypes(rows, first, normalization)
+        sums = given.no_sums
+    for turn in range(ranks.size):
+        if turn == ranks.rank:
+            sums = given.sums(sums)
+        sums = [ranks.concatenated(each[: len(each) * (turn == ranks.rank)]) for each in sums]
+    with ranks.agreement():
+        return given.scaled(sums, dtype)
 
 
 def _nets(

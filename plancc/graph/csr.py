@@ -3,8 +3,10 @@
 ``indptr.npy`` and ``indices.npy`` are the rows: row i needs the rows
 ``indices[indptr[i]:indptr[i + 1]]``. ``values.npy`` may be beside them, ``original_ids.npy``, and
 vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
-what arrays do not: whether the graph is directed, and what it was made of. `plancc convert` writes
-such a folder.
+what arrays do not: whether the graph is directed, what it was made of, and its types and relations,
+if it has some. Then rows are those of the union (`plancc.graph.types`), ``relation.npy`` is there
+where relations are parallel, and vertex data of type k are ``k.features.npy`` and so on. `plancc
+convert` writes such a folder.
 
 Where rows are canonical, the arrays of the graph are the files: the system reads the pages that are
 looked at, and drops them when memory is short.
@@ -23,15 +25,25 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.canonical import as_values, detect_direction, graph_of_rows
+from plancc.graph.canonical import (
+    as_values,
+    detect_direction,
+    graph_of_rows,
+    is_canonical,
+    with_weight_range,
+)
 from plancc.graph.formats import Format, join_names, reading_of, split_names
-from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_one_type
+from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
+from plancc.graph.listed_edges import is_listing, list_edges
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
+from plancc.graph.types import Types
+from plancc.graph.union import without_relations
+from plancc.graph.vertexdata import VertexData
 from plancc.text import shown
 
 ROWS = ("indptr.npy", "indices.npy")
-OTHERS = ("values.npy", "original_ids.npy")
+OTHERS = ("values.npy", "original_ids.npy", "relation.npy")
 HEAD = "graph.json"
 VERSION = 1
 BLOCK = 1 << 22
@@ -50,24 +62,32 @@ def read_csr(
     """The graph of a folder.
 
     Parameters:
-        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`.
+        path, pattern, symmetrize, transpose: As in `plancc.graph.formats.read_graph`; a graph of
+            types is neither made symmetric nor transposed.
 
     Raises:
         InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range; the message names the
-            file.
+            in length, offsets that do not ascend, an index out of range, a nonzero of no relation;
+            the message names the file.
     """
     files = MappedGraph.open(path, pattern=pattern)
-    files.check_range(0, len(files.indices))
-    source = files.source
-    reading: dict[str, Any] = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     n = len(files.indptr) - 1
-    values = files.numbers(0, len(files.indices))
-    graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
+    if files.types is None:
+        files.check_range(0, len(files.indices))
+        reading: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": files.source}
+        values = files.numbers(0, len(files.indices))
+        graph = graph_of_rows(n, files.indptr, files.indices, values, **reading)
+    elif symmetrize or transpose:
+        raise InputError(
+            f"{files.folder}: a graph of types is read without `symmetrize` and `transpose`"
+        )
+    else:
+        graph = files.rows(0, n)
+        graph = replace(graph, source=with_weight_range(files.source, graph.values))
     if files.directed and not symmetrize:
         graph = replace(graph, directed=True)
     else:
-        graph = detect_direction(graph)
+        graph = replace(graph, directed=detect_direction(without_relations(graph)).directed)
     if graph.directed and files.directed is False:
         raise files.not_symmetric()
     return replace(graph, original_ids=files.original_ids)
@@ -84,6 +104,8 @@ class MappedGraph:
         original_ids: int64[n], or None.
         directed: None: ``graph.json`` does not say.
         source: With the weights as ``graph.json`` has them.
+        types: Of the union, or None.
+        relation: int[entries], where relations are parallel.
     """
 
     folder: str
@@ -93,6 +115,8 @@ class MappedGraph:
     original_ids: npt.NDArray[np.int64] | None
     directed: bool | None
     source: Source
+    types: Types | None = None
+    relation: npt.NDArray[np.integer] | None = None
 
     @classmethod
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
@@ -121,7 +145,18 @@ class MappedGraph:
         source = Source(name, format="csr", columns=_columns(head))
         if values is not None:
             source = replace(source, **_weights(head))
-        return cls(folder, indptr, indices, values, ids, head.get("directed"), source)
+        types, relation = _types(folder, head), None
+        if types is not None and types.num_vertices != n:
+            raise InputError(
+                f"{os.path.join(folder, HEAD)}: types of {types.num_vertices} vertices, and "
+                f"{ptr_name} has {n}"
+            )
+        if types is not None and types.are_parallel:
+            relation = _others(folder, "relation.npy", len(indices))
+            if relation is None:
+                raise InputError(f"{folder}: relations are parallel, and relation.npy is missing")
+        found = (indptr, indices, values, ids, head.get("directed"), source, types, relation)
+        return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
         """The arrays as a graph, unchecked: for its sizes and ids."""
@@ -131,6 +166,43 @@ class MappedGraph:
             directed=self.directed is not False,
             original_ids=self.original_ids,
             source=source,
+            types=self.types,
+        )
+
+    def rows(self, first: int, last: int) -> Graph:
+        """Rows ``first..last-1``, whose columns are vertices of the whole graph.
+
+        Raises:
+            InputError: For an index out of range, columns that do not ascend, zeros, values that
+                are not finite, and a nonzero of no relation.
+        """
+        start, stop = int(self.indptr[first]), int(self.indptr[last])
+        self.check_range(start, stop)
+        indptr = self.indptr[first : last + 1].astype(np.int64) - start
+        columns: Any = self.indices[start:stop].astype(np.int32, copy=False)
+        values, relation, key = self.numbers(start, stop), None, columns
+        if self.types is not None:
+            rows = np.repeat(np.arange(first, last), np.diff(indptr))
+            of = self.types.relation_of(rows, columns)
+            if self.relation is not None:
+                of = self.relation[start:stop].astype(np.int64)
+                relation = of.astype(np.uint16)
+                key = columns * np.int64(len(self.types.relations)) + of
+            wrong = np.flatnonzero(~self.types.fits(rows, columns, of))
+            if len(wrong):
+                raise InputError(
+                    f"{self.folder}: row {rows[wrong[0]]}, column {columns[wrong[0]]}: an entry of "
+                    "no relation between its types"
+                )
+            if is_listing():
+                list_edges(rows, columns, of)
+        if not is_canonical(indptr, key, values):
+            raise InputError(
+                f"{self.folder}: columns that do not ascend in a row, or zeros among the values; "
+                "make another folder of it: plancc convert"
+            )
+        return Graph(
+            indptr, columns, values, source=self.source, types=self.types, relation=relation
         )
 
     def check_range(self, first: int, last: int) -> None:
@@ -159,6 +231,17 @@ class MappedGraph:
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
 
 
+def _types(folder: str, head: Mapping[str, Any]) -> Types | None:
+    """The types that ``graph.json`` names; None where it names none."""
+    if "types" not in head:
+        return None
+    try:
+        texts = (json.dumps(head.get(n), separators=(",", ":")) for n in ("types", "relations"))
+        return Types.parse(*texts)
+    except InputError as error:
+        raise InputError(f"{os.path.join(folder, HEAD)}: {error}") from None
+
+
 def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
     """An array that need not be there."""
     path = os.path.join(folder, name)
@@ -167,10 +250,11 @@ def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
     array = map_array(path)
     if array.ndim != 1 or len(array) != length:
         raise InputError(f"{path}: must have {length} entries, not shape {array.shape}")
-    if name != "original_ids.npy":
+    if name == "values.npy":
         return array
     if array.dtype.kind not in "iu":
-        raise InputError(f"{path}: ids of type '{array.dtype}' are not whole numbers")
+        what = "ids" if name == "original_ids.npy" else "relations"
+        raise InputError(f"{path}: {what} of type '{array.dtype}' are not whole numbers")
     if len(array) and array.max() > np.iinfo(np.int64).max:
         raise InputError(f"{path}: id '{array.max()}' does not fit into 63 bits")
     return array.astype(np.int64, copy=False)
@@ -218,40 +302,62 @@ def _columns(head: Mapping[str, Any]) -> str:
     return join_names(names[::-1] if turned else names) if len(names) == 2 else ""
 
 
-def read_csr_data(
-    path: StrPath, *, split: str | None, keys: Mapping[str, str]
-) -> dict[str, npt.NDArray[Any]]:
-    """The other arrays of a folder, mapped; `split` and `keys` are looked up by the caller."""
+def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
+    """The other arrays of a folder, mapped; `split` and `keys` are looked up by the caller.
+
+    Those of a graph of types stand by the name of their type.
+    """
     folder = os.fspath(path)
     with input_errors(folder):
         names = sorted(os.listdir(folder))
     taken = {*ROWS, *OTHERS}
-    return {
+    arrays = {
         name.removesuffix(".npy"): map_array(os.path.join(folder, name))
         for name in names
         if name.endswith(".npy") and name not in taken
     }
+    types = _types(folder, _head(folder))
+    if types is None:
+        return arrays
+    found: dict[str, Any] = {}
+    for name, array in arrays.items():
+        number, _, key = name.partition(".")
+        if number.isdecimal() and int(number) < len(types.names):
+            found.setdefault(types.names[int(number)], {})[key] = array
+    return found
 
 
-def write_head(folder: Path, directed: bool, source: Source) -> None:
+def write_head(folder: Path, directed: bool, source: Source, types: Types | None = None) -> None:
     """Write ``graph.json``."""
     head = {"version": VERSION, "directed": directed, "made_of": asdict(source)}
+    if types is not None:
+        head |= zip(("types", "relations"), map(json.loads, types.texts()), strict=True)
     (folder / HEAD).write_text(json.dumps(head, indent=1) + "\n")
 
 
 def write_csr(graph: Graph, folder: Path) -> None:
-    """Write a graph as a folder, which exists; InputError for one of types."""
-    check_one_type(graph, "a folder of compressed rows")
+    """Write a graph as a folder, which exists."""
     arrays: dict[str, npt.NDArray[Any] | None] = {
         "indptr": graph.indptr,
         "indices": graph.indices,
         "values": graph.values,
         "original_ids": graph.original_ids,
+        "relation": graph.relation,
     }
     for name, array in arrays.items():
         if array is not None:
             np.save(folder / f"{name}.npy", array)
-    write_head(folder, graph.directed, graph.source)
+    write_head(folder, graph.directed, graph.source, graph.types)
+
+
+def write_data(data: VertexData, folder: Path) -> None:
+    """Write vertex data, also those of types, into the folder of their graph."""
+    every = {"": data}
+    if data.by_type is not None:
+        every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}
+    for prefix, each in every.items():
+        for key, array in each.arrays().items():
+            np.save(folder / f"{prefix}{key}.npy", array)
 
 
 FORMAT = Format(

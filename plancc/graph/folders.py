@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from plancc.errors import InputError
 from plancc.files import atomic_folder
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.convert import own_data
-from plancc.graph.csr import write_csr
+from plancc.graph.csr import write_csr, write_data
 from plancc.graph.external import Reading, convert
 from plancc.graph.formats import (
     FLAGS,
@@ -31,7 +29,6 @@ from plancc.graph.formats import (
 )
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import StrPath, is_gzip
-from plancc.graph.types_toml import write_relations
 from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import available_memory
 
@@ -56,8 +53,6 @@ def to_folder(
     **reading: Any,
 ) -> Graph:
     """Write a source as a folder of ``.npy`` files, and return its graph, mapped.
-
-    A graph of types becomes a folder with ``types.toml`` (`plancc.graph.types_toml`).
 
     Parameters:
         folder: It must not exist yet, or be empty.
@@ -100,22 +95,16 @@ def to_folder(
             graph = read_graph(made, "csr", allow_large=True)
         else:
             graph = read_graph(path, keys=keys, **options, **reading)
-            if graph.types is None:
-                write_csr(graph, made)
+            write_csr(graph, made)
         if data is not None:
             found = read_vertex_data(
                 data, graph, split=split, keys=data_keys(keys), allow_large=allow_large
             )
         else:
             found = own_data(path, graph, split=split, keys=data_keys(keys), **options)
-        types = graph.types
-        if types is None:
-            for key, array in found.arrays().items():
-                np.save(made / f"{key}.npy", array)
-        else:
-            write_relations(graph, made, found)
+        write_data(found, made)
         del graph, found  # they map files that get other names
-    return read_graph(folder, "csr" if types is None else "relations", allow_large=True)
+    return read_graph(folder, "csr", allow_large=True)
 
 
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:

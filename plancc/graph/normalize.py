@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +60,8 @@ def normalize(
             inverse), and for values that `dtype` cannot hold.
     """
     if graph.types is not None:
-        return _by_relation(graph, graph.types, normalization, dtype)
+        typed = RowsOfTypes(graph, 0, normalization)
+        return with_features_of(typed.scaled(typed.sums(typed.no_sums), dtype), graph)
     rows = Rows(
         graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
     )
@@ -69,41 +70,110 @@ def normalize(
     return with_features_of(replace(graph, indptr=indptr, indices=indices, values=values), graph)
 
 
-def _by_relation(graph: Graph, types: Types, normalization: str, dtype: npt.DTypeLike) -> Graph:
-    """`normalize` of a graph of types."""
-    check_choice("normalization", normalization, NORMALIZATIONS)
-    row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
-    given = np.ones(graph.num_nonzeros) if graph.values is None else graph.values
-    values = given.astype(np.float64)
-    ends = {"none": (), "row": (row,), "sym": (row, graph.indices)}[normalization]
-    of = graph.relation
-    if of is None:
-        of = types.relation_of(row, graph.indices).astype(np.uint16)
-    order = np.argsort(of, kind="stable")
-    counts = np.bincount(of, minlength=len(types.relations))
-    by_relation = np.split(order, np.cumsum(counts)[:-1])
-    for relation, at in zip(types.relations if ends else (), by_relation, strict=False):
-        for vertices in ends:
-            total = np.bincount(vertices[at], given[at], graph.num_vertices)[vertices[at]]
+@dataclass(frozen=True, eq=False)
+class RowsOfTypes:
+    """Consecutive rows of a graph of types that are to be normalised, every relation by itself.
+
+    Attributes:
+        rows: With the types of the whole graph, whose vertices are the columns.
+        first: Number of the first row.
+        normalization: {"sym", "row", "none"}.
+
+    Raises:
+        InputError: For an unknown normalisation.
+    """
+
+    rows: Graph
+    first: int
+    normalization: str
+
+    def __post_init__(self) -> None:
+        check_choice("normalization", self.normalization, NORMALIZATIONS)
+
+    @property
+    def _types(self) -> Types:
+        assert self.rows.types is not None
+        return self.rows.types
+
+    @cached_property
+    def _row(self) -> npt.NDArray[np.int64]:
+        """The row of every nonzero."""
+        return self.first + np.repeat(np.arange(self.rows.num_vertices), self.rows.row_nonzeros())
+
+    @cached_property
+    def _of(self) -> npt.NDArray[np.integer]:
+        """The relation of every nonzero."""
+        if self.rows.relation is not None:
+            return self.rows.relation
+        return self._types.relation_of(self._row, self.rows.indices)
+
+    @cached_property
+    def _given(self) -> npt.NDArray[np.float64]:
+        given = self.rows.values
+        return np.ones(self.rows.num_nonzeros) if given is None else given.astype(np.float64)
+
+    @cached_property
+    def _ends(self) -> list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]]:
+        """Of each end whose sums divide: its vertices, their numbers in its relation, all sums."""
+        names = self._types.names
+        found: list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]] = []
+        pairs = (2, self._row), (0, self.rows.indices)
+        for end, vertices in pairs[: {"none": 0, "row": 1, "sym": 2}[self.normalization]]:
+            types = np.array([names.index(each[end]) for each in self._types.relations])
+            start = np.cumsum([0, *np.diff(self._types.first)[types]])
+            number = (start[:-1] - self._types.first[types])[self._of] + vertices
+            found.append((vertices, number, int(start[-1])))
+        return found
+
+    @property
+    def no_sums(self) -> list[npt.NDArray[np.float64]]:
+        """`sums` of no rows."""
+        return [np.zeros(size) for _, _, size in self._ends]
+
+    def sums(self, before: list[npt.NDArray[np.float64]]) -> list[npt.NDArray[np.float64]]:
+        """The sums that divide: of rows, and with "sym" of columns, of every relation.
+
+        Parameters:
+            before: Those of the rows before these, which are added to.
+        """
+        for total, (_, number, _) in zip(before, self._ends, strict=True):
+            np.add.at(total, number, self._given)
+        return before
+
+    def scaled(self, sums: Sequence[npt.NDArray[np.float64]], dtype: npt.DTypeLike) -> Graph:
+        """The normalised rows; `sums` are those of all rows.
+
+        Raises:
+            InputError: For sums that are not positive and finite, and values that `dtype` cannot
+                hold.
+        """
+        graph, values = self.rows, self._given.copy()
+        for (vertices, number, _), every in zip(self._ends, sums, strict=True):
+            total = every[number]
             bad = np.flatnonzero(~((total > 0) & np.isfinite(total)))
             if len(bad):
-                vertex = vertices[at][bad[0]]
-                vertex -= types.first[types.type_of(vertex)]
+                at = bad[np.argmin(self._of[bad])]
+                vertex = vertices[at] - self._types.first[self._types.type_of(vertices[at])]
+                name = in_words(self._types.relations[self._of[at]])
                 raise InputError(
-                    f"{graph.source.name}: {in_words(relation)}: the weights of vertex {vertex} "
-                    f"(counted from 0) sum to {total[bad[0]]:g}; `normalize` {normalization} needs "
+                    f"{graph.source.name}: {name}: the weights of vertex {vertex} (counted "
+                    f"from 0) sum to {total[at]:g}; `normalize` {self.normalization} needs "
                     "positive and finite sums, use `normalize` none"
                 )
-            values[at] /= np.sqrt(total) if normalization == "sym" else total
-    made = values.astype(dtype)
-    if not np.isfinite(made).all():
-        raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
-    kept = made != 0  # others underflow
-    indptr = np.concatenate([[0], np.cumsum(kept)])[graph.indptr]
-    number = None if graph.relation is None else graph.relation[kept]
-    indices, values = graph.indices[kept], made[kept]
-    kept_rows: Any = {"indptr": indptr, "indices": indices, "values": values, "relation": number}
-    return with_features_of(replace(graph, **kept_rows), graph)
+            values /= np.sqrt(total) if self.normalization == "sym" else total
+        made = values.astype(dtype)
+        if not np.isfinite(made).all():
+            raise InputError(f"{graph.source.name}: a value is too large for {np.dtype(dtype)}")
+        kept = made != 0  # others underflow
+        relation = None if graph.relation is None else graph.relation[kept]
+        return replace(
+            graph,
+            indptr=np.concatenate([[0], np.cumsum(kept)])[graph.indptr],
+            indices=graph.indices[kept],
+            values=made[kept],
+            relation=relation,
+            edge_features=None,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,12 +19,10 @@ edges, which are optional, have a row for every edge of the file.
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +36,8 @@ from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_feat
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
-from plancc.graph.union import RECTANGULAR, Entries, block_of, united
-from plancc.graph.vertexdata import SOURCE_KEYS, VertexData
+from plancc.graph.union import RECTANGULAR, Entries, united
+from plancc.graph.vertexdata import SOURCE_KEYS
 from plancc.graph.vertexsources import names_of_data
 from plancc.text import shown
 
@@ -221,36 +219,6 @@ def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
     wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]
     return int(np.argmax(wrong.any(axis=0)))
-
-
-def write_relations(graph: Graph, made: Path, data: VertexData | None = None) -> None:
-    """Write a graph of types, and vertex data of its types, as files that `read_relations` reads.
-
-    Parameters:
-        made: A folder that is there, and empty.
-    """
-    from scipy.sparse import save_npz
-
-    assert graph.types is not None
-    lines = ["[types]"]
-    of_type = {} if data is None else data.of_type
-    for k, (name, count) in enumerate(graph.types.counts.items()):
-        held = of_type[name].arrays() if name in of_type else {}
-        for key, array in held.items():
-            np.save(made / f"{k}.{key}.npy", array)
-        files = "".join(f', {key} = "{k}.{key}.npy"' for key in held)
-        lines.append(f"{_quoted(name)} = {{count = {count}{files}}}")
-    for k, relation in enumerate(graph.types.relations):
-        lines += ["", "[[relations]]", f'file = "{k}.npz"']
-        lines += [f"{what} = {_quoted(name)}" for what, name in zip(_ENDS, relation, strict=True)]
-        matrix = block_of(graph, relation)
-        save_npz(made / f"{k}.npz", matrix.astype(bool) if graph.values is None else matrix)
-    (made / HEAD).write_text("\n".join([*lines, ""]), encoding="utf-8")
-
-
-def _quoted(name: str) -> str:
-    """A text of TOML."""
-    return json.dumps(name, ensure_ascii=False)
 
 
 FORMAT = Format(

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from plancc.errors import BackendUnavailable, InputError
+from plancc.graph.csr import write_csr
 from plancc.graph.formats import read_graph
-from plancc.graph.types_toml import write_relations
 from plancc.graph.union import block_of
 from plancc_datasets import DATASETS, dataset_options, load_dataset
 
@@ -44,7 +44,7 @@ def check(dataset):
 def test_graphs_of_types_are_written_as_a_folder(name, tmp_path):
     graph = load_dataset(name).graph
     (tmp_path / "made").mkdir()
-    write_relations(graph, tmp_path / "made")
+    write_csr(graph, tmp_path / "made")
     again = read_graph(tmp_path / "made")
     assert again.types == graph.types
     assert np.array_equal(again.indptr, graph.indptr)

@@ -22,7 +22,8 @@ from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import read_share
 from plancc.distributed.sweeps import sweep
 from plancc.errors import InputError, OutputError
-from plancc.graph.csr import MappedGraph, write_csr
+from plancc.graph.convert import as_source
+from plancc.graph.csr import MappedGraph, write_csr, write_data
 from plancc.graph.graph import Source
 from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
@@ -162,7 +163,7 @@ def test_nets_of_labels_cost_what_the_rows_of_all_vertices_do(directed, tmp_path
     def work(transport):
         how = {"normalization": "none", "self_loops": False, "dtype": "float32"}
         ranks = Ranks(transport)
-        share = read_share(files, ranks, name="made", **how)
+        share, _ = read_share(files, ranks, name="made", **how)
         near = nets.corridor(ranks, share, owner)
         return [(each, nets.nets_between(ranks, share, each, weight)) for each in (scattered, near)]
 
@@ -202,6 +203,57 @@ def test_models_that_assign_rows(model, tmp_path):
     found = on_ranks(2, folder, tmp_path / "p.h5", 7, model=model, **options)
     alone = plancc.compile(folder, model, 7, **options)
     assert found.content_sha256 == alone.content_sha256()
+
+
+def typed_folder(path, weighted=False):
+    """Users rate items and buy some of them; items are like others; both have data of their own."""
+    rng, value = np.random.default_rng(8), (lambda m: m) if weighted else (lambda m: m != 0)
+    shape = {"rates": (120, 80), "buys": (120, 80), "rated": (80, 120), "like": (80, 80)}
+    ends = {"rates": "iu", "buys": "iu", "rated": "ui", "like": "ii"}
+    relations = {
+        (ends[name][0], name, ends[name][1]): csr_array(
+            value(np.where(rng.random(size) < 0.05, rng.uniform(0.5, 2, size), 0))
+        )
+        for name, size in shape.items()
+    }
+    data = {
+        "u": {"x": rng.random((120, 3)), "y": np.arange(120) % 4},
+        "i": {"x": np.eye(80)[:, :5]},
+    }
+    graph, of_types = as_source(relations | data)
+    path.mkdir()
+    write_csr(graph, path)
+    write_data(of_types, path)
+    return path, relations | data
+
+
+@pytest.mark.parametrize(("how", "weighted"), [("sym", True), ("row", False), ("none", True)])
+def test_a_graph_of_types_gives_the_plan_of_one_process(how, weighted, tmp_path):
+    folder, relations = typed_folder(tmp_path / "graph", weighted)
+    given = {"model": "block", "normalize": how, "value_dtype": "float64"}
+    alone = plancc.compile(relations, num_parts=6, **given)
+    for ranks in (1, 3):
+        found = on_ranks(ranks, folder, tmp_path / f"{ranks}.h5", 6, **given)
+        assert found.content_sha256 == alone.content_sha256()
+        assert (found.metrics, found.baseline) == (alone.metrics(), alone.baseline)
+        check_forecast(found.provenance, alone.provenance)
+    again = load(tmp_path / "3.h5")
+    assert again.header.types == alone.header.types
+    assert again.relation.tolist() == alone.relation.tolist()
+    assert verify_file(tmp_path / "3.h5", plancc.read_graph(folder))
+
+
+def test_types_are_searched_for_on_ranks(tmp_path):
+    folder, _ = typed_folder(tmp_path / "graph")
+    found = {ranks: on_ranks(ranks, folder, tmp_path / f"{ranks}.h5", 4) for ranks in (2, 3)}
+    assert found[2].content_sha256 == found[3].content_sha256
+    plan = load(tmp_path / "3.h5")
+    same = plancc.compile(folder, "file", 4, part=plan.owner())
+    assert same.content_sha256() == plan.content_sha256()
+    assert found[3].metrics.volume < found[3].baseline.volume
+    for vertices in (slice(0, 120), slice(120, 200)):
+        rows = np.bincount(plan.owner()[vertices], minlength=4)
+        assert rows.max() <= 1.05 * rows.mean() + 1
 
 
 def test_unequal_parts(tmp_path):
@@ -371,11 +423,6 @@ def test_a_file_is_no_folder(tmp_path):
         on_ranks(2, tmp_path / "g.mtx", tmp_path / "p.h5", 2)
     with pytest.raises(InputError, match="none: no such file"):
         on_ranks(2, tmp_path / "none", tmp_path / "p.h5", 2)
-    (tmp_path / "typed").mkdir()
-    relation = '[[relations]]\nsource = "a"\nname = "to"\ndestination = "a"\nfile = "types.toml"\n'
-    (tmp_path / "typed" / "types.toml").write_text(f"[types]\na = 2\n{relation}")
-    with pytest.raises(InputError, match="typed: a graph of types, which one process compiles"):
-        on_ranks(2, tmp_path / "typed", tmp_path / "p.h5", 2)
 
 
 def test_a_piece_that_cannot_be_written(tmp_path, monkeypatch):
@@ -430,7 +477,7 @@ def test_sweeps_alone_lower_the_volume(tmp_path):
     def work(transport):
         ranks = Ranks(transport)
         how = {"normalization": "none", "self_loops": False, "dtype": np.float32}
-        share = read_share(files, ranks, name="graph", **how)
+        share, _ = read_share(files, ranks, name="graph", **how)
         return sweep(ranks, share, owner, limits, seed=1)
 
     for found in run_ranks(3, work, 180):

@@ -56,6 +56,8 @@ def mtx_file(path, field, symmetry, seed):
     return path
 
 
+TYPES = b'{"types": [%s], "relations": [["a", "to", "a"]]}'
+PARALLEL = b'{"types": [["a", 40]], "relations": [["a", "to", "a"], ["a", "by", "a"]]}'
 FLAGS = [{}, *({flag: True} for flag in ("symmetrize", "transpose", "pattern", "keep_ids"))]
 FLAGS += [{"symmetrize": True, "pattern": True}, {"num_vertices": 10**5}]
 
@@ -233,6 +235,10 @@ def damaged(tmp_path, name, array):
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
         ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
         ("features.npy", np.zeros((3, 2)), "'features'"),
+        ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are no types"),
+        ("graph.json", TYPES % b'["a", 3]', "graph.json: types of 3 vertices, and .* has 40"),
+        ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: an entry of no rela"),
+        ("graph.json", PARALLEL, "relations are parallel, and relation.npy is missing"),
     ],
 )
 def test_a_damaged_folder(name, array, words, tmp_path):
