@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.distributed.figures import forecast_of, mapped, metrics_of, random_figures
-from plancc.distributed.lowering import lower_share
+from plancc.distributed.lowering import lower_share, share_links
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
@@ -30,6 +30,7 @@ from plancc.graph.convert import own_data, refuse_choice
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
+from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
@@ -39,7 +40,7 @@ from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
-from plancc.owners.provenance import of_graph, provenance
+from plancc.owners.provenance import of_graph, of_links, provenance
 from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, cut_points, digests_of, root_of
@@ -62,10 +63,13 @@ from plancc.text import shown as shortened
 
 FORMAT = "csr"
 """The format that ranks read their shares of."""
+LINK = 24
+"""Bytes of memory that a nonzero takes on rank 0 while links are drawn among all edges."""
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
     *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
     *("normalize", "self_loops", "value_dtype", "data", "split", "keys", "format", "allow_large"),
+    *("links", "link_split", "disjoint_train_ratio"),
 }
 """Options of search, plan and graph file that several ranks take; others have their defaults."""
 
@@ -147,7 +151,8 @@ def compile_folder(
     with ranks.agreement():
         n = len(files.indptr) - 1
         check_num_parts(n, num_parts)
-        predicted = _check_memory(files, len(wanted.names), ranks.size, allowed)
+        held = LINK * len(files.indices) if wishes.link_split else 0
+        predicted = _check_memory(files, len(wanted.names), held, ranks.size, allowed)
         graph = files.graph(source)
         named: Any = {"split": wishes.split, "keys": wishes.keys}
         named["allow_large"] = reading.allow_large
@@ -160,9 +165,21 @@ def compile_folder(
             vertex_data = read_vertex_data(wishes.data, graph, **named)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
+    asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
+    learns, links, away = asked[:2] != (None, None), None, None
+    if learns:
+        away = np.zeros((2, 0), np.int32)
+        with ranks.agreement():
+            if ranks.rank == 0:
+                links, away = learnt(graph, *asked, search.seed)
     normalised: Any = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
-        reading_of: Any = {"name": source.name, "dtype": wishes.value_dtype, **normalised}
+        reading_of: Any = {
+            "name": source.name,
+            "dtype": wishes.value_dtype,
+            **normalised,
+            "away": away,
+        }
         share, whole = read_share(files, ranks, **reading_of)
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, graph)
@@ -193,7 +210,10 @@ def compile_folder(
     )
     with observer("lower"):
         parts = lower_share(ranks, whole, owner, header)
-        del share, whole
+        del share, whole, away
+        if learns:
+            parts = share_links(ranks, parts, links)
+            header = replace(header, links=parts.header.links)
     with observer("predict"):
         metrics = metrics_of(ranks, parts)
         forecast = forecast_of(ranks, predictor, parts, random)
@@ -212,6 +232,7 @@ def compile_folder(
             **how,
             **({} if wishes.memory is None else {"memory": wishes.memory}),
             "predicted_memory": predicted,
+            **of_links(*asked, search.seed),
         },
         notes,
     )
@@ -235,8 +256,13 @@ def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
     return found if features is None else replace(found, features=features[rows])
 
 
-def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed: int) -> int:
-    """Bytes that a rank is going to take; InputError if they are more than allowed (0: any)."""
+def _check_memory(
+    files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
+) -> int:
+    """Bytes that a rank is going to take; InputError if they are more than allowed (0: any).
+
+    `held`: bytes of links.
+    """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
     sizes = ProblemSizes(
@@ -245,6 +271,7 @@ def _check_memory(files: MappedGraph, constraints: int, num_ranks: int, allowed:
         mirrored,
         constraints=constraints,
         uneven=is_uneven(np.diff(files.indptr)),
+        data=held,
         mapped=True,
     )
     peak = work_of_rank(sizes, num_ranks).peak

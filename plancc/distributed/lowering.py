@@ -15,12 +15,14 @@ import numpy.typing as npt
 from plancc.distributed.kernels import picked, unpack_rows
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
+from plancc.graph.links import SplitLinks
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
+from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.lowering import by_sender, lowered_parts, mark_boundary
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import block_of_parts
 from plancc.plan.receive_sets import grouped, offsets_of
-from plancc.plan.values import Exchanges, Header
+from plancc.plan.values import LINKS, Exchanges, Header
 
 
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
@@ -62,6 +64,42 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
         value=value,
         exchanges=Exchanges(expand=expand),
         relation=rest[0] if rest else None,
+    )
+
+
+def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
+    """The parts with the links whose sources are theirs. Collective.
+
+    As `plancc.plan.lowering.with_links`.
+
+    Parameters:
+        parts: What `lower_share` returns.
+        links: All of them on rank 0, None elsewhere.
+    """
+    every = ranks.concatenated(parts.global_id)
+    place = np.empty(len(every), np.int64)
+    place[every] = np.arange(len(every))
+    part_ptr = offsets(ranks.concatenated(np.diff(parts.part_ptr)))
+    bounds = block_of_parts(len(part_ptr) - 1, ranks.size)
+    nothing: Any = np.zeros((2, 0), np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int64)
+    ends, kind, number = nothing if links is None else links.columns()
+    source, target = place[ends]
+    to = np.searchsorted(part_ptr[bounds], source, side="right") - 1
+    places = np.stack([ranks.sent(each, to) for each in (source, target)])
+    kind, number = ranks.sent(kind, to), ranks.sent(number, to)
+    made, moved = lower_links(places, kind, number, part_ptr)
+    to = np.searchsorted(bounds, moved[1], side="right") - 1
+    receiver, sender, row = (ranks.sent(each, to) for each in moved)
+    send = exchange_of_rows(receiver, sender, row, len(part_ptr) - 1).send
+    receive = exchange_of_rows(*moved, len(part_ptr) - 1).receive
+    first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
+    return replace(
+        parts,
+        header=replace(parts.header, links=ranks.told(links and links.per_link)),
+        exchanges=Exchanges(
+            parts.exchanges | {LINKS: Exchange(send, receive).of_parts(first, last)}
+        ),
+        links=made.of_parts(first, last),
     )
 
 
@@ -112,11 +150,8 @@ def _expand(
     ptr = offsets_of(receiver - np.int32(first), last - first)
     receive = Side(ptr, sender, offsets(lengths), rows)
 
-    every, rank_of = range(ranks.size), np.searchsorted(bounds, sender, side="right") - 1
-    rank_of_row = np.repeat(rank_of, lengths)
-    lengths, receiver, sender = (
-        ranks.collected([each[rank_of == k] for k in every]) for each in messages
-    )
-    rows = ranks.collected([rows[rank_of_row == k] for k in every])
+    rank_of = np.searchsorted(bounds, sender, side="right") - 1
+    rows = ranks.sent(rows, np.repeat(rank_of, lengths))
+    lengths, receiver, sender = (ranks.sent(each, rank_of) for each in messages)
     send = by_sender(receiver, sender - np.int32(first), offsets(lengths), rows, last - first)
     return Exchange(Side(*send), receive)

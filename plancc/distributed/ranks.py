@@ -103,6 +103,10 @@ class Ranks:
         received = self.swapped(pieces)
         return received[0] if received[0].base is None else received[0].base
 
+    def sent(self, array: Array, to: Array) -> Array:
+        """Row k goes to rank ``to[k]``; returns what all ranks sent here, in their order."""
+        return self.collected([array[to == rank] for rank in range(self.size)])
+
     def at_root(self, array: Array) -> Array:
         """All ranks' arrays, one after the other, on rank 0; an empty one elsewhere."""
         return self.collected([array, *[array[:0]] * (self.size - 1)])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plancc.distributed.ranks import Ranks
 from plancc.graph.csr import MappedGraph
 from plancc.graph.graph import Graph, Source
+from plancc.graph.links import Pair, without
 from plancc.graph.normalize import Rows, RowsOfTypes
 from plancc.graph.symmetry import mirror_sum
 from plancc.graph.union import without_relations
@@ -77,10 +78,15 @@ def read_share(
     normalization: str,
     self_loops: bool,
     dtype: npt.DTypeLike,
+    away: Pair | None = None,
 ) -> tuple[Share, Share]:
     """Read and normalise this rank's rows. Collective.
 
     Ranks have about as many nonzeros and rows, together.
+
+    Parameters:
+        away (int32[2, links]): Links without messages, on rank 0 (`plancc.graph.links.without`);
+            none elsewhere.
 
     Returns:
         The rows with distinct columns, for searches, and with those of all relations.
@@ -105,6 +111,10 @@ def read_share(
     with ranks.agreement():
         if mirrored.any():
             raise files.not_symmetric()
+    if away is not None:
+        ends = away if rows.directed else np.concatenate([away, away[::-1]], axis=1)
+        to = np.searchsorted(bounds, ends[1], side="right") - 1
+        rows = without(rows, ranks.sent(ends.T, to).T, first)
     if rows.types is None:
         rows = _normalised(ranks, rows, first, normalization, self_loops, dtype)
     else:

@@ -202,7 +202,13 @@ class MappedGraph:
                 "make another folder of it: plancc convert"
             )
         return Graph(
-            indptr, columns, values, source=self.source, types=self.types, relation=relation
+            indptr,
+            columns,
+            values,
+            self.directed is not False,
+            source=self.source,
+            types=self.types,
+            relation=relation,
         )
 
     def check_range(self, first: int, last: int) -> None:

@@ -309,18 +309,34 @@ def linked(
 
     Parameters:
         source: As of `read_links`; shares, times: as of `random_links`; at most one of them.
-        disjoint, seed: As of `apart`.
+        disjoint, seed: As of `withheld`.
     """
     if source is None and shares is None:
         return graph, None
+    links, away = learnt(graph, source, shares, disjoint, seed, times)
+    return without(graph, away), links
+
+
+def learnt(
+    graph: Graph,
+    source: Any,
+    shares: Sequence[float] | None,
+    disjoint: float,
+    seed: int,
+    times: npt.NDArray[np.float64] | None = None,
+) -> tuple[SplitLinks, Pair]:
+    """The links to learn, and the links whose edges carry no messages.
+
+    Parameters are those of `linked`, one of `source` and `shares`.
+    """
     links = random_links(graph, shares, seed, times) if shares else read_links(source, graph)
-    return apart(graph, links, disjoint, seed)
+    return withheld(links, disjoint, seed)
 
 
-def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[Graph, SplitLinks]:
-    """The graph that carries messages, and the links, so that no message tells the answer.
+def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
+    """The links, and those whose edges carry no messages, so that none tells the answer.
 
-    Edges of validation and test links are left out, both ways of an undirected graph.
+    These are the validation and test links.
 
     Parameters:
         disjoint: Above 0, training links are this share of those given, drawn by the seed, and the
@@ -334,15 +350,19 @@ def apart(graph: Graph, links: SplitLinks, disjoint: float, seed: int) -> tuple[
         chosen = np.random.default_rng([seed, 1]).permutation(train.shape[1])[:size]
         pairs["train"] = train[:, np.sort(chosen)]
         away.append(pairs["train"])
-    return without(graph, np.concatenate(away, axis=1)), replace(links, pairs=pairs)
+    return replace(links, pairs=pairs), np.concatenate(away, axis=1)
 
 
-def without(graph: Graph, pairs: Pair) -> Graph:
-    """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph."""
-    target = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
+    """Leave out the edges from ``pairs[0]`` to ``pairs[1]``, both ways of an undirected graph.
+
+    Parameters:
+        first: Number of the first row, of a graph that is some rows of another.
+    """
+    row = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     known = np.sort(link_keys(pairs, graph))
-    kept = places_in(known, link_keys(np.stack([graph.indices, target]), graph)) < 0
-    degree = np.bincount(target[kept], minlength=graph.num_vertices)
+    kept = places_in(known, link_keys(np.stack([graph.indices, first + row]), graph)) < 0
+    degree = np.bincount(row[kept], minlength=graph.num_vertices)
     values, features = graph.values, graph.edge_features
     return replace(
         graph,

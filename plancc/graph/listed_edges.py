@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.graph.graph import Graph
+from plancc.graph.graph import MAX_VERTICES, Graph
 
 IntArray = npt.NDArray[np.integer]
 
@@ -200,7 +200,7 @@ def link_keys(pair: npt.NDArray[Any], graph: Graph) -> npt.NDArray[np.int64]:
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)
-    keys: npt.NDArray[np.int64] = source * graph.num_vertices + target
+    keys: npt.NDArray[np.int64] = source * MAX_VERTICES + target
     return keys
 
 

@@ -58,8 +58,8 @@ class PartLinks:
 
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
-) -> tuple[PartLinks, Exchange]:
-    """The links of all parts, and the rows that travel for them.
+) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
+    """The links of all parts, and the rows that travel for them, as `exchange_of_rows` takes them.
 
     Parameters:
         ends (int64[2, links]): Sources and targets as places in plan order.
@@ -73,7 +73,6 @@ def lower_links(
     received = np.unique(part[foreign] * n + target[foreign])
     receiver, place = received // n, received % n
     owner = interval(place, part_ptr)
-    exchange = exchange_of_rows(receiver, owner, place - part_ptr[owner], parts)
     local = target - part_ptr[part]
     first = np.searchsorted(receiver, part[foreign])
     slot = np.searchsorted(received, part[foreign] * n + target[foreign]) - first
@@ -85,7 +84,7 @@ def lower_links(
         kind[order],
         number[order],
     )
-    return links, exchange
+    return links, (receiver, owner, place - part_ptr[owner])
 
 
 def exchange_of_rows(

@@ -37,7 +37,7 @@ from plancc.graph.owners import Owners
 from plancc.graph.types import first_of_columns
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, offsets
-from plancc.plan.links import lower_links
+from plancc.plan.links import exchange_of_rows, lower_links
 from plancc.plan.parts import OF_NONZEROS
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
@@ -145,8 +145,8 @@ def with_links(
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")
-    links, exchange = lower_links(plan.places()[ends], kind, number, plan.part_ptr)
-    exchanges = Exchanges(plan.exchanges | {LINKS: exchange})
+    links, moved = lower_links(plan.places()[ends], kind, number, plan.part_ptr)
+    exchanges = Exchanges(plan.exchanges | {LINKS: exchange_of_rows(*moved, plan.num_parts)})
     return replace(plan, header=header, exchanges=exchanges, links=links)
 
 

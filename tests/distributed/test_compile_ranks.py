@@ -243,6 +243,32 @@ def test_a_graph_of_types_gives_the_plan_of_one_process(how, weighted, tmp_path)
     assert verify_file(tmp_path / "3.h5", plancc.read_graph(folder))
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_links_give_the_plan_of_one_process(directed, tmp_path):
+    """Drawn by a seed, or of a file with negatives of every link; edges of some are left out."""
+    graph, rng = communities(directed=directed), np.random.default_rng(2)
+    folder, given = folder_of(graph, tmp_path / "graph"), {"link_split": (0.2, 0.1)}
+    if directed:
+        row = np.repeat(np.arange(N), np.diff(graph.indptr))
+        pairs = np.stack([graph.indices, row])[:, rng.permutation(graph.num_nonzeros)]
+        cuts = np.split(pairs, [500, 600, 650], axis=1)
+        of_links = dict(zip(("train", "val", "test"), cuts, strict=False))
+        of_links |= {
+            f"{k}_target_negative": rng.integers(0, N, (m, 3))
+            for k, m in (("val", 100), ("test", 50))
+        }
+        np.savez(tmp_path / "links.npz", **of_links)
+        given = {"links": tmp_path / "links.npz"}
+    given |= {"model": "block", "disjoint_train_ratio": 0.3}
+    alone = plancc.compile(folder, num_parts=7, **given)
+    for ranks in (1, 3):
+        found = on_ranks(ranks, folder, tmp_path / f"{ranks}.h5", 7, **given)
+        assert found.content_sha256 == alone.content_sha256()
+        assert (found.metrics, found.baseline) == (alone.metrics(), alone.baseline)
+        assert found.provenance["link_seed"] == alone.provenance["link_seed"]
+    assert verify_file(tmp_path / "3.h5", graph)
+
+
 def test_types_are_searched_for_on_ranks(tmp_path):
     folder, _ = typed_folder(tmp_path / "graph")
     found = {ranks: on_ranks(ranks, folder, tmp_path / f"{ranks}.h5", 4) for ranks in (2, 3)}
@@ -307,7 +333,7 @@ REFUSED = {
     "objective": ({"objective": "time"}, "minimise the volume only"),
     "effort": ({"effort": "best"}, "search with effort fast only"),
     "budget": ({"budget": 3}, "`budget` is for a compile by one process"),
-    "links": ({"link_split": (0.1, 0.1)}, "`link_split` is for a compile by one process"),
+    "links": ({"links": "none.npz"}, "none.npz: no such file"),
     "edges": ({"edge_features": "source"}, "`edge_features` is for a compile by one process"),
     "hops": ({"topology": "2x2", "exchange": "nodes"}, "hops are compiled by one process"),
     "reading": ({"symmetrize": True}, "`symmetrize` is for a compile by one process"),

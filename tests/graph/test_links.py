@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import plancc as compiler
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.link_times import as_timed_source
-from plancc.graph.links import KINDS, apart, random_links, read_links
+from plancc.graph.links import KINDS, random_links, read_links, withheld, without
 
 PAIRS = {
     "train": [[0, 1], [2, 3]],
@@ -54,7 +54,8 @@ def test_random_links_split_the_edges(name):
 def test_edges_of_held_links_carry_no_messages(name, disjoint):
     graph = worlds.graph(name)
     links = random_links(graph, (0.2, 0.3), 5)
-    carrying, kept = apart(graph, links, disjoint, 5)
+    kept, away = withheld(links, disjoint, 5)
+    carrying = without(graph, away)
     away = {each for kind in KINDS[1:3] for each in pairs(links, kind)}
     if disjoint:
         assert len(pairs(kept, "train")) == int(disjoint * len(pairs(links, "train")))
