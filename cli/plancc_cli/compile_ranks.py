@@ -16,7 +16,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc_cli import options
 from plancc_cli.generated import of_class
-from plancc_cli.progress import USUAL, command_line, progress, verbosity_level
+from plancc_cli.progress import QUIET, USUAL, command_line, progress, verbosity_level
 from plancc_cli.ranks import RankJob
 from plancc_cli.render import moved_words, origin, sizes_of
 from plancc_cli.tables import print_data
@@ -91,6 +91,9 @@ def _print(compiled: Compiled, output: str, seconds: float, num_ranks: int) -> N
             "provenance": provenance,
         }
         print_data(form, found)
+        return
+    if verbosity_level() == QUIET:
+        say(f"{output}: content {compiled.content_sha256}")
         return
     said = f"{sizes_of(compiled.header)}, {origin(provenance)}"
     say(f"{output}: {said}, {num_ranks} ranks, {seconds:.1f} s")

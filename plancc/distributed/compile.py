@@ -26,7 +26,7 @@ from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
 from plancc.errors import InputError
 from plancc.fields import divided, options_of, taking
-from plancc.graph.convert import own_data, refuse_choice
+from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
@@ -34,7 +34,6 @@ from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
-from plancc.graph.vertexsources import read_vertex_data
 from plancc.memory import give_back_at_once
 from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts
@@ -154,15 +153,9 @@ def compile_folder(
         held = LINK * len(files.indices) if wishes.link_split else 0
         predicted = _check_memory(files, len(wanted.names), held, ranks.size, allowed)
         graph = files.graph(source)
-        named: Any = {"split": wishes.split, "keys": wishes.keys}
+        named: Any = {"split": wishes.split, "keys": wishes.keys, "format": FORMAT}
         named["allow_large"] = reading.allow_large
-        vertex_data = VertexData()
-        if wishes.data is False:
-            refuse_choice(wishes.split, wishes.keys)
-        elif wishes.data is None:
-            vertex_data = own_data(folder, graph, format=FORMAT, **named)
-        else:
-            vertex_data = read_vertex_data(wishes.data, graph, **named)
+        vertex_data = data_beside(folder, graph, wishes.data, **named)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
@@ -172,15 +165,10 @@ def compile_folder(
         with ranks.agreement():
             if ranks.rank == 0:
                 links, away = learnt(graph, *asked, search.seed)
-    normalised: Any = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
+    how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
     with observer("read"):
-        reading_of: Any = {
-            "name": source.name,
-            "dtype": wishes.value_dtype,
-            **normalised,
-            "away": away,
-        }
-        share, whole = read_share(files, ranks, **reading_of)
+        how |= {"dtype": wishes.value_dtype, "away": away}
+        share, whole = read_share(files, ranks, name=source.name, **how)
     with observer("partition"):
         found = find_owners(ranks, share, task, wanted, graph)
         owner, how, notes, limits = found.owners.rows, found.how, found.warnings, found.limits

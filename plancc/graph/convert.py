@@ -128,33 +128,42 @@ def as_source(
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     if edge_features is not None:
         graph = with_edges(graph, edge_features, edges, obj, keys=keys, format=format, **flags)
-    choice: Any = {"split": split, "keys": keys}
-    if data is None:
-        found = own_data(obj, graph, **choice, format=format, allow_large=large)
-    elif data is False or isinstance(data, VertexData):
-        refuse_choice(split, keys)
-        found = checked_again(data, graph) if data else VertexData()
-    elif isinstance(data, Mapping):
-        found = vertex_data_of(data, graph, "`data`: ", **choice)
-    elif isinstance(data, str | os.PathLike) or (
-        isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
-    ):
-        found = read_vertex_data(data, graph, **choice, allow_large=large)
-    else:
-        raise InputError(
-            f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
-            "as {'features': ..., 'labels': ..., 'train_mask': ...}"
-        )
+    choice: Any = {"split": split, "keys": keys, "allow_large": large}
+    found = data_beside(obj, graph, data, **choice, format=format)
     if features_from_edges is not None:
         features = edge_features_of(obj, keys, format)
         found = with_edge_features(found, graph, features_from_edges, features, **flags)
     return with_own_weights(graph, found)
 
 
-def refuse_choice(split: str | None, keys: Mapping[str, str] | None) -> None:
-    """InputError for a choice among arrays of vertex data where these have no names."""
-    if split is not None or data_keys(keys):
-        raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+def data_beside(
+    obj: Any,
+    graph: Graph,
+    data: Any,
+    *,
+    split: str | None,
+    keys: Mapping[str, str] | None,
+    format: str | None,
+    allow_large: bool,
+) -> VertexData:
+    """The vertex data of a graph that was made of `obj`; parameters as of `as_source`."""
+    choice: Any = {"split": split, "keys": keys}
+    if data is None:
+        return own_data(obj, graph, **choice, format=format, allow_large=allow_large)
+    if data is False or isinstance(data, VertexData):
+        if split is not None or data_keys(keys):
+            raise InputError("`split` and `keys` choose among arrays by name; `data` has none")
+        return checked_again(data, graph) if data else VertexData()
+    if isinstance(data, Mapping):
+        return vertex_data_of(data, graph, "`data`: ", **choice)
+    if isinstance(data, str | os.PathLike) or (
+        isinstance(data, tuple | list) and all(isinstance(d, str | os.PathLike) for d in data)
+    ):
+        return read_vertex_data(data, graph, **choice, allow_large=allow_large)
+    raise InputError(
+        f"`data` is '{type(data).__name__}': pass a path, a VertexData, or a dict of arrays, "
+        "as {'features': ..., 'labels': ..., 'train_mask': ...}"
+    )
 
 
 def own_data(
