@@ -220,7 +220,7 @@ def compile_folder(
             **how,
             **({} if wishes.memory is None else {"memory": wishes.memory}),
             "predicted_memory": predicted,
-            **of_links(*asked, search.seed),
+            **of_links(*asked, search.seed, wishes.link_times),
         },
         notes,
     )
