@@ -116,6 +116,12 @@ class SearchOptions(PartitionOptions):
         metavar="NODESxRANKS",
         kind=instance("nodes x ranks are needed, as '4x8'", Topology, str),
     )
+    fixed: Any = of_search(
+        None,
+        "part vector of rows that never move; a line of -1: any part",
+        more="In Python also int[n], in vertex order. For row plans of parts of one size.",
+        metavar="FILE",
+    )
     stop: Stop | None = option(
         None,
         "asked often, by any thread: once it says yes, a search ends with the best owners so far",

@@ -26,6 +26,7 @@ from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
 from plancc.models import MODELS
+from plancc.models.file import part_vector
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
@@ -129,6 +130,9 @@ def compile(
         if task.model.layout == "row":  # others share nonzeros alone, and say so
             wanted.check_given(graph)
         task = with_dims(task, vertex_data)
+        if search.fixed is not None:
+            fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
+            task = replace(task, options=replace(task.options, fixed=fixed))
     task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
     notes: list[str] = []
 

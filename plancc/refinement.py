@@ -78,7 +78,7 @@ def refine(
             `with_part`.
         fixed (path or int[num_vertices], optional): Parts of vertices that never move, -1 for the
             others. Vertices that are elsewhere move there first, once the parts have the numbers
-            that agree with most of them. Not for objective "time", nor for unequal capacities.
+            that agree with most of them. For parts of one size.
         command: Recorded in the provenance.
         observer: Called with the name of each stage; returns a context manager around it.
         report: Called with the given owners and with the refined ones, each a
@@ -120,8 +120,8 @@ def refine(
         whole, owner = directed_matrix_of(plan), plan.owner()
         held = np.full(plan.num_vertices, -1, np.int32)
         if fixed is not None:
-            if objective == "time" or search.capacities is not None:
-                raise InputError("`fixed` is for objectives but time, and for parts of one size")
+            if search.capacities is not None:
+                raise InputError("`fixed` is for parts of one size: drop `capacities`")
             held = part_vector(fixed, plan.num_vertices, plan.num_parts, -1)
             owner = agreeing(owner, held, plan.num_parts)
         matrix = without_relations(whole)

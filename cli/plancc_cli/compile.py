@@ -191,7 +191,8 @@ def command(
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
-    options.check_plan_output(output, graph, settings.get("part"), settings["weights"], *data)
+    given_files = settings.get("part"), settings["weights"], settings["fixed"], *data
+    options.check_plan_output(output, graph, *given_files)
     reading = {name: settings.pop(name) for name in options.READING}
     settings = chosen | settings
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}

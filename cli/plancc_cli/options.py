@@ -383,6 +383,7 @@ READERS: dict[str, dict[str, Any]] = {
     "partitioner": {"type": NameIn("partitioner", [AUTO, *PARTITIONERS])},
     "memory": {"type": MEMORY},
     "weights": {"type": click.Path()},
+    "fixed": {"type": click.Path()},
     "data": {"type": click.Path(), "multiple": True, "default": ()},
     "columns": {"callback": read_by(split_names)},
     "link_split": shares("two shares, such as 0.1,0.1"),

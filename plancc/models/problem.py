@@ -29,6 +29,8 @@ class Hypergraph:
             net, one of its pins; None: not known, then only the volume can be refined, not the
             traffic of single parts.
         fixed (int32[num_vertices], or None): The part where a vertex stays; -1: any.
+        pin_sizes (int32[num_pins], or None): How many pins of a larger hypergraph every pin stands
+            for; None: each for itself.
     """
 
     net_ptr: npt.NDArray[np.int64]
@@ -37,6 +39,7 @@ class Hypergraph:
     net_costs: npt.NDArray[np.int64] | None = None
     net_sources: npt.NDArray[np.int32] | None = None
     fixed: npt.NDArray[np.int32] | None = None
+    pin_sizes: npt.NDArray[np.int32] | None = None
 
     @property
     def num_vertices(self) -> int:

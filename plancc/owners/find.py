@@ -34,8 +34,10 @@ def find_owners(
     find = find_edge_owners if task.model.layout == "edge" else find_row_owners
     found, nodes = find(matrix, task, balance, observer, report), task.options.nodes
     if nodes is not None and "topology" not in found.how:
-        with observer("map to nodes"):
-            owners = mapped(found.owners, matrix, nodes, task.options.capacities)
+        owners = found.owners
+        if task.options.fixed is None:
+            with observer("map to nodes"):
+                owners = mapped(owners, matrix, nodes, task.options.capacities)
         found = replace(found, owners=owners, how=found.how | {"topology": str(nodes)})
     return told_of_stop(found, task)
 

@@ -30,8 +30,8 @@ def numbered(
 ) -> Ownership:
     """The same parts, numbered so that the predicted epoch takes less time.
 
-    Owners of a model that is not searched, those of a named partitioner (but for objective "time")
-    and those mapped to a topology keep their numbers.
+    Owners of a model that is not searched, those of a named partitioner (but for objective "time"),
+    those mapped to a topology and those around fixed rows keep their numbers.
 
     Parameters:
         task: It says the machine and the widths of the layers.
@@ -42,6 +42,7 @@ def numbered(
     """
     options = task.options
     as_it_is = options.named and task.objective != "time"
+    as_it_is = as_it_is or options.fixed is not None
     if not task.model.searched or options.nodes is not None or as_it_is:
         return found
     begin = wall_seconds()

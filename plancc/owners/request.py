@@ -173,11 +173,12 @@ def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dic
     """The model of those who name none, and its options.
 
     `DEFAULT_MODEL`; for objective "time" the faster one of `timed_candidates`, unless what is asked
-    for is a row plan's: a partitioner, a topology, a balance.
+    for is a row plan's: a partitioner, a topology, fixed rows, a balance.
     """
     name = DEFAULT_MODEL
     chosen: dict[str, Any] = {}
-    of_rows = options.named or options.nodes is not None or balance is not None
+    rows_alone = options.nodes, options.fixed, balance
+    of_rows = options.named or any(each is not None for each in rows_alone)
     if options.objective == "time" and not of_rows:
         name = "auto"
         chosen["candidates"] = timed_candidates()

@@ -147,7 +147,8 @@ def _searched(job: _Rows) -> Ownership:
             report=report,
         )
 
-    shared = job.limits if expectation is None else None
+    free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
+    shared = job.limits if free else None
     result, topology = search_on_nodes(
         find, job.matrix, task.num_parts, task.search_options, shared, job.report
     )

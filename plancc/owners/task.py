@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
@@ -55,6 +57,7 @@ class Task:
         self._check_objective()
         self._check_partitioner()
         self._check_search()
+        self._check_fixed()
         if self.model.problem is not None and self.options.partitioner != AUTO:
             check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
@@ -93,7 +96,7 @@ class Task:
     def _check_search(self) -> None:
         """Effort is for the search only; a budget also for a refinement after a partitioner."""
         options = self.options
-        given = [*options.wishes]
+        given = [*options.wishes, *(["fixed"] if options.fixed is not None else [])]
         if "until_pays" in given and self.model.of_batches:
             raise InputError(
                 "`until_pays` counts epochs of whole batches: drop it for models of mini-batches"
@@ -118,6 +121,18 @@ class Task:
                 f"{options.objective}"
             )
 
+    def _check_fixed(self) -> None:
+        """Rows are fixed in the parts of row plans, which are of one size then."""
+        if self.options.fixed is None:
+            return
+        if self.model.layout != "row":
+            raise InputError(
+                f"`fixed` is for models that search for owners of rows, such as hp: model "
+                f"'{self.name}' has owners of nonzeros too, or chooses among models"
+            )
+        if self.options.capacities is not None:
+            raise InputError("`fixed` is for parts of one size: drop `capacities`")
+
     @property
     def searches(self) -> bool:
         """Whether plancc chooses partitioners and passes itself.
@@ -129,7 +144,8 @@ class Task:
         if not model.searched or options.named:
             return False
         own = model.own_objectives
-        return bool(options.wishes) or (options.objective or model.default_objective) not in own
+        asked = bool(options.wishes) or options.fixed is not None
+        return asked or (options.objective or model.default_objective) not in own
 
     @property
     def objective(self) -> str | None:
@@ -176,9 +192,12 @@ class Task:
         return replace(self.options, objective=objective)
 
     def wishes(self) -> dict[str, Any]:
-        """Objective, and what asks for a search, for the provenance."""
+        """Objective, what asks for a search, and the number of fixed rows, for the provenance."""
         objective = self.objective or (self.options.objective if self.model.searched else None)
-        return ({} if objective is None else {"objective": objective}) | self.options.wishes
+        found = ({} if objective is None else {"objective": objective}) | self.options.wishes
+        if self.options.fixed is not None:
+            found["fixed_rows"] = int(np.count_nonzero(self.options.fixed >= 0))
+        return found
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
+from plancc.search.around import HypergraphJob, fixed_around
 from plancc.search.expectation import Expectation
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
@@ -62,6 +63,8 @@ def search(
 ) -> SearchResult:
     """Find owners of the rows of `matrix`, by the exact objective.
 
+    Rows that the options fix are in their parts.
+
     Parameters:
         matrix: The normalised matrix.
         options: A budget ends what is new; effort best uses all of it for the volume, and what its
@@ -76,23 +79,28 @@ def search(
         report: Called with every `Trial` as it ends.
 
     Raises:
-        InputError: An unknown name, a number out of range.
+        InputError: An unknown name, a number out of range, fixed rows that alone break the balance.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     if limits is None:
         limits = _nonzeros(matrix, num_parts, options)
     hopeless = expectation is not None and bool(model.unfit(matrix, num_parts))
-    job = RowJob(
-        matrix=matrix,
-        hypergraph=hypergraph_of(matrix, limits),
-        limits=limits,
-        options=options,
-        effort="fast" if hopeless else "",
-        objective=EXPECTED_VOLUME if expectation is not None else "",
-        model=model,
-        expectation=expectation,
-        report=report,
-    )
+    hypergraph = hypergraph_of(matrix, limits)
+    known: Any = {
+        "matrix": matrix,
+        "hypergraph": hypergraph,
+        "limits": limits,
+        "options": options,
+        "effort": "fast" if hopeless else "",
+        "objective": EXPECTED_VOLUME if expectation is not None else "",
+        "model": model,
+        "expectation": expectation,
+        "report": report,
+    }
+    around = None if options.fixed is None else fixed_around(options.fixed, hypergraph, limits)
+    job = RowJob(**known)
+    if around is not None:
+        job = HypergraphJob(**known, around=around)
     if expectation is not None:
         expectation.deadline = job.whole
     owners = STEPS[job.effort](job)
@@ -122,7 +130,8 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
     """Refine owners for the expected volume, on more and more batches."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
-    cuts = effort != "fast" and not (job.decided or job.options.lean)  # those are of all rows
+    lean = job.options.lean or not job.by_kind
+    cuts = effort != "fast" and not (job.decided or lean)  # those are of all rows
     if cuts and owners and not deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
@@ -239,7 +248,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
     starts = [(start, *turns) for turns in together.values()]
     decides = decide and not job.options.lean and job.deadline.at == np.inf
-    if job.expectation is None or not decides:
+    if job.expectation is None or not (decides and job.by_kind):
         found = [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
     else:
         found, cut = job.side_by_side(call, [(begin,), (_start_from_cut, job, job.expectation)])

@@ -134,9 +134,18 @@ class Job:
 
     def result(self) -> SearchResult:
         """The best owners, with all warnings."""
-        found = self.record.result([*dict.fromkeys(self.warnings)])
-        notes = balance_notes(found.owners.sharers, self.limits, f"effort {self.effort}")
-        return replace(found, warnings=[*found.warnings, *notes])
+        found = self.record.result([])
+        return replace(found, warnings=self.all_warnings(found.owners))
+
+    @property
+    def shared(self) -> Limits:
+        """Limits of what owners are found for."""
+        return self.limits
+
+    def all_warnings(self, owners: Owners) -> list[str]:
+        """Warnings of the steps, each once, and of the balance of owners."""
+        notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
+        return [*dict.fromkeys(self.warnings), *notes]
 
 
 class RefiningJob(Job, ABC):

@@ -328,7 +328,7 @@ class RowJob(RefiningJob):
                         time_limit=None if limit == np.inf else limit,
                         capacities=self.limits.capacities,
                     ),
-                    limits=limits or self.limits,
+                    limits=limits or self.shared,
                     stop=self.deadline.stopped,
                 )
                 self.ready.update(zip(keys[1:], others, strict=False))
@@ -365,11 +365,16 @@ class RowJob(RefiningJob):
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
-            value = self.expectation.value(state.owner, self.num_parts)
+            value = self.expectation.value(self.of_rows(state.owner), self.num_parts)
         elif self.objective != "volume" and not by_volume:
-            parts = traffic(self.matrix, owners, self.num_parts)
-            value = objective_value(self.objective, parts, owners, self.time)
+            whole = Owners(self.of_rows(state.owner))
+            parts = traffic(self.matrix, whole, self.num_parts)
+            value = objective_value(self.objective, parts, whole, self.time)
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
+
+    def of_rows(self, owner: Owner) -> Owner:
+        """Owners of the rows of the matrix, by those of a member."""
+        return owner
 
     def member(self, owner: Owner) -> Member:
         """Owners as a member that is not noted."""
@@ -509,16 +514,20 @@ class RowJob(RefiningJob):
         """Whether there is hardly less volume than a member has."""
         return reaches(member.volume, member.overload, self.least)
 
+    @property
+    def refinable(self) -> Hypergraph:
+        """What refinement for the objective works on."""
+        return self.hypergraph if self.expectation is None else self.expectation.problem
+
     def refine_for(
         self, owners: Owners, seed: int, cycles: int | None, other: Owner | None = None
     ) -> Member:
         """What the objective asks for, from one partition, or from two for an expected volume."""
-        begin, problem = wall_seconds(), self.hypergraph
+        begin = wall_seconds()
         if self.expectation is None:
             pass_ = refiner(self.objective, cycles)
         else:  # the last percent of a sample says little of other batches
-            problem = self.expectation.problem
             pass_ = self.expectation.refiner(cycles, self.options.effort == "best")
-        better = pass_.refine(owners.rows, problem, self.context(seed), other)
+        better = pass_.refine(owners.rows, self.refinable, self.context(seed), other)
         how = "refined" if other is None else "combined"
         return self.note(f"{how} for {self.objective}, seed {seed}", begin, better.owners)

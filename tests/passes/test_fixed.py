@@ -1,11 +1,20 @@
 """Rows that never move, whatever the pass."""
 
+import json
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import plancc
 from plancc.errors import InputError
+from plancc.graph.convert import as_graph
+from plancc.models.hypergraph import HypergraphModel
+from plancc.models.limits import Limits
+from plancc.passes.fixed import Around
+from plancc.passes.kernels.expected import expected
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.kernels.state import state_of
 from plancc.refinement import with_part
 
 N, P = 300, 5
@@ -37,6 +46,67 @@ def test_fixed_rows_never_move(objective):
         assert better.metrics().nonzero_imbalance < 0.31
         again = plancc.refine(plan, objective, fixed=where, epsilon=0.3)
         assert again.content_sha256() == better.content_sha256()
+
+
+def some_fixed(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, and the part of every row: -1 for the others, none in the last part."""
+    rng = np.random.default_rng(seed)
+    chosen, where = rng.choice(N, number, replace=False), np.full(N, -1)
+    where[chosen] = rng.integers(0, P - 1, number)
+    return chosen, where
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("hp", {"effort": "fast", "topology": "1x5"}),
+        ("gp", {"objective": "time"}),
+        ("stochastic-hp", {"budget": 60}),
+        ("cagnet-1d", {"blocks": "hp", "effort": "fast"}),
+    ],
+)
+def test_fixed_rows_of_a_compilation(model, options):
+    """The search is told the truth: what it counts is what the plan moves."""
+    chosen, where = some_fixed(1, 60)
+    plan = plancc.compile(ring(1), model, P, fixed=where, balance="nnz", epsilon=0.1, **options)
+    np.testing.assert_array_equal(plan.owner()[chosen], where[chosen])
+    metrics, told = plan.metrics(), plan.provenance
+    assert metrics.volume < 0.7 * plan.baseline.volume
+    assert metrics.nonzero_imbalance < 0.11
+    assert told["fixed_rows"] == 60
+    best = [step for step in json.loads(told["tried"]) if step["best"]][-1]
+    assert best["volume"] == metrics.volume
+    if "objective" in options:
+        assert best["value"] == pytest.approx(told["epoch_seconds"])
+
+
+def test_fixed_rows_of_a_graph_of_types():
+    half = N // 2
+    both = ring(4).tocsr()[:half, half:]
+    _, where = some_fixed(4, 60)
+    graph = {("a", "of", "b"): both.T, ("b", "by", "a"): both}
+    plan = plancc.compile(graph, num_parts=P, fixed=where, effort="fast", epsilon=0.15)
+    np.testing.assert_array_equal(plan.owner()[where >= 0], where[where >= 0])
+    for rows in (plan.owner()[:half], plan.owner()[half:]):
+        assert np.bincount(rows).max() <= np.floor(1.15 * half / P)
+    assert plan.metrics().volume < 0.7 * plan.baseline.volume
+
+
+def test_the_expected_volume_around_fixed_rows_is_that_of_all_rows():
+    matrix = as_graph(ring(3))
+    problem = HypergraphModel().build(matrix, P, balance="nnz", seed=0)
+    reach = 1 - 0.7 ** np.arange(N + 1)
+    _, where = some_fixed(2, 80)
+    around = Around.of(
+        where.astype(np.int32), problem, Limits(problem.vertex_weights, P, 0.1), True
+    )
+    owner = np.random.default_rng(1).permutation(np.arange(N, dtype=np.int32) % P)
+    owner = np.where(where >= 0, where, owner).astype(np.int32)
+    nets, smaller = nets_of(problem), nets_of(around.refinable, sized=True)
+    of_all = expected(nets, state_of(nets, owner, P), reach)
+    of_smaller = expected(smaller, state_of(smaller, around.inside(owner), P), reach)
+    assert of_smaller == pytest.approx(of_all, rel=1e-12)
+    np.testing.assert_array_equal(around.outside(around.inside(owner)), owner)
 
 
 def test_all_or_none_fixed():
@@ -75,9 +145,23 @@ def test_what_is_refused(tmp_path):
         ({"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
         ({"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
         ({"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
-        ({"fixed": np.full(N, -1), "objective": "time"}, "objectives but time"),
         ({"fixed": np.full(N, -1), "capacities": (1, 1, 1, 1, 2)}, "parts of one size"),
     )
     for options, says in cases:
         with pytest.raises(InputError, match=says):
             plancc.refine(plan, **options)
+    cases = (
+        ("hp", {"fixed": vector}, f"line {N}: the part is below -1: '-2'"),
+        ("hp", {"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
+        ("hp", {"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
+        ("hp", {"fixed": np.arange(N) // 100}, "those of part 0 have .* of 'nnz', and a part may"),
+        ("hp", {"fixed": np.zeros(N, int), "epsilon": 5.0}, "too few others are left to fill 5 parts"),
+        ("hp", {"capacities": (1, 1, 1, 1, 2)}, "for parts of one size"),
+        ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),
+        ("rcm", {}, "not for 'rcm'"),
+        ("medium-grain", {}, "has owners of nonzeros too"),
+        ("auto", {}, "chooses among models"),
+    )
+    for model, options, says in cases:
+        with pytest.raises(InputError, match=says):
+            plancc.compile(ring(7), model, P, **{"fixed": np.full(N, -1)} | options)

@@ -52,15 +52,17 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
         cost = np.ones(problem.num_nets, dtype=np.int64)
     if source is None:
         source = np.empty(0, dtype=np.int32)
-    pins = problem.pins
+    pins, size = problem.pins, problem.pin_sizes if sized else np.empty(0, dtype=np.int32)
+    if size is None:
+        size = np.ones(len(pins), dtype=np.int32)
     num_pins = np.diff(net_ptr)
     kept = num_pins > 1
     if not kept.all():
-        pins = pins[np.repeat(kept, num_pins)]
+        several = np.repeat(kept, num_pins)
+        pins, size = pins[several], size[several] if sized else size
         net_ptr = np.concatenate([[0], np.cumsum(num_pins[kept])])
         cost = cost[kept]
         source = source[kept] if len(source) > 0 else source
-    size = np.ones(len(pins) if sized else 0, dtype=np.int32)
     vertex_ptr, nets, size_at_vertex = transpose(net_ptr, pins, size, n)
     nets = moved(nets)
     weight = np.ascontiguousarray(weight.reshape(n, -1))

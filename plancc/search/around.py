@@ -1,0 +1,140 @@
+"""A search whose nets are given, not made of a matrix: of any hypergraph, or around fixed rows.
+
+Vertices that are fixed become one per part. They have a weight of their own, of which every part
+may hold one: so no pass needs to know of them (`plancc.passes.fixed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph.owners import Owners
+from plancc.models.base import Model
+from plancc.models.limits import Limits
+from plancc.models.problem import Hypergraph
+from plancc.passes.context import Context
+from plancc.passes.fixed import Around
+from plancc.passes.multilevel import Owner
+from plancc.search.record import SearchResult
+from plancc.search.rows import RowJob
+from plancc.search.starts import Beginning, beginnings
+
+
+def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
+    """What is searched around fixed vertices; None where there are none.
+
+    Parameters:
+        fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
+
+    Raises:
+        InputError: Fixed vertices that are too heavy for their part, or leave others too few.
+    """
+    if (fixed < 0).all():
+        return None
+    around, most = Around.of(fixed, hypergraph, limits), limits.limit
+    held = fixed >= 0
+    load = replace(limits, weights=limits.weights[held]).load(fixed[held])
+    if (load > most).any():
+        part, which = np.argwhere(load > most)[0]
+        raise InputError(
+            f"fixed vertices: those of part {part} have {load[part, which]:,} of "
+            f"'{limits.names[which]}', and a part may have {int(most[part, which]):,}: fix fewer "
+            "there, or raise `epsilon`"
+        )
+    if around.problem.num_vertices < limits.num_parts:
+        raise InputError(
+            f"fixed vertices: too few others are left to fill {limits.num_parts} parts: fix fewer"
+        )
+    return around
+
+
+@dataclass(kw_only=True)
+class HypergraphJob(RowJob):
+    """A search whose nets are given, not made of a matrix.
+
+    Attributes:
+        matrix: Of the vertices; where no objective needs it, without nonzeros.
+        around: Where vertices are fixed; members have owners of its vertices.
+        given (int32[given vertices], optional): Where it begins, in place of partitioners.
+    """
+
+    around: Around | None = None
+    given: Owner | None = None
+
+    def __post_init__(self) -> None:
+        whole = self.hypergraph
+        if self.around is not None:
+            whole, self.limits = self.around.problem, self.around.limits
+        self.hypergraph = replace(whole, vertex_weights=self.limits.vertex_weights)
+        super().__post_init__()
+        self.hypergraph = whole  # partitioners know nothing of fixed ones but their parts
+        if self.payback is not None and self.around is not None:
+            self.payback.seconds = self.around.judging(self.payback.seconds)
+
+    def _problem_of(self, model: Model) -> Hypergraph:
+        return self.hypergraph
+
+    @property
+    def by_kind(self) -> bool:
+        return False
+
+    @property
+    def size(self) -> int:
+        return len(self.nets.pins)
+
+    @cached_property
+    def degrees(self) -> npt.NDArray[np.int64]:
+        """Other pins of the nets of every vertex: int64[n]."""
+        others = np.diff(self.nets.net_ptr)[self.nets.nets] - 1
+        ends = np.concatenate([[0], np.cumsum(others)])
+        return np.diff(ends[self.nets.vertex_ptr])
+
+    @property
+    def refinable(self) -> Hypergraph:
+        if self.around is None:
+            return super().refinable
+        if self.expectation is None:
+            return self.around.refinable
+        expected = self.expectation.problem
+        return Around.of(self.around.fixed, expected, self.shared, sized=True).refinable
+
+    @property
+    def shared(self) -> Limits:
+        return self.limits if self.around is None else self.around.given
+
+    def context(self, seed: int = 1) -> Context:
+        found = super().context(seed)
+        return found if self.around is None else self.around.within(found)
+
+    def of_rows(self, owner: Owner) -> Owner:
+        return owner if self.around is None else self.around.outside(owner)
+
+    def first(self, effort: str, more: int = 0) -> Owner | None:
+        if self.given is None:
+            return super().first(effort, more)
+        begin = self.given if self.around is None else self.around.inside(self.given)
+        self.note("as given", self.record.start, Owners(begin))
+        self.kind = self._measured(begin)
+        return begin
+
+    def beginnings(self, effort: str) -> list[Beginning]:
+        """Partitioners of hypergraphs, the best first; efforts below best have one of them."""
+        if self.given is not None:
+            return []
+        weights = self.hypergraph.vertex_weights
+        every = beginnings(self.kind_now, "best", weights, self.size, self.num_parts)
+        found = [each for each in every if not each.how.objective]
+        if effort == "best":
+            return found
+        plain = [each for each in found if each.how.preset == each.adapter.presets[0]]
+        return sorted(plain, key=lambda each: -each.adapter.auto_rank.get(Hypergraph, 0))[:1]
+
+    def result(self) -> SearchResult:
+        found = self.record.result([])
+        owners = Owners(self.of_rows(found.owners.rows))
+        return replace(found, owners=owners, warnings=self.all_warnings(owners))
