@@ -312,6 +312,9 @@ def _answer(report: Report) -> Table:
     limits = report.provenance.get("balance")
     recorded = report.provenance if report.num_ranks == report.header.num_ranks else {}
     table.add_row("balance", _balance(of, recorded) + (f" (balanced: {limits})" if limits else ""))
+    parts = {"rows": report.parts.rows, "nonzeros": report.parts.nonzeros}
+    spans = [f"{each.min():,} to {each.max():,} {name}" for name, each in parts.items()]
+    table.add_row("a part has", ", ".join(spans))
     if found := report.components:
         most = f"{min(found):,} to {max(found):,} in a part, {sum(found):,} in all"
         table.add_row("connected components", most)

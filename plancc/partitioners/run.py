@@ -494,6 +494,7 @@ def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> lis
                 )
             bound = each.least_imbalance[0]
             notes.append(f"{about}{cause}: no partition has an imbalance below {bound:.3f}")
+        loads = loads.reshape(-1, 1)
         over, epsilon = loads > each.limit, each.epsilon[0]
         reached = each.imbalance(np.where(over, loads, 0) if over.any() else loads)[0]
         said = f"{about}imbalance {reached:.4g} of {who} is above epsilon {epsilon:g}"
@@ -501,4 +502,9 @@ def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> lis
             notes.append(said)
         elif not over.any() and reached > epsilon + ROUNDED and not heavy:
             notes.append(f"{said}: the average part weighs {share:.1f}, in whole vertices")
+        if each.lack(loads).any():
+            notes.append(
+                f"{about}the lightest part of {who} lacks {each.lacking(loads)[0]:.4g} of its even "
+                f"share, more than {each.below[0]:g}"
+            )
     return notes

@@ -37,7 +37,7 @@ from plancc.passes.presets import CUTS, Cuts
 class Flows:
     """Minimum cuts between neighbouring parts, as long as they lower the volume.
 
-    A part above its limit gets no heavier; the others stay within theirs.
+    A part above its limit gets no heavier, one below its floor no lighter; the others stay between.
 
     Attributes:
         limits: Of several constraints, or of one in a column.
@@ -122,10 +122,13 @@ class Flows:
         least = how.least_reach / max(len(nets.weight), 1) * self.limits.total
         room = np.maximum(how.reach * sums, np.minimum(least, how.whole_reach * sums))
         region = Region(room, how.max_degree, how.max_pins, how.max_work)
-        most = np.maximum(self.limits.limit[pair], sums).astype(np.float64)
+        most = np.maximum(self.limits.limit[pair], sums)
+        most = np.minimum(most, np.maximum(sums.sum(axis=0) - state.floor[pair[::-1]], sums))
         place = scratch.get()
         try:
-            vertices, work = split_pair(pair, cut_nets, region, most, history, place, nets, state)
+            vertices, work = split_pair(
+                pair, cut_nets, region, most.astype(np.float64), history, place, nets, state
+            )
         finally:
             scratch.put(place)
         return vertices, int(work)

@@ -53,8 +53,10 @@ class Migrate:
             problem: Of the changed matrix (model hp).
         """
         nets = nets_of(problem)
-        state = state_of(nets, with_all_placed(owner, nets, context), context.num_parts)
-        sweeps = Sweeps(context.limits, context.rng(), context.deadline, numbers=self.numbers)
+        limits = context.limits
+        placed = with_all_placed(owner, nets, context)
+        state = state_of(nets, placed, limits.num_parts, limits.floor)
+        sweeps = Sweeps(limits, context.rng(), context.deadline, numbers=self.numbers)
         state = self._within_limits(owner, nets, state, sweeps)
         rows = volume(nets, state)
         saved = rows
@@ -76,7 +78,7 @@ class Migrate:
             before = state.owner.copy()
             sweeps.trade(nets, state)
             if _moved(owner, state) > self.most:
-                return state_of(nets, before, limits.num_parts)
+                return state_of(nets, before, limits.num_parts, limits.floor)
         return state
 
 

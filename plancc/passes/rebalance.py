@@ -23,7 +23,8 @@ def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
             closer to it.
     """
     nets = nets_of(problem)
-    limits, state = context.limits, state_of(nets, owner, context.num_parts)
+    limits = context.limits
+    state = state_of(nets, owner, limits.num_parts, limits.floor)
     before = limits.overload(state.sums)
     if before == 0:
         return owner

@@ -93,7 +93,8 @@ class _Run:
 
     def back(self) -> None:
         """Return to the best owners so far."""
-        self.state = state_of(self.nets, self.owner, self.context.num_parts)
+        limits = self.context.limits
+        self.state = state_of(self.nets, self.owner, limits.num_parts, limits.floor)
 
     def merit(self, value: float) -> Merit:
         """Merit of the state, whose objective has this value."""

@@ -155,7 +155,11 @@ def test_what_is_refused(tmp_path):
         ("hp", {"fixed": np.full(N - 1, -1)}, f"{N - 1} part numbers for {N} vertices"),
         ("hp", {"fixed": np.full(N, P)}, "vertex 0 is in part 5"),
         ("hp", {"fixed": np.arange(N) // 100}, "those of part 0 have .* of 'nnz', and a part may"),
-        ("hp", {"fixed": np.zeros(N, int), "epsilon": 5.0}, "too few others are left to fill 5 parts"),
+        (
+            "hp",
+            {"fixed": np.zeros(N, int), "epsilon": 5.0},
+            "too few others are left to fill 5 parts",
+        ),
         ("hp", {"capacities": (1, 1, 1, 1, 2)}, "for parts of one size"),
         ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),
         ("rcm", {}, "not for 'rcm'"),

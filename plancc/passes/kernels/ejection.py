@@ -17,7 +17,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.exchange import give
-from plancc.passes.kernels.state import is_alone
+from plancc.passes.kernels.state import must_stay
 from plancc.passes.kernels.volume import fits, rate
 
 
@@ -32,10 +32,11 @@ def _is_full(q: int, limit: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
-    """Whether v's part is within its limit without v."""
+    """Whether v's part is within its limit and not below its floor without v."""
     here = state.owner[v]
     for c in range(limit.shape[1]):
-        if state.sums[here, c] - nets.weight[v, c] > limit[here, c]:
+        left = state.sums[here, c] - nets.weight[v, c]
+        if left > limit[here, c] or left < state.floor[here, c]:
             return False
     return True
 
@@ -92,7 +93,7 @@ def eject(
         v = order[i]
         if work > most:
             break
-        if is_alone(v, nets, state):
+        if must_stay(v, nets, state):
             continue
         part, gain, free, total, looked = _options(v, limit, nets, state, score, seen)
         work += looked

@@ -14,7 +14,7 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.passes.kernels.heap import pop, push
-from plancc.passes.kernels.state import is_alone, move, pins_in
+from plancc.passes.kernels.state import move, must_stay, pins_in
 from plancc.passes.kernels.volume import fits, rate
 
 OFFSET = 1 << 29
@@ -28,7 +28,7 @@ def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any
     Of equal ones the lightest. No move takes the last weight out of a part.
     """
     num, base = rate(v, nets, state, score, seen)
-    here, alone = state.owner[v], is_alone(v, nets, state)
+    here, alone = state.owner[v], must_stay(v, nets, state)
     best, best_gain, best_weight = -1, np.int64(0), 0.0
     for k in range(num):
         q = seen[k]

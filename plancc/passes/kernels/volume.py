@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from plancc.kernel import njit
-from plancc.passes.kernels.state import is_alone, move, pins_in
+from plancc.passes.kernels.state import move, must_stay, pins_in
 from plancc.passes.presets import BLOCKED_PINS, BLOCKS, LISTED, PENALTY_ROUNDING, STRIDE, TINY
 
 
@@ -205,14 +205,15 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """What the penalty falls when v leaves its part, and whether v is all that the part has."""
-    here, saved, alone = state.owner[v], 0.0, True
+    """What the penalty falls when v leaves its part, and whether v must stay (`must_stay`)."""
+    here, saved, alone, short = state.owner[v], 0.0, True, False
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
         alone &= w == full
+        short |= full - w < state.floor[here, c] and w > 0
         t, p = bounds.target[here, c], bounds.price[here, c]
         saved += penalty(full, t, p) - penalty(full - w, t, p)
-    return saved, alone
+    return saved, alone or short
 
 
 @njit(cache=True, nogil=True)
@@ -455,9 +456,9 @@ def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> f
 
 @njit(cache=True, nogil=True)
 def _relief_here(v: int, nets: Any, state: Any, limit: Any) -> float:
-    """Overload that v's part loses when v leaves it; 0 if v is all that it has."""
+    """Overload that v's part loses when v leaves it; 0 if v must stay."""
     here = state.owner[v]
-    if is_alone(v, nets, state):
+    if must_stay(v, nets, state):
         return 0.0
     return _overload(state, here, v, 0, nets, limit) - _overload(state, here, v, -1, nets, limit)
 
