@@ -1,8 +1,9 @@
 """Exchanges of few vertices between two parts that lower the overload for the fewest rows.
 
 A part that is above a limit gives one or two vertices to a part with room, and takes none, one or
-two back; one below its floor gives light ones for heavy ones of any part. Under several constraints single moves soon end, since parts are full by one of them;
-a heavy vertex for a light one, or one for two, changes one weight and hardly the others.
+two back; one below its floor may exchange with any part. Under several constraints single moves
+soon end, since parts are full by one of them; a heavy vertex for a light one, or one for two,
+changes one weight and hardly the others.
 """
 
 from __future__ import annotations
