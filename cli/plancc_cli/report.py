@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="Trace written by --trace (plancc-run, rehearse); repeat once per plan, in order.",
 )
+@click.option(
+    "--certificate", is_flag=True, help="Show what no row plan of parts as full can undercut."
+)
 @options.epoch_of_plans
 @verbosity
 def command(
@@ -41,6 +44,7 @@ def command(
     output: str,
     runs: tuple[str, ...],
     traces: tuple[str, ...],
+    certificate: bool,
     dims: list[int] | None,
     machine: Machine | None,
 ) -> None:
@@ -60,7 +64,7 @@ def command(
     )
     from plancc.plan.reader import PlanFile
     from plancc.report.epochs import Basis
-    from plancc.report.plans import report
+    from plancc.report.plans import report, with_certificate
     from plancc_cli.page.page import (
         HEAVIEST,
         LETTERS,
@@ -89,6 +93,8 @@ def command(
         shown_plans = []
         for place, path in enumerate(plans):
             figures = report(path, dims=dims, basis=basis)
+            if certificate:
+                figures = with_certificate(figures)
             log, timeline = _left_behind(
                 runs[place : place + 1], traces[place : place + 1], path, figures.num_ranks
             )

@@ -84,7 +84,19 @@ def full(plan: Path, run: tuple[Path, Path], folder: Path) -> Path:
     """The page of one plan and its run."""
     page = folder / "one.html"
     log, trace = run
-    ok("report", plan, "--run", log, "--trace", trace, "--dims", "5,4,4", "-o", page)
+    ok(
+        "report",
+        plan,
+        "--run",
+        log,
+        "--trace",
+        trace,
+        "--dims",
+        "5,4,4",
+        "--certificate",
+        "-o",
+        page,
+    )
     return page
 
 
@@ -114,6 +126,8 @@ def test_the_page_has_everything(plan: Path, full: Path) -> None:
     inspected = as_json("inspect", plan, "--per-part", "--dims", "5,4,4")
     volume = inspected["metrics"]["volume"]
     assert f"{volume:,}" in page.texts["strong"]
+    proven = as_json("inspect", plan, "--certificate")["certificate"]["volume"]
+    assert f"{proven:,} rows" in page.texts["strong"]
     sent = inspected["parts"]["sent"]
     titles = page.texts["title"]
     for part, rows in enumerate(sent):  # bars, and rows of the table

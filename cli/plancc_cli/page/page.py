@@ -178,6 +178,9 @@ def _facts(reports: Sequence[Report]) -> list[tuple[str, list[str]]]:
 def _tiles(report: Report) -> list[tuple[str, str, str]]:
     """Names, values, and what stands beside them."""
     tiles, times = key_figures(report.metrics, report.random), report.epoch
+    if (proven := report.certificate) is not None:
+        share = f"{ratio(proven.volume, report.metrics.volume)} of the rows moved"
+        tiles = [*tiles, ("no plan below", f"{proven.volume:,} rows", share)]
     if times.seconds is None:
         return [*tiles, ("predicted epoch", "-", why_none(times))]
     bases = (times.random, "random"), (times.bound, "the bound")
