@@ -35,6 +35,8 @@ NAMES = (
     "quality",
     "edges",
     "libra",
+    "auto",
+    "until-pays",
     "minibatches",
     "minibatch-steps",
     "minibatch-ranks",

@@ -89,8 +89,8 @@ class SearchOptions(PartitionOptions):
     )
     until_pays: float | None = of_search(
         None,
-        "end once steps cost more seconds than they save in this many predicted epochs",
-        more="Judged by the last two steps (`plancc.search.payback`); results depend on the clock.",
+        "end once steps cost more seconds than they may save in this many predicted epochs",
+        more="See `plancc.search.payback`; results depend on the clock.",
         metavar="EPOCHS",
         above=0,
         below=math.inf,

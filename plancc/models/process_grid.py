@@ -229,7 +229,7 @@ class Cagnet3DModel(ProcessGridModel):
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
         """The most even grid, and those of one process column."""
-        layers = _divisors(num_ranks)[1:-1]
+        layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
         return [{"grid": shape} for shape in dict.fromkeys(shapes)]
 

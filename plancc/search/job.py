@@ -73,8 +73,14 @@ class Job:
         stop = self.options.stop
         if self.options.until_pays is not None:
             predictor = self.options.predictor
-            time = predictor.time(self.matrix, self.num_parts, self.options.grid)
-            self.payback = Payback(self.options.until_pays, time.seconds, stop)
+            grid, size = self.options.grid, (self.matrix.num_vertices, self.matrix.num_nonzeros)
+            ranks = self.num_parts if grid is None else grid.num_ranks
+
+            def seconds(owners: Owners) -> float:
+                return predictor.of_owners(self.matrix, owners, self.num_parts, grid).seconds
+
+            bound = predictor.bound(*size, ranks)
+            self.payback = Payback(self.options.until_pays, seconds, bound, stop)
             stop = self.payback.over
         self.whole = Deadline.after(self.options.budget, stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
