@@ -201,7 +201,7 @@ def _simulate(
     if approximation is not None and given["ranks"] is not None:
         raise InputError("--ranks cannot be combined with --boundary-sampling or --fold")
     dims, passes = basis.predictor.dims, basis.predictor.passes
-    convolution = _convolution(given, header)
+    convolution = _convolution(plan, given, header)
     if header.types is not None:
         from plancc_runtime.typed_data import with_weights
 
@@ -283,7 +283,7 @@ def _approximation(given: dict[str, Any]) -> Approximation | None:
     return None if found.is_exact else found
 
 
-def _convolution(given: dict[str, Any], header: Header) -> Convolution:
+def _convolution(plan: str, given: dict[str, Any], header: Header) -> Convolution:
     from plancc_runtime.options import TrainOptions
 
     asked = {name: given[name] for name in CONVOLUTION if given[name] is not None}
@@ -296,7 +296,7 @@ def _convolution(given: dict[str, Any], header: Header) -> Convolution:
         check_layout(header, replace(told, **others))
         if given["batches"] is not None:
             raise InputError(f"`batches` {given['batches']}: is for plans of one type of vertices")
-    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types)
+    return options.convolution_of(told.model, told.conv_options(CONVOLUTION), has_types, plan)
 
 
 def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:

@@ -79,12 +79,19 @@ class Attention(RowStep):
 
 
 @dataclass(frozen=True)
+class EdgeMessages(RowStep):
+    """Sums over the edges of a vertex, of gathered neighbours and rows of edges; in an edge plan
+    partial ones travel."""
+
+
+@dataclass(frozen=True)
 class Linear(LayerStep):
     """The product x W of every row.
 
     Attributes:
         inner, columns: Shape of W.
-        rows: "inputs" of the layer, "columns" of A, or "outputs"; "": `placed` tells by the list.
+        rows: "inputs" of the layer, "columns" of A, "outputs" or "edges"; "": `placed` tells by the
+            list.
         of_weights: Whether the adjoint has the gradient of W alone.
     """
 
@@ -115,6 +122,13 @@ class OwnLinear(Linear):
 
 
 @dataclass(frozen=True)
+class EdgeLinear(Linear):
+    """The product of rows of edges and W, which `EdgeMessages` take."""
+
+    rows: str = "edges"
+
+
+@dataclass(frozen=True)
 class Bias(RowStep):
     """Trained numbers, a number a column, that are added to every row or multiply it."""
 
@@ -134,6 +148,8 @@ class WholeRows(RowStep):
 
 
 Steps = Sequence[LayerStep]
+OF_GATHERED = Maximum | Attention | EdgeMessages
+"""Steps that take gathered rows."""
 COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 """Values of A in a product (`plancc_runtime.layouts.block.Block.with_coefficients`)."""
 
@@ -148,10 +164,12 @@ def steps_problem(steps: object, d_in: int) -> str:
             return f"{step!r} is no step of plancc.plan.layers"
         if isinstance(step, Aggregate) and step.coefficients not in COEFFICIENTS:
             return f"coefficients '{step.coefficients}': choose from {', '.join(COEFFICIENTS)}"
-        if isinstance(step, Maximum | Attention) and not isinstance(before, GatherNeighbours):
+        if isinstance(step, OF_GATHERED) and not isinstance(before, GatherNeighbours):
             return f"{type(step).__name__} takes gathered rows: GatherNeighbours comes before it"
+        if isinstance(step, EdgeLinear):
+            continue
         columns = width
-        if isinstance(step, Aggregate | GatherNeighbours | Maximum | Attention):
+        if isinstance(step, Aggregate | GatherNeighbours | OF_GATHERED):
             columns = step.columns
         elif type(step) is Linear:
             columns = step.inner
@@ -218,7 +236,7 @@ def placed(steps: Steps) -> Steps:
     for step in steps:
         if isinstance(step, GatherNeighbours):
             rows = "columns"
-        elif isinstance(step, Aggregate | Maximum | Attention):
+        elif isinstance(step, Aggregate | OF_GATHERED):
             rows = "outputs"
         elif isinstance(step, Linear) and not step.rows:
             step = replace(step, rows=rows)

@@ -210,25 +210,6 @@ class Graph(LocalGraph):
         pattern = self.local_pattern(nonzeros)
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
 
-    @property
-    def edge_features(self) -> Tensor | None:
-        """Features of this rank's edges in the order of `local_edge_index`, [edges, width].
-
-        None where the plan carries none.
-        """
-        return self.edge_features_of(self._places_of_edges())
-
-    def edge_features_of(self, nonzeros: np.ndarray) -> Tensor | None:
-        """Features of some nonzeros of the local matrix by their numbers; None: there are none."""
-        features = self._part.edge_features
-        return None if features is None else self._tensor(features[nonzeros], self.dtype)
-
-    def _places_of_edges(self) -> np.ndarray:
-        """Numbers of the nonzeros that are edges."""
-        number: Any = np.arange(len(self.block.column))
-        found: np.ndarray = replace(self.block, value=number).with_nonzeros("edges").value
-        return found
-
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
         """The plan's values, Tensor[nonzeros], in the order of `local_edge_index`."""
         check_choice("nonzeros", nonzeros, NONZEROS)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -201,10 +200,9 @@ class TypedGraph:
         """Features of this rank's nonzeros of a relation, in the order of `edges`.
 
         Tensor[nonzeros, width], zeros of a relation without features; None where the plan carries
-        none.
+        none. Collective when the relation is first asked for.
         """
-        number = self.types.relations.index(self.types.relation(relation))
-        return self.union.edge_features_of(np.flatnonzero(self._typed.relation == number))
+        return self.relation(relation).edge_features
 
     def product(
         self,

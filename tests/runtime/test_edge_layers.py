@@ -1,18 +1,21 @@
 """Layers with features of edges, beside PyTorch Geometric's and the equations on all edges."""
 
 from copy import deepcopy
+from dataclasses import asdict
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from cases import pairs
-from test_typed import WRITES, plan_of, relations
+from test_typed import COUNTS, WRITES, plan_of, relations
 from torch import nn
 from torch_geometric.nn import GINEConv as Theirs
 
 import plancc
 import plancc_runtime
 from plancc_runtime.nn import EdgeBlock, GINEConv
+from plancc_runtime.nn.network import Network, NetworkOptions
+from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.transport.local import run_ranks
 
 WIDTH, D_EDGE, N = 4, 3, 50
@@ -25,16 +28,32 @@ def features(rows: torch.Tensor, columns: torch.Tensor, width: int) -> torch.Ten
 
 def layer_of(kind: str) -> nn.Module:
     torch.manual_seed(3)
-    made = EdgeBlock(WIDTH) if kind == "block" else GINEConv(WIDTH, WIDTH, D_EDGE, eps=0.5)
-    return made.double()
+    if kind == "block":
+        return EdgeBlock(WIDTH).double()
+    return GINEConv(WIDTH, WIDTH, edge_width=D_EDGE, random=3, dtype=torch.float64)
+
+
+def gine(maps: list, x: tuple, ends: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    """PyG's layer with weights [d_out, d_in] and biases of the maps of vertices, and of edges."""
+    (first, out), edge_dim = maps[0][0].shape[::-1], edges.shape[1]
+    module = Theirs(
+        nn.Sequential(nn.Linear(first, out), nn.ReLU(), nn.Linear(out, out)), 0.0, False, edge_dim
+    )
+    names = [f"{each}.{kind}" for each in ("nn.0", "nn.2", "lin") for kind in ("weight", "bias")]
+    given = dict(zip(names, (tensor for each in maps for tensor in each), strict=True))
+    return torch.func.functional_call(module.double(), given, (x, ends, edges))
+
+
+def maps_of(conv) -> list:
+    """Those of our layer for one type."""
+    names = ("", "_out", "_edge")
+    return [(getattr(conv, f"weight{each}").T, getattr(conv, f"bias{each}")) for each in names]
 
 
 def reference(layer, x, target, ends, edges):
     """Outputs, by the equations."""
     if isinstance(layer, GINEConv):
-        theirs = Theirs(layer_of("gine").mlp, eps=0.5, edge_dim=D_EDGE)
-        theirs.nn, theirs.lin = layer.mlp, layer.edge  # it draws weights again when it is made
-        return theirs((x, target), ends, edges)
+        return gine(maps_of(layer), (x, target), ends, edges)
     columns, rows = ends
     first = x[columns] @ layer.source.weight.T + target[rows] @ layer.target.weight.T
     edges = edges + layer.message(first + layer.edge(edges))
@@ -80,7 +99,8 @@ def test_layers_with_edges_are_the_equations(tmp_path, kind, graph, model, ranks
         edges = features(at_rows[ends[1]], at_columns[ends[0]], width)
         source = x[own].requires_grad_()
         goal = target[mine].requires_grad_() if typed else None
-        y = layer(local, source, edges, goal)
+        given = {"edges": edges, "target": goal}
+        y = layer(local, source, **given)
         y = y[0] if kind == "block" else y
         with torch.autograd.set_multithreading_enabled(False):
             (y * g[mine]).sum().backward()
@@ -102,3 +122,108 @@ def test_layers_with_edges_are_the_equations(tmp_path, kind, graph, model, ranks
             torch.testing.assert_close(of_target, target.grad[mine], **close)
         for found, weight in zip(gradients, layer.parameters(), strict=True):
             torch.testing.assert_close(found, weight.grad, **close)
+
+
+def dense_network(network, x: dict, relations: dict, features: dict) -> torch.Tensor:
+    """Outputs of the last layer for the first type, by the equations, or PyG's layer."""
+    target, edges = next(iter(x)), dict(features)
+    one, hidden = len(x) == 1, dict(x)
+    for k, conv in enumerate(network.convs):
+        wanted = [target] if one else conv.types.wanted
+        known = [r for r in relations if r[2] in wanted]
+        found, totals = {}, {name: [] for name in wanted}
+        if network.options.model == "meshgraphnet" and k == 0:
+            encoders = [conv.encoder] if one else conv.encoders
+            of_edges = [conv.edge_encoder] if one else conv.edge_encoders
+            read = [target] if one else conv._read
+            hidden = {n: e(hidden[n]) for n, e in zip(read, encoders, strict=True)}
+            edges = {r: e(features[r]) for r, e in zip(known, of_edges, strict=True)}
+        for number, relation in enumerate(known):
+            source, goal, of_relation = (
+                hidden[relation[0]],
+                hidden[relation[2]],
+                relations[relation],
+            )
+            if network.options.model == "gine":
+                if one:
+                    maps = maps_of(conv)
+                else:
+                    own = conv.maps[number]
+                    source = own.source(source)
+                    maps = [(each.weight, each.bias) for each in (own.first, own.out, own.edge)]
+                totals[relation[2]].append(gine(maps, (source, goal), of_relation, edges[relation]))
+            else:
+                update = conv.block if one else conv.updates[number]
+                columns, rows = of_relation
+                e = edges[relation]
+                both = (
+                    source[columns] @ update.source.weight.T + goal[rows] @ update.target.weight.T
+                )
+                edges[relation] = e = e + update.message(both + update.edge(e))
+                totals[relation[2]].append(torch.zeros_like(goal).index_add(0, rows, e))
+        for number, name in enumerate(wanted):
+            if network.options.model == "gine":
+                found[name] = sum(totals[name])
+                found[name] = found[name].relu() if k == 0 else found[name]
+                continue
+            vertex = conv.block.vertex if one else conv.vertices[number]
+            y = hidden[name] + vertex(torch.cat([hidden[name], *totals[name]], 1))
+            decoder = None if k == 0 else conv.decoder if one else conv.decoders[number]
+            found[name] = y if decoder is None else decoder(y)
+        hidden = found
+    return hidden[target]
+
+
+@pairs(model=("gine", "meshgraphnet"), graph=("typed", "square"), ranks=(1, 3, 8))
+def test_networks_with_edges_are_the_equations(tmp_path, model, graph, ranks):
+    typed, path = graph == "typed", tmp_path / "plan.h5"
+    square = sp.csr_array(sp.random(N, N, 0.08, rng=5).toarray() * (1 - np.eye(N)))
+    matrices = relations() if typed else {("v", "A", "v"): square}
+    matrices = {r: sp.csr_array((m.toarray() != 0) * 1.0) for r, m in matrices.items()}
+    widths = {"author": 4, "paper": 5, "venue": 3} if typed else {"v": 5}
+    counts = COUNTS if typed else {"v": N}
+    random, ends, features = np.random.default_rng(1), {}, {}
+    for relation, matrix in matrices.items():
+        coo = matrix.tocoo()
+        ends[relation] = torch.from_numpy(np.stack([coo.col, coo.row]).astype(np.int64))
+        features[relation] = random.standard_normal((coo.nnz, D_EDGE)).astype(np.float32)
+    given = matrices if typed else matrices["v", "A", "v"]
+    of_edges = features if typed else features["v", "A", "v"]
+    plancc.compile(given, "hp", 8, edge_features=of_edges, normalize="none", seed=1).save(path)
+    first = "paper" if typed else "v"
+    order = dict(sorted(counts.items(), key=lambda each: each[0] != first))
+    x = {n: torch.from_numpy(random.standard_normal((order[n], widths[n]))) for n in order}
+    g = torch.from_numpy(random.standard_normal((order[first], 3)))
+    known = asdict(TypesOfNetwork(widths, tuple(matrices), first)) if typed else {}
+    options = NetworkOptions(model=model, conv={"edge_width": D_EDGE}, types=known)
+
+    def new() -> Network:
+        return Network([5, WIDTH, 3], options, 5, torch.float64)
+
+    def on_rank(transport):
+        torch.set_num_threads(1)
+        how = {"transport": transport, "dtype": torch.float64, "threads": 1}
+        network = new()
+        if typed:
+            opened = plancc_runtime.open_typed(path, **how)
+            own = opened.joined({n: x[n][opened.vertices(n)] for n in counts})
+            y = opened.by_type(network([opened.stack] * 2, own))[first]
+            union, mine = opened.union, opened.vertices(first)
+        else:
+            union = plancc_runtime.open(path, **how)
+            mine = union.vertices.long()
+            y = network([union] * 2, x[first][mine])
+        with torch.autograd.set_multithreading_enabled(False):
+            (y * g[mine]).sum().backward()
+        union.sync_gradients(network)
+        return mine, y.detach(), {n: w.grad for n, w in network.named_parameters()}
+
+    answers, network = run_ranks(ranks, on_rank, 180), new()
+    of_all = {r: torch.from_numpy(each).double() for r, each in features.items()}
+    out = dense_network(network, x, ends, of_all)
+    (out * g).sum().backward()
+    close = {"rtol": 0, "atol": 1e-10}
+    for mine, y, gradients in answers:
+        torch.testing.assert_close(y, out.detach()[mine], **close)
+        for name, weight in network.named_parameters():
+            torch.testing.assert_close(gradients[name], weight.grad, **close)

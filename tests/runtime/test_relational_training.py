@@ -26,7 +26,17 @@ MODELS = {
     "sum": {"model": "rgcn", "aggregator": "sum"},
     "sage": {"model": "sage"},
     "gat": {"model": "gat", "heads": 2},
+    "gine": {"model": "gine"},
+    "meshgraphnet": {"model": "meshgraphnet"},
 }
+
+
+def compiled(graph: dict, held: dict) -> plancc.Plan:
+    """A plan of 8 parts with features of edges, but of one relation."""
+    random = np.random.default_rng(4)
+    kinds = [each for each in graph if isinstance(each, tuple)][1:]
+    features = {each: random.random((graph[each].nnz, 2), np.float32) for each in kinds}
+    return plancc.compile(graph, "hp", 8, data=held, seed=1, edge_features=features)
 
 
 def data(labels: str = "classes", target: str = "paper") -> dict:
@@ -66,13 +76,14 @@ def test_ranks_train_alike_and_send_the_words_that_are_planned(
     if parallel:  # several relations of the same two types, one of the same edges
         graph["paper", "like", "paper"] = sp.random(60, 60, 0.07, "csr", rng=9)
         graph["paper", "quote", "paper"] = graph["paper", "cites", "paper"]
-    plan = plancc.compile(graph, "hp", 8, data=data(labels, target), seed=1)
-    plan.save(path)
+    compiled(graph, data(labels, target)).save(path)
+    if model == "meshgraphnet":  # has norms and residuals of its own
+        between = {name: each for name, each in between.items() if name not in ("norm", "residual")}
     options = TrainOptions(
         **MODELS[model],
         hidden=8,
         epochs=4,
-        lr=0.1,
+        lr=0.02 if model == "meshgraphnet" else 0.1,
         dtype="float64",
         passes=passes,
         split=split,
@@ -93,7 +104,7 @@ def few_labels(tmp_path_factory):
     """A plan of 8 parts, with a label for every third paper alone."""
     path, held = tmp_path_factory.mktemp("typed") / "plan.h5", data()
     held["paper"]["labels"][:40] = -1
-    plancc.compile(relations(), "hp", 8, data=held, seed=1).save(path)
+    compiled(relations(), held).save(path)
     return path
 
 
@@ -107,12 +118,12 @@ def test_predicted_words_are_those_that_ranks_count(few_labels, model, passes, s
     options = TrainOptions(**MODELS[model], hidden=hidden, epochs=2, passes=passes, eval_every=0)
     found = run_ranks(ranks, lambda transport: train(few_labels, options, transport), 180)[0]
     given = options.conv_options(("aggregator", "heads", "bases"))
-    network = convolution_of(options.model, given, has_types=True)
+    network = convolution_of(options.model, given, True, few_labels)
     dims, machine = (max(WIDTHS.values()), hidden, 3), find_machine("cpu-cluster")
     with PlanFile(few_labels) as file:
         network = with_weights(network, file, dims, None)
     predictor = Predictor(dims, machine, passes, convolution=network)
-    live = 2 if "dead-rows" in passes else 0
+    live = 2 if "dead-rows" in predictor.passes else 0
     epoch = predictor.epoch(read_tables(few_labels, ranks, live_layers=live))
     assert epoch.words == found.epochs[0].words_sent
     assert epoch.messages == found.epochs[0].messages_sent
@@ -137,6 +148,11 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     plancc.compile({WRITES: relations()[WRITES]}, "block", 1, data=pair).save(lone)
     for plan, options, words in (
         (path, {"model": "gcn"}, "`model` gcn: a plan with types takes rgcn, sage, gat"),
+        (path, {"model": "gine"}, "`model` gine: reads features of edges, and the plan has none"),
+        (
+            *(path, {"model": "meshgraphnet", "norm": "layer"}),
+            "`norm` layer: `model` meshgraphnet has norms, residuals and ReLU of its own",
+        ),
         (path, {"model": "sage", "aggregator": "max"}, "aggregator of relations"),
         (path, {"model": "rgcn", "recompute": True}, "^`recompute`: is for plans of one type"),
         (path, {"model": "rgcn", "target": "editor"}, "`target` editor: .* has the types "),

@@ -19,7 +19,15 @@ from os import PathLike
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import Convolution
-from plancc.plan.layers import Aggregate, Attention, Bias, Linear, OwnLinear
+from plancc.plan.layers import (
+    Aggregate,
+    Attention,
+    Bias,
+    EdgeLinear,
+    EdgeMessages,
+    Linear,
+    OwnLinear,
+)
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import Schedule
@@ -102,6 +110,8 @@ def schedule_of(
     """
     if approximation is not None and approximation.is_exact:
         approximation = None
+    network = convolution or Convolution()
+    passes = [name for name in passes if name not in network.options.passes_off]
     if not isinstance(plan, Tables):
         live_layers = len(dims) - 1 if DEAD_ROWS in passes else 0
         plan = read_tables(plan, copies=approximation is not None, live_layers=live_layers)
@@ -115,9 +125,8 @@ def schedule_of(
             )
     else:
         tables = replace(tables, live=None)
-    network = convolution or Convolution()
     steps = network.options.steps(1, 1, last=True)
-    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear)]
+    kinds = [type(step) for step in steps if not isinstance(step, Bias | OwnLinear | EdgeLinear)]
     scheduler: Scheduler
     if pipeline is not None:
         check_pipelined(tables)
@@ -127,7 +136,7 @@ def schedule_of(
         scheduler = BatchScheduler(tables) if of_batch else scheduler_of(tables)
     else:
         approximation.check(tables)
-        if Attention in kinds:
+        if Attention in kinds or EdgeMessages in kinds:
             raise InputError(f"model '{network.name}' is predicted for exact epochs only")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)

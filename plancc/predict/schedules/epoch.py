@@ -18,6 +18,7 @@ from plancc.plan.layers import (
     Activation,
     Aggregate,
     Attention,
+    EdgeMessages,
     GatherNeighbours,
     LayerStep,
     Linear,
@@ -128,7 +129,7 @@ class Scheduler(ABC):
                 yield from self.product(layer, step)
             case Linear():
                 yield from self.linear(layer, step)
-            case GatherNeighbours() | Maximum() | Attention():
+            case GatherNeighbours() | Maximum() | Attention() | EdgeMessages():
                 yield from self.of_neighbours(layer, step)
             case Activation():
                 words = self.outputs(layer) * self.columns(step.columns)

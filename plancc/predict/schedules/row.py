@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import Aggregate, Attention, GatherNeighbours, Maximum, RowStep
+from plancc.plan.layers import (
+    Aggregate,
+    Attention,
+    EdgeMessages,
+    GatherNeighbours,
+    Maximum,
+    RowStep,
+)
 from plancc.plan.metrics import Traffic
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.values import HOPS
@@ -30,6 +37,8 @@ WEIGHT_WORDS = {"forward": 4, "back": 7}
 """Words per nonzero and head for a weight of attention; back, for its gradient."""
 ATTEND_WORDS = 0.28
 """Words per nonzero and column that attention takes beside a product."""
+MESSAGE_WORDS = {"forward": 6, "back": 8}
+"""Words per nonzero and column of messages: gathered, made, rectified and added."""
 
 
 class RowScheduler(Scheduler):
@@ -50,6 +59,8 @@ class RowScheduler(Scheduler):
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
         live = self._tables.live
+        if which == "edges":
+            return self.tables_of(layer).nonzeros
         if which == "outputs" or live is None:
             rows = self.outputs(layer)
         else:
@@ -94,6 +105,8 @@ class RowScheduler(Scheduler):
                 of_nonzero = WEIGHT_WORDS[direction] * step.heads + ATTEND_WORDS * columns
                 works += Elementwise(scores), Elementwise(_whole(of_nonzero * nonzeros))
                 works += self.works(layer, Aggregate(columns))[PRODUCTS]
+            case EdgeMessages():
+                works.append(Elementwise(MESSAGE_WORDS[direction] * nonzeros * columns))
         yield from (("multiply", work) for work in works)
 
     def memory(self, dims: Sequence[int]) -> Memory:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
@@ -32,6 +34,8 @@ def execution_of(
             `layouts.order.in_order`.
         drawn: What mini-batches are drawn by and from; None: full batch.
     """
+    if not model_of(options.model, header.types is not None).Options.reads_edges:
+        part = replace(part, edge_features=None)
     if part.grid is not None:
         return Grids(header, part, data, options, resources)
     if drawn is not None:
@@ -48,7 +52,17 @@ def check_layout(header: Header, options: TrainOptions) -> None:
     """
     if header.types is None and options.target is not None:
         raise InputError(f"{options.setting('target')}: needs a plan with types")
-    model_of(options.model, header.types is not None)
+    kind = model_of(options.model, header.types is not None)
+    for name in options.chosen(RATES_KEPT) if kind.Options.reads_edges else ():
+        raise InputError(
+            f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
+            f"`model` {options.model} reads"
+        )
+    for name in options.chosen(("norm", "residual", "activation")) if kind.carries_edges else ():
+        raise InputError(
+            f"{options.setting(name)}: `model` {options.model} has norms, residuals and ReLU of "
+            "its own"
+        )
     if header.types is not None:
         _check_types(header, options)
     if header.layout != "edge" and options.fold != "sync":

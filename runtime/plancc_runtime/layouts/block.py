@@ -24,7 +24,7 @@ import numpy.typing as npt
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array
 from plancc.plan.part_routes import PartRoute
-from plancc.plan.parts import Part
+from plancc.plan.parts import Part, taken
 
 NONZEROS = ("plan", "edges", "closed")
 
@@ -89,6 +89,7 @@ class Block:
         factor (float64[nonzeros] or None): What a mini-batch multiplied the values by; None: 1.
         relation (uint16[nonzeros] or None): Number of the relation, where relations are parallel
             (`plancc.graph.types`); columns of a row then are not distinct.
+        edge_features (float32[nonzeros, width] or None): Features of edges, where layers read them.
         fold: Folded rows go to the peers, whose partial rows come for own outputs; None: there are
             none on any rank.
         route, fold_route: The hops in which halo rows come, and in which copies of outputs come to
@@ -112,6 +113,7 @@ class Block:
     route: PartRoute | None = None
     fold_route: PartRoute | None = None
     relation: npt.NDArray[np.uint16] | None = None
+    edge_features: npt.NDArray[np.float32] | None = None
 
     @classmethod
     def of_part(
@@ -131,6 +133,7 @@ class Block:
             route=part.route,
             fold_route=part.fold_route,
             relation=part.relation,
+            edge_features=part.edge_features,
         )
 
     @property
@@ -226,6 +229,7 @@ class Block:
             column=np.insert(self.column, at, places),
             value=np.insert(self.value, at, 1),
             factor=None if self.factor is None else np.insert(self.factor, at, 1),
+            edge_features=None,  # which the diagonal does not have
         )
 
     def _diagonal(self) -> npt.NDArray[np.bool_]:
@@ -243,7 +247,8 @@ class Block:
             row_ptr=row_ptr,
             column=self.column[edges],
             value=self.value[edges] if any(self.value.strides) else self.value[: row_ptr[-1]],
-            factor=None if self.factor is None else self.factor[edges],
+            factor=taken(self.factor, edges),
+            edge_features=taken(self.edge_features, edges),
             self_loops=False,
         )
 

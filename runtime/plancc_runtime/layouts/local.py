@@ -18,7 +18,14 @@ from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
 from plancc.plan.exchange import Int64Array
-from plancc.plan.layers import Aggregate, GatherNeighbours, LayerStep, Maximum, RowStep
+from plancc.plan.layers import (
+    Aggregate,
+    EdgeMessages,
+    GatherNeighbours,
+    LayerStep,
+    Maximum,
+    RowStep,
+)
 from plancc.plan.products import ROW, Program, adjoint, edge_program
 from plancc.plan.words import RowMessages
 from plancc_runtime.layouts.block import Block
@@ -41,6 +48,7 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
     Aggregate: ("expand", "fold"),
     GatherNeighbours: ("expand",),
     Maximum: ("fold",),
+    EdgeMessages: ("fold",),
 }
 """Exchanges of the product's program that a step of a layer plays."""
 
@@ -221,6 +229,23 @@ class LocalGraph(ProgramGraph):
             )
         return self._patterns[nonzeros]
 
+    @cached_property
+    def edge_features(self) -> Tensor | None:
+        """Features of this rank's edges, Tensor[edges, width], in the order of
+        ``local_pattern("edges")``; None where the plan carries none."""
+        return self._of_edges(self.block.with_nonzeros("edges").edge_features)
+
+    @cached_property
+    def edge_factors(self) -> Tensor | None:
+        """What a mini-batch multiplies sums over edges by, Tensor[edges], in the same order."""
+        return self._of_edges(self.block.with_nonzeros("edges").factor)
+
+    def _of_edges(self, numbers: Any) -> Tensor | None:
+        if numbers is None:
+            return None
+        writable = np.require(numbers, requirements=["C", "W"])  # torch warns of others
+        return torch.from_numpy(writable).to(self.resources.device, self.resources.dtype)
+
     def program(self, step: LayerStep) -> Program:
         moving = MOVING.get(type(step), ())
         steps = tuple(each for each in self._program if each.name in moving)
@@ -228,7 +253,9 @@ class LocalGraph(ProgramGraph):
 
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, RowStep)
-        if isinstance(step, Maximum) and self._partials is not None:  # which go without hops
+        if (
+            isinstance(step, Maximum | EdgeMessages) and self._partials is not None
+        ):  # which go without hops
             return {"fold": [RowMessages(self._partials.step, step.columns, reverse=True)]}
         return {
             name: [RowMessages(hop, step.columns) for hop in each.steps]

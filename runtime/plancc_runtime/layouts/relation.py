@@ -21,6 +21,7 @@ import numpy as np
 from plancc.errors import InputError, PlanError
 from plancc.graph.types import Relation, Types
 from plancc.plan.exchange import BoolArray, Int64Array, offsets, places
+from plancc.plan.parts import taken
 from plancc_runtime.layouts.block import Block
 from plancc_runtime.layouts.boundary import halo_vertices
 from plancc_runtime.layouts.whole_counts import with_whole_rows
@@ -99,7 +100,8 @@ class TypedBlock:
             row_ptr=offsets(kept)[block.row_ptr],
             column=column[block.column[kept]],
             value=block.value[kept],
-            factor=None if block.factor is None else block.factor[kept],
+            factor=taken(block.factor, kept),
+            edge_features=taken(block.edge_features, kept),
             expand=block.expand.keep(sent, received).renumbered(column, places(received)),
             halo=None if block.halo is None else block.halo[received],
             route=None,
@@ -143,7 +145,8 @@ class TypedBlock:
             row_ptr=offsets(np.bincount(key[order], minlength=size)),
             column=block.column[order],
             value=block.value[order],
-            factor=None if block.factor is None else block.factor[order],
+            factor=taken(block.factor, order),
+            edge_features=taken(block.edge_features, order),
             fold=fold,
             fold_route=None,
             edges=None,

@@ -123,6 +123,11 @@ class StackGraph(LocalGraph):
         rows = [torch.from_numpy(np.flatnonzero(self._halo_type == k)) for k in kinds]
         return [each.to(self.resources.device) for each in rows]
 
+    def edges_of(self, relation: Relation) -> slice:
+        """The nonzeros of a relation among those of the stack."""
+        rows, row_ptr = self.stack_of[relation], self._block.row_ptr
+        return slice(int(row_ptr[rows.start]), int(row_ptr[rows.stop]))
+
     def pattern_of(self, relations: tuple[Relation, ...]) -> Pattern:
         """The nonzeros of relations, each with rows and columns of its own.
 

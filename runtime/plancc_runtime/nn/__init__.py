@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from plancc_runtime.nn.gat import GATConv
     from plancc_runtime.nn.gcn import GCNConv
     from plancc_runtime.nn.gin import GINConv
+    from plancc_runtime.nn.meshgraphnet import MeshGraphNetConv, RelationMeshGraphNetConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
+    from plancc_runtime.nn.relation_edges import RelationGINEConv
     from plancc_runtime.nn.relations import (
         RelationGATConv,
         RelationSAGEConv,
@@ -34,6 +36,8 @@ MODELS = Registry(
         "gcn": "plancc_runtime.nn.gcn:GCNConv",
         "sage": "plancc_runtime.nn.sage:SAGEConv",
         "gin": "plancc_runtime.nn.gin:GINConv",
+        "gine": "plancc_runtime.nn.edges:GINEConv",
+        "meshgraphnet": "plancc_runtime.nn.meshgraphnet:MeshGraphNetConv",
         "gat": "plancc_runtime.nn.gat:GATConv",
         "rgcn": "plancc_runtime.nn.relations:RGCNConv",
     },
@@ -46,6 +50,8 @@ RELATIONAL = Registry(
         "rgcn": "plancc_runtime.nn.relations:RGCNConv",
         "sage": "plancc_runtime.nn.relations:RelationSAGEConv",
         "gat": "plancc_runtime.nn.relations:RelationGATConv",
+        "gine": "plancc_runtime.nn.relation_edges:RelationGINEConv",
+        "meshgraphnet": "plancc_runtime.nn.meshgraphnet:RelationMeshGraphNetConv",
     },
     subclass_of="plancc_runtime.nn.relations:RelationConv",
 )
@@ -56,6 +62,9 @@ _MODULES = {
     "GATConv": "gat",
     "GINEConv": "edges",
     "EdgeBlock": "edges",
+    "MeshGraphNetConv": "meshgraphnet",
+    "RelationMeshGraphNetConv": "meshgraphnet",
+    "RelationGINEConv": "relation_edges",
     "RGCNConv": "relations",
     "RelationSAGEConv": "relations",
     "RelationGATConv": "relations",
@@ -74,8 +83,11 @@ __all__ = [
     "GINConv",
     "GINEConv",
     "LayerNorm",
+    "MeshGraphNetConv",
     "RGCNConv",
     "RelationGATConv",
+    "RelationGINEConv",
+    "RelationMeshGraphNetConv",
     "RelationSAGEConv",
     "SAGEConv",
     "Standardization",

@@ -79,6 +79,9 @@ class Conv(nn.Module, ABC):
             and `halves` then take.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
         reads_values: Whether it reads the plan's values of A, and not its pattern alone.
+        carries_edges: Whether rows of edges go from layer to layer, `edges` of `forward`, which
+            returns them too; such a layer is told whether it is the `first`, and nothing stands
+            between layers.
     """
 
     Options: ClassVar[type[ConvOptions]] = ConvOptions
@@ -88,6 +91,7 @@ class Conv(nn.Module, ABC):
     draws: bool = False
     takes_bfloat16: ClassVar[bool] = False
     reads_values: ClassVar[bool] = True
+    carries_edges: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -195,13 +199,16 @@ class Conv(nn.Module, ABC):
         return nn.Parameter(values) if self.options.has_bias else None
 
     def _new_linear(
-        self, random: np.random.Generator, d_in: int
+        self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Weight and bias of a linear map to d_out columns: torch.nn.Linear's or Glorot's."""
+        """Weight and bias of a linear map, by default to d_out columns of the layer:
+        torch.nn.Linear's or Glorot's."""
+        d_out = d_out or self.d_out
         if not self._as_pyg:
-            return nn.Parameter(glorot(random, d_in, self.d_out)), self._new_bias()
-        weight = uniform(random, (d_in, self.d_out), fan_in=d_in)
-        bias = self._new_bias(uniform(random, (self.d_out,), fan_in=d_in))
+            zeros = torch.zeros(d_out, dtype=torch.float64)
+            return nn.Parameter(glorot(random, d_in, d_out)), self._new_bias(zeros)
+        weight = uniform(random, (d_in, d_out), fan_in=d_in)
+        bias = self._new_bias(uniform(random, (d_out,), fan_in=d_in))
         return nn.Parameter(weight), bias
 
 

@@ -6,63 +6,107 @@ an edge plan they are with any rank, and sums over them travel as those of produ
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from plancc_runtime.layouts.local import LocalGraph
+from plancc.errors import InputError
+from plancc.plan.convolutions import GINEOptions
+from plancc_runtime.kernels.dense import linear
+from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.layouts.layer_graph import LayerGraph
+from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
-from plancc_runtime.nn.operators import edge_scores
+from plancc_runtime.nn.conv import Halves, unchanged
+from plancc_runtime.nn.gin import GINConv
+from plancc_runtime.nn.operators import edge_scores, edge_sources
 
 
-class GINEConv(nn.Module):
+class GINEConv(GINConv):
     """The isomorphism network with features of edges (Hu et al., ICLR 2020).
 
         h'_v = MLP((1 + eps) h_v + sum of ReLU(h_u + W e_uv) over the edges uv)
 
     It is PyTorch Geometric's GINEConv of Sequential(Linear, ReLU, Linear), with its `edge_dim`.
-
-    Parameters:
-        d_in, d_out, d_edge: Width of input, output and features of edges.
     """
 
-    def __init__(self, d_in: int, d_out: int, d_edge: int, eps: float = 0.0) -> None:
-        super().__init__()
-        self.eps, self.edge = eps, nn.Linear(d_edge, d_in)
-        self.mlp = nn.Sequential(nn.Linear(d_in, d_out), nn.ReLU(), nn.Linear(d_out, d_out))
+    Options = GINEOptions
+    takes_bfloat16: ClassVar[bool] = False
+
+    def _make(self, random: np.random.Generator) -> None:
+        super()._make(random)
+        self.weight_edge, self.bias_edge = self._new_linear(
+            random, self.options.edge_width, self.d_in
+        )
+
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
+        """Own and halo rows of x: Tensor[num_columns, d_in]."""
+        with torch.no_grad():
+            return local_graph(graph, "model gine").columns(x)
 
     def forward(
-        self, graph: LocalGraph, x: Tensor, edges: Tensor, target: Tensor | None = None
+        self,
+        graph: LayerGraph,
+        x: Tensor,
+        fixed: Tensor | None = None,
+        rectified: bool = False,
+        edges: Tensor | None = None,
+        target: Tensor | None = None,
     ) -> Tensor:
         """Rows of the output. Collective.
 
         Parameters:
             graph: A graph of one type, or `TypedGraph.relation`.
             x: Tensor[num_inputs, d_in].
-            edges: Tensor[nonzeros, d_edge].
+            fixed, rectified: As of `Conv.forward`.
+            edges (Tensor[edges, edge_width], optional): By default `graph.edge_features`.
             target (Tensor[num_outputs, d_in], optional): Rows of the destination; by default x.
 
         Returns:
             Tensor[num_outputs, d_out]
+
+        Raises:
+            InputError: If the plan has no features of edges, and none are given.
         """
+        graph = local_graph(graph, "model gine")
+        columns = graph.columns(x) if fixed is None else fixed
+        edges = edge_features_of(graph) if edges is None else edges
+        total = self._sums(graph, columns, edges)
         own = graph.targets(x) if target is None else target
+        z = graph.linear((1 + self.eps) * own + total, self.weight)
+        return self._mapped(graph, z, rectified)
+
+    def halves(self, graph: LocalGraph, fixed: bool, first: bool) -> Halves:
+        def across(columns: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+            return self._sums(graph, columns, edge_features_of(graph)), own
+
+        def across_moved(x: Tensor) -> tuple[Tensor, Tensor]:
+            return across(graph.columns(x), graph.targets(x))
+
+        def after(total: Tensor, own: Tensor) -> Tensor:
+            return self._mapped(graph, graph.linear((1 + self.eps) * own + total, self.weight))
+
+        return Halves(unchanged, across if fixed else across_moved, after)
+
+    def _sums(self, graph: LocalGraph, columns: Tensor, edges: Tensor) -> Tensor:
+        """The sums of messages, from rows of all columns: Tensor[num_outputs, d_in]."""
         pattern = graph.local_pattern("edges")
-        nothing = x.new_zeros(pattern.num_rows, x.shape[1])
-        messages = torch.relu(edge_scores(pattern, graph.columns(x), nothing) + self.edge(edges))
-        total = aggregate(graph, None, messages, "copy_e")
-        return self.mlp((1 + self.eps) * own + total)
+        found = messages(pattern, columns, linear(edges, self.weight_edge, self.bias_edge))
+        factors = graph.edge_factors
+        if factors is not None:
+            found = found * factors.unsqueeze(1)
+        return aggregate(graph, None, found, "copy_e")
 
 
-class EdgeBlock(nn.Module):
-    """A step of MeshGraphNet (Pfaff et al., ICLR 2021), which updates edges, then vertices.
+class EdgeUpdate(nn.Module):
+    """The update of edges in MeshGraphNet (Pfaff et al., ICLR 2021).
 
         e'_uv = e_uv + MLP([h_u, h_v, e_uv])
-        h'_v  = h_v + MLP([h_v, sum of e'_uv over the edges uv])
 
-    The maps are Linear, ReLU, Linear, LayerNorm. The first map of the edges is made on
-    vertices, whose rows are fewer.
-
-    Parameters:
-        width: Of vertices and of edges.
+    The map is Linear, ReLU, Linear, LayerNorm; its first one is made on vertices, whose rows are
+    fewer: `source` of h_u and `target` of h_v.
     """
 
     def __init__(self, width: int) -> None:
@@ -70,29 +114,67 @@ class EdgeBlock(nn.Module):
         self.source, self.target = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.edge = nn.Linear(width, width)
         self.message = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.LayerNorm(width))
-        self.vertex = nn.Sequential(
-            nn.Linear(2 * width, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.LayerNorm(width),
-        )
 
-    def forward(
+    def forward(self, pattern: Pattern, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
+        """New rows of edges, Tensor[edges, width], from mapped rows of both ends."""
+        found: Tensor = self.message(edge_scores(pattern, source, target) + self.edge(edges))
+        return edges + found
+
+
+class EdgeBlock(EdgeUpdate):
+    """A step of MeshGraphNet, which updates edges, then vertices.
+
+        e'_uv = e_uv + MLP([h_u, h_v, e_uv])
+        h'_v  = h_v + MLP([h_v, sum of e'_uv over the edges uv])
+
+    Parameters:
+        width: Of vertices and of edges.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+        self.vertex = mapping(2 * width, width)
+
+    def forward(  # type: ignore[override]
         self, graph: LocalGraph, x: Tensor, edges: Tensor, target: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """New rows of the destination, and of the edges. Collective.
 
-        Parameters are those of `GINEConv.forward`, all of one width.
+        Parameters:
+            graph, target: As of `GINEConv.forward`.
+            x, edges: Tensor[num_inputs, width], Tensor[edges, width].
 
         Returns:
             Tensor[num_outputs, width], Tensor[nonzeros, width]
         """
         own = graph.targets(x) if target is None else target
-        of_ends = edge_scores(
-            graph.local_pattern("edges"),
-            graph.columns(self.source(x)),
-            graph.local_rows(self.target(own)),
-        )
-        edges = edges + self.message(of_ends + self.edge(edges))
+        ends = graph.columns(self.source(x)), graph.local_rows(self.target(own))
+        edges = super().forward(graph.local_pattern("edges"), *ends, edges)
         total = aggregate(graph, None, edges, "copy_e")
         return own + self.vertex(torch.cat([own, total], dim=1)), edges
+
+
+def mapping(d_in: int, width: int, d_out: int | None = None) -> nn.Sequential:
+    """A map of MeshGraphNet: Linear, ReLU, Linear; a LayerNorm, but for a map to `d_out`."""
+    maps = nn.Linear(d_in, width), nn.ReLU(), nn.Linear(width, d_out or width)
+    return nn.Sequential(*maps, *([nn.LayerNorm(width)] if d_out is None else []))
+
+
+def messages(pattern: Pattern, columns: Tensor, of_edges: Tensor) -> Tensor:
+    """ReLU of x_u + y_uv for every edge: Tensor[edges, d].
+
+    Parameters:
+        columns, of_edges: Tensor[num_columns, d], Tensor[edges, d].
+    """
+    return edge_sources(pattern, columns).add_(of_edges).relu_()
+
+
+def edge_features_of(graph: LocalGraph) -> Tensor:
+    """Features of the graph's edges; InputError if it has none."""
+    found = graph.edge_features
+    if found is None:
+        raise InputError(
+            "the plan has no features of edges: compile the graph with `edge_features`, or pass "
+            "edges"
+        )
+    return found

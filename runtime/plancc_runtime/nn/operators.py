@@ -101,6 +101,19 @@ def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
     return _EdgeScores.apply(source, target, pattern)
 
 
+def edge_sources(pattern: Pattern, source: Tensor) -> Tensor:
+    """source[j] for every nonzero (i, j): [n, d] to [nnz, d] in CSR order.
+
+    Raises `InputError` for others.
+    """
+    check_operand("source", source, (pattern.num_columns, None), source)
+    return _Linear.apply(
+        source,
+        lambda x: edges.rows_of(x, pattern.rows.index),
+        lambda g: edges.edge_sum(pattern.columns, g.contiguous()),
+    )
+
+
 def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
     """Softmax over the nonzeros of each row; shapes [nnz, heads], [nnz, heads].
 

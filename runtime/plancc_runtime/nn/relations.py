@@ -170,7 +170,7 @@ class ByType(nn.Module):
             if name not in own:
                 found.append(x.new_zeros(stack.num_outputs_of(name), self._d_out))
                 continue
-            each, module = _narrow(x[rows], self._widths[name]), own[name]
+            each, module = narrow(x[rows], self._widths[name]), own[name]
             found.append(each if isinstance(module, nn.Identity) else module(each, graph))
         return torch.cat(found)
 
@@ -190,6 +190,17 @@ class RelationConv(Conv):
     def __init__(self, d_in: int, d_out: int, *, types: TypesOfLayer, **others: Any) -> None:
         object.__setattr__(self, "types", types)  # `_make` reads it
         super().__init__(d_in, d_out, **others)
+
+    def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
+        """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
+        return torch.cat(
+            [
+                outputs[name]
+                if name in outputs
+                else like.new_zeros(graph.num_outputs_of(name), self.d_out)
+                for name in graph.outputs_of
+            ]
+        )
 
 
 class RelationProduct(RelationConv):
@@ -220,29 +231,18 @@ class RelationProduct(RelationConv):
             y = stack.linear(own[name], weight, bias, rectified and not numbers)
             for k in numbers:
                 relation = self.types.relations[k]
-                rows = _narrow(of_relation[relation], self.types.widths[relation[0]])
+                rows = narrow(of_relation[relation], self.types.widths[relation[0]])
                 last = rectified and k == numbers[-1]
                 y = stack.linear(rows, self._weight(k), None, last, onto=y)
             outputs[name] = y
         return self._joined(stack, outputs, z)
-
-    def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
-        """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
-        return torch.cat(
-            [
-                outputs[name]
-                if name in outputs
-                else like.new_zeros(graph.num_outputs_of(name), self.d_out)
-                for name in graph.outputs_of
-            ]
-        )
 
     def _own(self, graph: StackGraph, x: Tensor) -> dict[str, Tensor]:
         """Rows of the input that are outputs, by type, in the columns of the type."""
         sizes = [graph.num_outputs_of(name) for name in graph.outputs_of]
         rows = graph.targets(x).split(sizes)
         return {
-            name: _narrow(each, self.types.widths[name])
+            name: narrow(each, self.types.widths[name])
             for name, each in zip(graph.outputs_of, rows, strict=True)
         }
 
@@ -370,14 +370,14 @@ class RelationGATConv(RelationConv):
         for name in stack.inputs_of:
             numbers = [k for k, each in enumerate(relations) if each[0] == name]
             if numbers:
-                each = _narrow(of_type[name], self.types.widths[name])
+                each = narrow(of_type[name], self.types.widths[name])
                 weight, vectors = _by_heads(numbers, self.weights, self.scores_source)
                 rows.append(stack.linear(each, weight).reshape(-1, heads * self.width))
                 sources.append(stack.linear(each, vectors).reshape(-1, heads))
             if numbers := self.types.into(name):
                 _, vectors = _by_heads(numbers, self.weights_target, self.scores_target)
                 own = stack.targets_of(name, of_type[name])
-                own = _narrow(own, self.types.widths[name])
+                own = narrow(own, self.types.widths[name])
                 targets.append(stack.linear(own, vectors).reshape(-1, heads))
                 sums.append(_Sum(stack.outputs_of[name], len(numbers)))
                 biases += [_total([self.biases[k] for k in numbers])] * has_bias
@@ -460,7 +460,7 @@ def stack_graph(graph: LayerGraph) -> StackGraph:
     raise InputError("a layer by relation needs a graph with types")
 
 
-def _narrow(x: Tensor, width: int) -> Tensor:
+def narrow(x: Tensor, width: int) -> Tensor:
     """The first columns of x."""
     return x if x.shape[1] == width else x[:, :width].contiguous()
 
