@@ -44,12 +44,14 @@ class Flows:
         deadline: No pair is begun after it.
         threads: Pairs that are solved at once. The owners do not depend on it, unless the deadline
             passes.
+        most: Vertices that may move; None: all. A pair that asks for more than are left stays.
     """
 
     limits: Limits
     deadline: Deadline = field(default_factory=Deadline)
     threads: int = 1
     numbers: Cuts = CUTS
+    most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`; returns the nodes and pins that were looked at, about.
@@ -68,7 +70,7 @@ class Flows:
             scratch.put(np.full(len(nets.weight) + len(nets.cost), -1, dtype=np.int32))
         moved_at = np.zeros(len(nets.weight), dtype=np.int32)  # the number of a batch
         solved_at: dict[tuple[int, int], int] = {}
-        number = 0
+        number, left = 0, len(nets.weight) if self.most is None else self.most
         most_pairs = how.max_neighbours * len(active) // 2
         solve = partial(self._solve, nets, state, scratch)
         with ThreadPoolExecutor(self.threads) as pool:
@@ -97,7 +99,8 @@ class Flows:
                     for pair, (vertices, effort) in zip(pairs, found, strict=True):
                         work += effort
                         solved_at[int(pair[0]), int(pair[1])] = number - (len(vertices) > 0)
-                        if len(vertices) > 0:
+                        if 0 < len(vertices) <= left:
+                            left -= 0 if self.most is None else len(vertices)
                             moved_at[vertices] = number
                             active[pair] = True
                             saved += _exchange(vertices, pair, nets, state)

@@ -12,7 +12,7 @@ from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.placement import place
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
-from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, VCycles
+from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VCycles
 
 
 def with_all_placed(owner: Owner, nets: Nets, context: Context) -> Owner:
@@ -36,7 +36,8 @@ class Migrate:
 
     Vertices leave parts above the limit first, where that costs the fewest rows. Then searches from
     the whole boundary make the moves that save most, one after the other, also some that pay only
-    together with later ones; what follows the best moment is undone.
+    together with later ones; what follows the best moment is undone. On meshes and roads minimum
+    cuts move layers of vertices too.
 
     Attributes:
         most: Vertices that have an owner and may get another one.
@@ -58,16 +59,22 @@ class Migrate:
         state = state_of(nets, placed, limits.num_parts, limits.floor)
         sweeps = Sweeps(limits, context.rng(), context.deadline, numbers=self.numbers)
         state = self._within_limits(owner, nets, state, sweeps)
-        rows = volume(nets, state)
-        saved = rows
-        while saved > LEAST_MIGRATION * rows and not context.deadline.passed():
+        self._search(owner, nets, state, sweeps)
+        left = self.most - _moved(owner, state)
+        if left > 0 and sweeps.cut(nets, state, (MIGRATION_CUTS,), left) > 0:
+            self._search(owner, nets, state, sweeps)
+        return state.owner
+
+    def _search(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> None:
+        """Search from the whole boundary as long as that saves a share of the volume."""
+        saved = rows = volume(nets, state)
+        while saved > LEAST_MIGRATION * rows and not sweeps.deadline.passed():
             left = self.most - _moved(owner, state)
             if left <= 0:
                 break
             order = boundary(nets, state)
-            limit = np.maximum(context.limits.limit, state.sums)
+            limit = np.maximum(sweeps.limits.limit, state.sums)
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
-        return state.owner
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
         """The state after moves, then exchanges, that lower the overload."""

@@ -206,16 +206,23 @@ class Sweeps:
                     return
             rows -= saved
 
-    def cut(self, nets: Nets, state: State, cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS)) -> int:
+    def cut(
+        self,
+        nets: Nets,
+        state: State,
+        cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
+        most: int | None = None,
+    ) -> int:
         """Minimum cuts between neighbouring parts, where these are few; returns their work.
 
-        Neither volume nor overload rises. Other goals than the volume are left alone.
+        Neither volume nor overload rises. Other goals than the volume are left alone. Each of
+        `cuts` moves at most `most` vertices; None: any number.
         """
         if self.goal.reach is not None:
             return 0
         work = 0
         for numbers in cuts:
-            flows = Flows(self.limits, self.deadline, self.threads, numbers)
+            flows = Flows(self.limits, self.deadline, self.threads, numbers, most)
             work += flows.refine(nets, state)
         return work
 
