@@ -98,9 +98,10 @@ def patch(
     """
     asked = PatchOptions(**options)
     with observer("load"):
+        named = "" if isinstance(plan, Plan) else f"{os.fspath(plan)}: "
         plan = load(plan) if not isinstance(plan, Plan) else plan
         if plan.fold is not None:
-            raise InputError("patch does not know edge plans: compile the graph again")
+            raise InputError(f"{named}patch does not know edge plans: compile the graph again")
         new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
         new = _with_edge_features(plan, new, old)

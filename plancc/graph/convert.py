@@ -188,8 +188,10 @@ def own_data(
     try:
         if isinstance(obj, str | os.PathLike):
             of_file: Any = {"format": format, "allow_large": allow_large}
-            return read_vertex_data(obj, graph, **of_file, **choice)
-        if isinstance(obj, Held) and obj.data:
+            found = read_vertex_data(obj, graph, **of_file, **choice)
+            if found.arrays() or found.by_type or split is None:
+                return found
+        elif isinstance(obj, Held) and obj.data:
             return vertex_data_of(obj.data, graph, f"{obj.name}: ", **choice)
     except InputError as error:
         raise InputError(f"{error} (`data=False` leaves the vertex data out)") from error

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import build_graph
 from plancc.graph.convert import as_source
-from plancc.graph.graph import Graph, check_one_type
+from plancc.graph.graph import Graph
+from plancc.graph.links import check_no_types
 from plancc.graph.listed_edges import (
     ListedEdges,
     for_every_edge,
@@ -63,7 +64,7 @@ def _timed(
     graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool, transpose: bool
 ) -> tuple[Graph, Floats]:
     """The graph, without values if these are the times, and the time of every nonzero."""
-    check_one_type(graph, "links")
+    check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"
     rows = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
     edges = listed[-1] if listed else ListedEdges(rows, graph.indices, values=graph.values)

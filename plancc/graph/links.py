@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS
-from plancc.graph.graph import Graph, check_one_type, check_range
+from plancc.graph.graph import Graph, check_range
 from plancc.graph.listed_edges import link_keys, places_in
 from plancc.graph.npz import read_npz_data
 from plancc.graph.textfile import StrPath
@@ -59,6 +59,12 @@ class SplitLinks:
         return np.concatenate(every, axis=1), kind, np.concatenate([*map(np.arange, sizes)])
 
 
+def check_no_types(graph: Graph) -> None:
+    """InputError for a graph of types."""
+    if graph.types is not None:
+        raise InputError(f"{graph.source.name}: links are learnt in graphs without types")
+
+
 def read_links(source: Any, graph: Graph) -> SplitLinks:
     """The links of a graph, from what a user has.
 
@@ -77,7 +83,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
     Warns:
         PlanccWarning: If validation or test links are training links too.
     """
-    check_one_type(graph, "links")
+    check_no_types(graph)
     where = "`links`: "
     if isinstance(source, str | os.PathLike):
         where = f"{os.fspath(source)}: "
@@ -208,7 +214,7 @@ def random_links(
         InputError: If there are no edges, a share above 0 has none, or hardly a pair of vertices is
             without one.
     """
-    check_one_type(graph, "links")
+    check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
     kept = graph.indices != target if graph.directed else graph.indices < target
     ends = np.stack([graph.indices[kept], target[kept]])

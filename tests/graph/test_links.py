@@ -181,7 +181,7 @@ def test_graphs_that_cannot_be_split(matrix, shares, words):
 
 def test_graphs_of_types_are_refused():
     graph = compiler.as_graph({"a": 2, "b": 2, ("a", "to", "b"): np.array([[0, 1], [1, 0]])})
-    with pytest.raises(InputError, match="links cannot hold the types"):
+    with pytest.raises(InputError, match="links are learnt in graphs without types"):
         compiler.compile(graph, num_parts=1, link_split=(0.1, 0.1))
 
 
@@ -232,5 +232,7 @@ def test_refused_times(tmp_path, times, words):
         timed(tmp_path, times)
     with pytest.raises(InputError, match="`link_times` values: the edges have no values: give"):
         timed(tmp_path, "values", pattern=True)
+    with pytest.raises(InputError, match="the graph has no vertex data: drop `split`"):
+        compiler.compile(tmp_path / "graph.txt", "hp", 2, split="time")
     with pytest.raises(InputError, match="`link_times` are of links: give their shares"):
         compiler.compile(tmp_path / "graph.txt", "hp", 2, link_times="values")

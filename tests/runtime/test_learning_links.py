@@ -239,6 +239,13 @@ def test_predicted_words_are_those_that_ranks_count(ranks, layout, decoder, k):
     epoch = Predictor(dims, find_machine("cpu-cluster"), passes).epoch(tables, 8)
     assert epoch.words == found.epochs[0].words_sent
     assert epoch.messages == found.epochs[0].messages_sent
+    size, ends = links(0).pairs["train"].shape[1], tables.links.memory(HIDDEN)
+    kept = (1 + k) * size * (4 if decoder == "mlp" else 2) + 2 * max(1, k) * size
+    assert (
+        0
+        <= ends.sum() - (4 * HIDDEN * kept + 16 * (1 + k) * size)
+        <= 0.2 * (ranks > 1) * ends.sum()
+    )
     assert epoch.words_reduced == (ranks > 1) * ranks * found.epochs[0].words_reduced
 
 

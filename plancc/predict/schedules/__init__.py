@@ -148,9 +148,13 @@ def schedule_of(
     if kinds not in ([Aggregate, Linear], [Linear, Aggregate]):
         notes = (*notes, "memory is that of a GCN of these widths")
     if tables.links is not None:
-        notes = (*notes, "memory is without ends of links; negatives are those of epoch 0")
+        notes = (*notes, "negatives are those of epoch 0")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
+    memory = scheduler.memory(dims)
+    if tables.links is not None:
+        ends = tables.links.memory(dims[-1])
+        memory = replace(memory, activations=memory.activations + ends)
     return Schedule(
         name=tables.name,
         layout=tables.layout if tables.grid is None else f"{tables.layout} {tables.grid}",
@@ -160,7 +164,7 @@ def schedule_of(
         operations=epoch(scheduler, dims, passes, network, tables.links),
         convolution=network,
         pipeline=pipeline,
-        memory=scheduler.memory(dims),
+        memory=memory,
         notes=notes,
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plancc.plan.exchange import Int64Array
+from plancc.predict.memory import WORD_BYTES
 from plancc.predict.schedule import DenseProduct, Elementwise, Pairs, PointToPoint, Work
 
 END_WORDS = 19
@@ -33,13 +34,14 @@ class LinkTables:
     """What the training links of an epoch need, by rank.
 
     Attributes:
-        scored (int64[num_ranks]): Links and negatives of every rank.
+        scored, negatives (int64[num_ranks]): Links and negatives of every rank, and these alone.
         fixed, drawn: Rows of targets of links, and of negatives, from their owners.
         home: Vertices whose owners are asked for, from the rank that knows to the one that asks.
         decoder: As of `LinkTask`.
     """
 
     scored: Int64Array
+    negatives: Int64Array
     fixed: Pairs
     drawn: Pairs
     home: Pairs
@@ -49,12 +51,25 @@ class LinkTables:
         """The same work in proportion to the rows of ranks, and nothing that travels."""
         nobody = np.zeros(0, np.int32)
         nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
-        scored = self.scored.sum() * rows // max(1, rows.sum())
-        return LinkTables(scored, nothing, nothing, nothing, self.decoder)
+        scored, drawn = (
+            each.sum() * rows // max(1, rows.sum()) for each in (self.scored, self.negatives)
+        )
+        return LinkTables(scored, drawn, nothing, nothing, nothing, self.decoder)
 
     def weights(self, width: int) -> int:
         """Weights of the decoder."""
         return {"dot": 0, "distmult": width, "mlp": (width + 1) ** 2}[self.decoder]
+
+    def memory(self, width: int) -> Int64Array:
+        """Bytes of both ends and their gradients at the worst moment, int64[num_ranks].
+
+        Kept are both ends of all pairs, and of the decoder mlp its two layers; then come gradients
+        of links, or of negatives.
+        """
+        kept = (4 if self.decoder == "mlp" else 2) * self.scored
+        back = 2 * np.maximum(self.negatives, self.scored - self.negatives)
+        found: Int64Array = WORD_BYTES * width * (kept + back) + 16 * self.scored
+        return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
         """All of an epoch, forward and back, each in one of `plancc.predict.schedule.STEPS`."""

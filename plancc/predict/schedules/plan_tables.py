@@ -172,6 +172,7 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
     first, other = drawn_negatives(np.arange(n), n, total, (task.seed, 0))
     return LinkTables(
         scored=np.bincount(holder[np.concatenate([source, first])], minlength=ranks),
+        negatives=np.bincount(holder[first], minlength=ranks),
         fixed=_needed(holder[source], target, holder, ranks),
         drawn=_needed(holder[first], other, holder, ranks),
         home=_needed(holder[first], other, np.arange(n) // -(-n // ranks), ranks),
