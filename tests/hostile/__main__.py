@@ -22,6 +22,7 @@ def main() -> int:
     if options.list:
         for name, attack in ATTACKS.items():
             print(f"{name:<20}{(attack.__doc__ or '').splitlines()[0]}")
+        print("\n" + "\n".join(f"{kind:<20}{what}" for kind, what in KINDS.items()))
         return 0
     if options.table:
         print(table(options.folder, options.attacks))
