@@ -8,7 +8,6 @@ as long as (g^T x)^T, and x w of 128 x 8 nearly twice as long as with w stored b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import torch
@@ -106,24 +105,17 @@ LEAST_WORK = 1 << 18
 """Multiplications from which on the compiled product is quicker."""
 
 
-@cache
-def _has_registers() -> bool:
-    """Whether the CPU has the 32 registers that a tile of the compiled product takes."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
 def quicker_compiled(x: Tensor, weight: Tensor) -> bool:
     """Whether `kernels.tall` is for x weight and its gradients, and quicker than torch.
 
-    One thread, 82,000 rows of 128 columns times 128 x 32: 8 ms, and torch 14.5; all gradients 20
-    and 40 ms; times 128 x 128: 27 and 37, 65 and 138 ms.
+    One thread, 82,000 rows of 128 columns times 128 x 32: 8 ms, and torch 15; all gradients 20 and
+    41 ms; times 128 x 128: 27 and 37, 65 and 138 ms. Without AVX-512 the last are no quicker.
     """
     return (
         x.dtype == weight.dtype == torch.float32
         and x.device.type == "cpu"
         and x.shape[0] * weight.numel() >= LEAST_WORK
         and not isinstance(x, RowsOnDisk)
-        and _has_registers()
     )
 
 

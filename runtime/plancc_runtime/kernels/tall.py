@@ -1,10 +1,9 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
 Eight rows times two vectors of columns are summed in registers, term by term, and stored once with
-bias and activation (Goto and van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, ACM
-TOMS 34, 2008; nothing is packed, since the small matrix is in a cache). The rows that follow are
-prefetched. Back, a block of rows is read once for the mask of the activation and all gradients. The
-bits do not depend on the number of threads.
+bias and activation (Goto and van de Geijn 2008; nothing is packed, since the small matrix is in a
+cache). The rows that follow are prefetched. Back, a block of rows is read once for the mask of the
+activation and all gradients. The bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from plancc_runtime.kernels.vectors import prefetch, spread, tiles
 from plancc_runtime.workspace import empty
 
 THREAD_WORK = 1 << 20  # multiplications that are worth another thread
-AT_ONCE = 8  # rows of a tile; two vectors of 64 bytes for each are half the registers of AVX-512
+AT_ONCE = 8  # rows of a tile, of two vectors each: half the registers of AVX-512
+FEW = 2  # rows that are summed at once with fewer registers
 WIDEST = 128  # bytes of a tile's columns
 AHEAD = 16  # terms of a row in a line of the cache; terms that are prefetched
 BLOCK = 128  # rows that stay in a cache from one product to the next
@@ -232,10 +232,14 @@ def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: i
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         rows, size, *parts, bias, flags = arguments
         operands = *(cgutils.unpack_tuple(builder, each) for each in parts), bias, flags
+        wide = "+avx512f" in context.codegen().magic_tuple()[2]
         for count, lanes in product((AT_ONCE, 1), (16, 8, 4, 2, 1)):
             wanted = builder.and_(_equal(builder, rows, count), _equal(builder, size, 4 * lanes))
+            step = count if wide else FEW
             with builder.if_then(wanted):
-                _write_tile(builder, range(count), lanes, *operands)
+                for first in range(0, count, step):
+                    of_step = range(first, min(first + step, count))
+                    _write_tile(builder, of_step, lanes, *operands)
         return context.get_dummy_value()
 
     return types.void(rows, size, left, right, out, bias, flags), generate
@@ -245,12 +249,12 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
     return builder.icmp_signed("==", value, ir.Constant(value.type, number))
 
 
-def _write_tile(builder, count, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Write the instructions of a tile of so many rows and vectors of so many numbers."""
+def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
+    """Write the instructions for some rows of a tile: two vectors of `lanes` numbers for each."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)
-    totals = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in count]
+    totals = [[cgutils.alloca_once(builder, vector) for _ in range(2)] for _ in rows]
     for total in chain(*totals):
         builder.store(zero, total)
 
@@ -277,18 +281,18 @@ def _write_tile(builder, count, lanes, left, right, out, bias, flags):  # type: 
         term = after(a, term_step, k)
         with builder.if_else(along) as (rows_follow, terms_follow):
             with rows_follow, builder.if_then(_equal(builder, builder.and_(k, _I64(AHEAD - 1)), 0)):
-                for r in count:
-                    prefetch(builder, after(term, a_step, len(count) + r))
+                for r in rows:
+                    prefetch(builder, after(term, a_step, AT_ONCE + r))
             with terms_follow:
                 prefetch(builder, after(term, term_step, AHEAD))
         columns = load(after(b, b_step, k))
-        for r, pair in zip(count, totals, strict=True):
+        for r, pair in zip(rows, totals, strict=True):
             place = builder.inttoptr(after(term, a_step, r), _FLOAT.as_pointer())
             value = spread(builder, builder.load(place), lanes)
             add(pair, [builder.fmul(value, each, flags=("contract",)) for each in columns])
 
     with if_any(builder.and_(flags, _I64(ADD))):
-        for r, pair in zip(count, totals, strict=True):
+        for r, pair in zip(rows, totals, strict=True):
             add(pair, load(after(c, c_step, r)))
     with if_any(bias):
         for pair in totals:
@@ -298,6 +302,6 @@ def _write_tile(builder, count, lanes, left, right, out, bias, flags):  # type: 
             value = builder.load(total)
             positive = builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
             builder.store(positive, total)
-    for r, pair in zip(count, totals, strict=True):
+    for r, pair in zip(rows, totals, strict=True):
         for total, target in zip(pair, vectors(after(c, c_step, r)), strict=True):
             builder.store(builder.load(total), target, align=4)
