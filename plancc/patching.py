@@ -47,6 +47,7 @@ from plancc.predict.forecast import Forecast
 from plancc.predict.widths import DataWidths
 from plancc.refinement import asked_balance, kept_of, lowered_like, search_options
 from plancc.report.epochs import Basis
+from plancc.report.payback import search_seconds
 from plancc.search.record import Judge, Record
 
 NO_PART = -1
@@ -148,6 +149,7 @@ def patch(
         "rows_added": int(np.count_nonzero(old < 0)),
         "rows_removed": plan.num_vertices - int(np.count_nonzero(old >= 0)),
         "objective": "volume",
+        "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
         "tried": record.result([]).tried_json(),
     }
     forecast = Forecast.of(search.predictor, made, matrix)

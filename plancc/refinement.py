@@ -46,6 +46,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
 from plancc.registry import check_choice
 from plancc.report.epochs import Basis
+from plancc.report.payback import search_seconds
 from plancc.report.provenance import recorded_topology
 from plancc.search.record import Judge, Record
 
@@ -172,7 +173,11 @@ def refine(
     stale = ("budget",) if topology is not None else ("budget", "topology")
     kept = kept_of(recorded, *stale)
     forecast = Forecast.of(predictor, refined, matrix)
-    made: dict[str, Any] = {"refined_from": plan.content_sha256(), "objective": objective}
+    made: dict[str, Any] = {
+        "refined_from": plan.content_sha256(),
+        "objective": objective,
+        "search_seconds": (search_seconds(recorded) or 0.0) + record.seconds,
+    }
     if fixed is not None:
         made["fixed_rows"] = int(np.count_nonzero(held >= 0))
     if asked.budget is not None:

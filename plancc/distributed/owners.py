@@ -82,7 +82,7 @@ def find_owners(
         "partitioner": "plancc",
         "effort": "fast",
         "objective": "volume",
-        "partition_seconds": wall_seconds() - begin,
+        "search_seconds": wall_seconds() - begin,
         "threads": ranks.size,
         "started_from": who,
     }

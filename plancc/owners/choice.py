@@ -200,6 +200,7 @@ def choose(
         "chosen_model": best.model,
         "chosen_by": goal if judge is None else "rehearsal",
         "candidates": json.dumps([asdict(entry) for entry in table]),
+        "search_seconds": sum(entry.seconds for entry in table),
         "effort": task.effort,
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),

@@ -135,13 +135,13 @@ def _refined(matrix: Graph, found: Ownership, task: Task, report: Report | None)
     seconds = wall_seconds() - start
 
     judge = Judge(matrix, goal, epoch, limits)
-    spent = found.how["partition_seconds"]
+    spent = found.how["search_seconds"]
     record.add(found.how["partitioner"], spent, judge.of(found.owners))
     record.add(f"refined for {goal}", seconds, judge.of(result.owners))
     best = record.result(found.about_run)
     return Ownership(
         best.owners,
-        found.how | {"tried": best.tried_json()},
+        found.how | {"tried": best.tried_json(), "search_seconds": record.seconds},
         found.about_run,
         balance_notes(best.owners.of_nonzeros(matrix), limits, REFINED),
     )

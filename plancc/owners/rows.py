@@ -164,7 +164,7 @@ def found_by_search(result: SearchResult, topology: Topology | None, task: Task)
         "effort": task.effort,
         **task.wishes(),
         "threads": task.options.threads,
-        "partition_seconds": result.seconds,
+        "search_seconds": result.seconds,
         "tried": result.tried_json(),
         **({} if topology is None else {"topology": str(topology)}),
     }
@@ -186,7 +186,7 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
         "partitioner_version": result.version,
         "preset": result.preset,
         "threads": task.options.threads,
-        "partition_seconds": result.seconds,
+        "search_seconds": result.seconds,
         **task.wishes(),
     }
     return Ownership(Owners(result.owner), how, result.about_run, result.about_owners)
@@ -220,7 +220,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
     partitioner, given = found.how["partitioner"], found.owners.rows
     kind = problem.objective if isinstance(problem, WeightedGraph) else ""
     words = partitioner, kind, task.options.preset, f"seed {seed}"
-    spent = found.how["partition_seconds"]
+    spent = found.how["search_seconds"]
     record.add(" ".join(filter(None, words)), spent, judge.of(found.owners))
 
     start = wall_seconds()
@@ -250,7 +250,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 
     result = record.result(about_run)
     notes = balance_notes(result.owners.rows, limits, who)
-    how = found.how | {"tried": result.tried_json()}
+    how = found.how | {"tried": result.tried_json(), "search_seconds": record.seconds}
     return Ownership(result.owners, how, about_run, notes)
 
 

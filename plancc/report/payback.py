@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plancc.report.provenance import decoded
-
 NEVER = "never"
 Payoff = float | str | None
 """A number of epochs, or `NEVER`; None: not known."""
@@ -42,24 +40,10 @@ class Spending:
 
 
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
-    """Wall-clock seconds in which the owners of a plan were found, `decoded` or not.
+    """Wall-clock seconds in which the owners of a plan were found, refined and patched.
 
-    Of model auto those of all candidates. A refined or patched plan adds its own to those of the
-    search; of several refinements only the last is recorded. 0 where a model assigns the owners
-    itself; None for a part vector, and for unreadable values.
+    0 where a model assigns the owners itself; None for a part vector, and for unreadable values.
     """
-    found = decoded(provenance)
-    if "model_part" in found:
-        return None
-    candidates, tried = (
-        sum(each.get("seconds") or 0.0 for each in steps) if isinstance(steps, list) else 0.0
-        for steps in (found.get("candidates"), found.get("tried"))
-    )
-    seconds = candidates or found.get("partition_seconds", 0.0)
-    if not isinstance(seconds, int | float):
-        return None
-    if "refined_from" in found or "patched_from" in found:
-        seconds += tried
-    elif "effort" not in found:  # no search: the first step tried is the partitioner's
-        seconds = max(seconds, tried)
-    return float(seconds) if 0 <= seconds < math.inf else None
+    seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
+    known = isinstance(seconds, int | float) and "model_part" not in provenance
+    return float(seconds) if known and 0 <= seconds < math.inf else None

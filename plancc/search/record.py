@@ -155,6 +155,11 @@ class Record:
         """Least volume of all steps, whatever their balance."""
         return min(trial.volume for trial in self.trials)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds of all steps together."""
+        return sum(trial.seconds for trial in self.trials)
+
     def found(self) -> Member:
         """The best so far; at least one step must have been noted."""
         assert self.best is not None

@@ -249,8 +249,8 @@ def test_plans_compare_on_one_machine(bare: Path, plan: Path, flat: Path, tmp_pa
 def test_epochs_until_plans_pay(bare: Path, compiled, flat: Path, tmp_path, monkeypatch) -> None:
     """Searches of 50 and 2 seconds, and a part vector, of which nobody knows how it was found."""
     (tmp_path / "q").mkdir()
-    noted(bare, tmp_path, partition_seconds=50.0)
-    noted(compiled["edge"][0], tmp_path / "q", partition_seconds=2.0)
+    noted(bare, tmp_path, search_seconds=50.0)
+    noted(compiled["edge"][0], tmp_path / "q", search_seconds=2.0)
     monkeypatch.chdir(tmp_path)
     ok("export", bare, "-o", "x.part.6")
     words = ["noted.h5", "q/noted.h5", "x.part.6", "--machine", flat, "--dims", "64,32,16"]

@@ -286,7 +286,7 @@ def test_odd_provenance_is_no_obstacle(path):
         attributes["empty"] = h5py.Empty("f4")
         attributes["bytes"] = np.bytes_(b"\xff")
         attributes["bool"] = True
-        attributes["partition_seconds"] = sealing.text("soon")
+        attributes["search_seconds"] = sealing.text("soon")
     refused(path, "/provenance is damaged: the digest does not match")
     sealing.seal(path)
     found = load(path).provenance

@@ -4,38 +4,40 @@ import json
 import math
 
 import pytest
+import worlds
 
+import plancc
 from plancc.report.payback import Spending, search_seconds
 from plancc.study import Row, Study
 from plancc_cli.render_study import print_study
 
 
-def steps(*seconds: float, **names: str) -> str:
-    return json.dumps([{"step": "a", "seconds": each, **names} for each in seconds])
-
-
-CANDIDATES = steps(3.0, 4.0, model="hp", objective="time", failed="")
-
-
 @pytest.mark.parametrize(
     ("provenance", "seconds"),
     [
-        ({"effort": "fast", "partition_seconds": 5.0, "tried": steps(4.0, 4.0)}, 5.0),  # at once
-        ({"partitioner": "metis", "partition_seconds": 0.5}, 0.5),
-        ({"partitioner": "metis", "partition_seconds": 0.5, "tried": steps(0.5, 2.0)}, 2.5),
-        ({"effort": "fast", "partition_seconds": 4.0, "candidates": CANDIDATES}, 7.0),
-        ({"effort": "fast", "partition_seconds": 5.0, "tried": steps(1), "refined_from": ""}, 6),
-        ({"partition_seconds": 5.0, "tried": steps(0.25), "patched_from": "a"}, 5.25),
+        ({"partitioner": "plancc", "search_seconds": 5.0}, 5.0),
+        ({"partitioner": "plancc"}, None),
         ({"model": "rp"}, 0.0),
-        ({"model": "file", "model_part": "x"}, None),
-        ({"model_part": "x", "refined_from": "a", "tried": steps(1.0)}, None),
-        ({"partition_seconds": "soon"}, None),
-        ({"partition_seconds": math.inf}, None),
-        ({"partition_seconds": -1.0, "effort": "fast"}, None),
+        ({"model": "file", "model_part": "x", "search_seconds": 1.0}, None),
+        ({"search_seconds": "soon"}, None),
+        ({"search_seconds": math.inf}, None),
+        ({"search_seconds": -1.0}, None),
     ],
-)  # fmt: skip
+)
 def test_seconds_of_the_search(provenance: dict[str, object], seconds: float | None) -> None:
     assert search_seconds(provenance) == seconds
+
+
+@pytest.mark.parametrize(
+    "options", [{"effort": "fast"}, {"objective": "messages", "partitioner": "builtin"}]
+)
+def test_a_refinement_adds_its_seconds(options: dict[str, str]) -> None:
+    plan = plancc.compile(worlds.graph("hubs"), num_parts=4, **options)
+    better = plancc.refine(plancc.refine(plan), "messages")
+    first = plan.provenance["search_seconds"]
+    assert first >= sum(step["seconds"] for step in json.loads(plan.provenance["tried"])) > 0
+    last = sum(step["seconds"] for step in json.loads(better.provenance["tried"]))
+    assert first < better.provenance["search_seconds"] - last < first + 600
 
 
 def test_epochs_until_a_search_pays() -> None:
