@@ -145,15 +145,19 @@ def choose(
     unfits = _unfits(matrix, task, names)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
+    begin, least, late = wall_seconds(), 0.0, list[str]()
     prices = _Prices(matrix, task, balance)
     with observer("price"):
         forms = [form for name in names for form in prices.best_form(name, bool(unfits.get(name)))]
         why = dict(unfits) | (prices.left_out(forms, unfits) if free and goal == "time" else {})
+    if not forms:
+        raise InputError(
+            f"candidates {', '.join(names)}: no grid has {task.num_parts} ranks and these widths"
+        )
     num_searched = sum(form.searched and not why.get(form.name) for form in forms)
     hops = hops and free and goal == "time"
     table: list[Candidate] = []
     answers: list[Ownership | None] = []
-    begin, least, late = wall_seconds(), 0.0, list[str]()
     for form in forms:
         start, found = wall_seconds(), None
         shared, grid = prices.balance_of(form), form.assigner.grid

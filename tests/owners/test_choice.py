@@ -133,3 +133,8 @@ def test_grids_compete_for_the_time_of_even_ranks(options):
     assert chosen(**options)[0].header.layout in ("row", "edge")
     with pytest.raises(InputError, match="candidate 'mop': process grids compete for"):
         chosen(candidates="hp,mop", **options)
+
+
+def test_a_grid_that_these_ranks_do_not_make():
+    with pytest.raises(InputError, match=r"candidates cagnet-1\.5d: no grid has 1 ranks"):
+        plancc.compile(GRAPH, "auto", 1, candidates="cagnet-1.5d")
