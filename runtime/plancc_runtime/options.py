@@ -41,6 +41,7 @@ DRAWS = ("auto", "owners", "everywhere")
 BATCH_OPTIONS = ("batch_size", "fanouts", "walk_length", "keep")
 FULL = "full"
 """The `batch_size` of an explicit full batch."""
+OF_LINKS = ("decoder", "negatives", "negatives_from", "exclude_links")
 OF_A_RANK = ("threads", "device")
 """Options that every rank may have its own of."""
 PATHS_OF_A_RANK = ("init", "log", "trace")
@@ -252,6 +253,12 @@ class TrainOptions:
         choices=DRAWS,
     )
 
+    negatives_from: str = of_batches(
+        "all",
+        "For links: ends of negatives. all: any vertices. batch: the link's source, and the target "
+        "of another link of the mini-batch",
+        choices=("all", "batch"),
+    )
     exclude_links: bool = of_batches(
         False, "For links: those of a mini-batch carry no messages in it"
     )
@@ -489,9 +496,8 @@ class TrainOptions:
             why = f"only mini-batches have fan-outs; {self._no_batches()}"
             raise InputError(f"`relation_fanouts`: {why}")
         self._check_on_disk()
-        if self.exclude_links and not self.mini_batches:
-            why = f"only mini-batches leave theirs out; {self._no_batches()}"
-            raise InputError(f"`exclude_links`: {why}")
+        for name in () if self.mini_batches else self.chosen(("exclude_links", "negatives_from")):
+            raise self._wrong(name, f"is for mini-batches; {self._no_batches()}")
         if self.steps is not None and not self.mini_batches:
             raise self._wrong("steps", f"only mini-batches have steps; {self._no_batches()}")
         if self.draw != "auto" and not self.mini_batches:
@@ -580,7 +586,7 @@ def learns_links(header: Header, options: TrainOptions) -> bool:
         )
     for name in options.chosen(("split", "class_weights", "classes")) if links else ():
         raise InputError(f"`{name}`: is of vertices, and links are learnt; leave it out")
-    for name in () if links else options.chosen(("decoder", "negatives", "exclude_links")):
+    for name in () if links else options.chosen(OF_LINKS):
         raise InputError(f"{options.setting(name)}: is for links, and vertices are learnt")
     return links
 
