@@ -31,21 +31,29 @@ from plancc.graph.types import Types
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData
 from plancc.models.hypergraph import hypergraph_of
+from plancc.models.limits import Limits
 from plancc.options import PatchOptions
 from plancc.owners.provenance import empty_parts, of_graph, provenance
 from plancc.owners.task import REFINED, Observer
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
+from plancc.passes.edges import RefineEdges
 from plancc.passes.migration import Migrate
 from plancc.plan.lowering import with_links
-from plancc.plan.matrix import ends_of, ends_of_links, source_graph_of
+from plancc.plan.matrix import ends_of, ends_of_links, graph_of, owners_of, source_graph_of
 from plancc.plan.metrics import summarize
 from plancc.plan.parts import taken
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
 from plancc.predict.forecast import Forecast
 from plancc.predict.widths import DataWidths
-from plancc.refinement import asked_balance, kept_of, lowered_like, search_options
+from plancc.refinement import (
+    asked_balance,
+    kept_of,
+    lowered_like,
+    search_options,
+    with_rows_placed,
+)
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
 from plancc.search.record import Judge, Record
@@ -89,9 +97,9 @@ def patch(
         Its provenance has ``patched_from``, the content hash of the plan before.
 
     Raises:
-        InputError: For an edge plan, wrong changes, other types or relations than the plan's, new
-            vertices without data, new edges in a plan with features of edges, links of vertices
-            that are gone.
+        InputError: For wrong changes, other types or relations than the plan's, new vertices
+            without data, new edges in a plan with features of edges, links of vertices that are
+            gone, another balance than of nonzeros for an edge plan.
         PlanError: The file is damaged.
 
     Warns:
@@ -99,10 +107,7 @@ def patch(
     """
     asked = PatchOptions(**options)
     with observer("load"):
-        named = "" if isinstance(plan, Plan) else f"{os.fspath(plan)}: "
         plan = load(plan) if not isinstance(plan, Plan) else plan
-        if plan.fold is not None:
-            raise InputError(f"{named}patch does not know edge plans: compile the graph again")
         new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
         new = _with_edge_features(plan, new, old)
@@ -119,19 +124,26 @@ def patch(
         wanted, epsilon = asked_balance(plan, asked.balance, asked.epsilon, dims, mask)
         wanted = replace(wanted, capacities=search.capacities)
         limits = wanted.limits(matrix, plan.num_parts, epsilon)
-        problem = hypergraph_of(matrix, limits)
+        if plan.fold is not None:
+            if wanted.names != ("nnz",):
+                raise InputError(f"balance {wanted}: edge plans share nonzeros evenly (nnz)")
+            capacities = wanted.capacities
+            limits = Limits.of_nonzeros(matrix.num_nonzeros, plan.num_parts, epsilon, capacities)
     with observer("patch"):
         start = wall_seconds()
         before = np.where(old < 0, np.int32(NO_PART), plan.owner()[old])
-        most = int(asked.max_moves * np.count_nonzero(old >= 0))
-        owner = Migrate(most).refine(before, problem, Context(limits, asked.seed))
+        most, context = asked.max_moves, Context(limits, asked.seed)
+        if plan.fold is None:
+            owners = _row_owners(matrix, before, most, context)
+        else:
+            owners = _edge_owners(plan, matrix, old, before, most, context)
         record = Record()
-        member = Judge(matrix, "volume", None, limits).of(Owners(owner))
+        member = Judge(matrix, "volume", None, limits).of(owners)
         record.add("patched", wall_seconds() - start, member)
     with observer("lower"):
-        made = _with_links(plan, lowered_like(plan, whole, owner, plan.num_parts), old)
-    notes += empty_parts(owner, plan.num_parts)
-    notes += balance_notes(owner, limits, REFINED)
+        made = _with_links(plan, lowered_like(plan, whole, owners, plan.num_parts), old)
+    notes += empty_parts(owners.rows, plan.num_parts)
+    notes += balance_notes(owners.sharers, limits, REFINED)
     if "expected_volume" in recorded:
         notes.append("the plan was made for mini-batches, and is patched for whole batches")
     for note in notes:
@@ -141,7 +153,7 @@ def patch(
         first |= {"source_sha256": ""}
     else:
         first |= {k: v for k, v in of_graph(new.source, "", {}).items() if k != "model"}
-    moved = int(np.count_nonzero((old >= 0) & (before != owner)))
+    moved = int(np.count_nonzero((old >= 0) & (before != owners.rows)))
     about: dict[str, Any] = {
         "patched_from": plan.content_sha256(),
         "max_moves": asked.max_moves,
@@ -162,7 +174,7 @@ def patch(
             first,
             command or "plancc.patch(...)",
             wanted,
-            limits.imbalance(limits.load(owner)).tolist(),
+            limits.imbalance(limits.load(owners.sharers)).tolist(),
             replace(search, epsilon=epsilon),
             {**forecast.provenance(), **about},
             notes,
@@ -254,6 +266,57 @@ def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) ->
     features = np.empty((graph.num_nonzeros, plan.edge_features.shape[1]), np.float32)
     features[number[there]] = plan.edge_features[kept][there]
     return replace(graph, edge_features=features)
+
+
+def _row_owners(
+    matrix: Graph, before: npt.NDArray[np.int32], max_moves: float, context: Context
+) -> Owners:
+    """Owners of the rows of the changed matrix; `before`: -1 for new ones."""
+    most = int(max_moves * np.count_nonzero(before >= 0))
+    problem = hypergraph_of(matrix, context.limits)
+    return Owners(Migrate(most).refine(before, problem, context))
+
+
+def _edge_owners(
+    plan: Plan,
+    matrix: Graph,
+    old: npt.NDArray[np.int64],
+    before: npt.NDArray[np.int32],
+    max_moves: float,
+    context: Context,
+) -> Owners:
+    """Owners of the rows and nonzeros of the changed matrix of an edge plan.
+
+    Those that are there keep their parts but for a share of either, in the rows with most new
+    nonzeros; new ones begin with the owners of their rows, and move where that saves rows.
+
+    Parameters:
+        old: See `_before`.
+        before (int32[n]): Owners of the rows, -1 for new ones.
+    """
+    given, known = graph_of(plan), owners_of(plan)
+    place, row = _now(old, plan.num_vertices), _row_of_nonzeros(given)
+    number = nonzeros_of_edges(matrix, ListedEdges(place[row], place[given.indices]))
+    number[(place[row] < 0) | (place[given.indices] < 0)] = NO_PART
+    part = np.full(matrix.num_nonzeros, NO_PART, np.int32)
+    part[number[number >= 0]] = known.of_nonzeros(given)[number >= 0]
+
+    row, size = _row_of_nonzeros(matrix), matrix.row_nonzeros()
+    fresh = np.bincount(row, part < 0, matrix.num_vertices)
+    able = np.argsort(-fresh, kind="stable")
+    able = able[: int(max_moves * np.count_nonzero(before >= 0))]
+    able = able[(fresh[able] > 0) & (np.cumsum(size[able]) <= max_moves * len(row))]
+    movable = (part < 0) | (before[row] < 0)
+    movable[np.isin(row, able)] = True
+    owner = before if (before >= 0).all() else with_rows_placed(before, matrix, plan.num_parts)
+    part = np.where(part < 0, owner[row], part)
+    return (
+        RefineEdges().refine(Owners(owner, part), matrix, replace(context, movable=movable)).owners
+    )
+
+
+def _row_of_nonzeros(graph: Graph) -> npt.NDArray[np.int64]:
+    return np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
 
 
 def _with_links(plan: Plan, made: Plan, old: npt.NDArray[np.int64]) -> Plan:

@@ -252,7 +252,7 @@ def with_part(
         )
     owner = part_vector(part, plan.num_vertices, num_parts, -1)
     if (owner < 0).any():
-        owner = _with_all_placed(owner, without_relations(matrix), num_parts)
+        owner = with_rows_placed(owner, without_relations(matrix), num_parts)
     kept = ("balance", "dims", "epsilon", "machine")
     provenance = {
         name: value
@@ -269,7 +269,7 @@ def with_part(
     )
 
 
-def _with_all_placed(
+def with_rows_placed(
     owner: npt.NDArray[np.int32], matrix: Graph, num_parts: int
 ) -> npt.NDArray[np.int32]:
     """Owners with a part for every vertex, also where they have -1."""
@@ -279,7 +279,7 @@ def _with_all_placed(
 
 def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
     """The plan of other owners, with everything else that `plan` carries; `matrix` is its own."""
-    new = lowered_like(plan, matrix, owner, num_parts)
+    new = lowered_like(plan, matrix, Owners(owner), num_parts)
     if plan.links is not None:
         new = with_links(
             new, ends_of_links(plan), plan.links.kind, plan.links.number, plan.header.links or 0
@@ -293,12 +293,12 @@ def _with_owners(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_pa
     )
 
 
-def lowered_like(plan: Plan, matrix: Graph, owner: npt.NDArray[np.int32], num_parts: int) -> Plan:
+def lowered_like(plan: Plan, matrix: Graph, owners: Owners, num_parts: int) -> Plan:
     """The plan of a matrix that was normalised as that of `plan`, with its grid and hops."""
     header = plan.header
     new = lower(
         matrix,
-        Owners(owner),
+        owners,
         num_parts,
         normalization=header.normalization,
         self_loops=header.self_loops,

@@ -265,6 +265,39 @@ def test_typed_plans_by_relation(normalize):
             plancc.patch(plan, **options)
 
 
+@pytest.mark.parametrize(("model", "directed"), [("medium-grain", True), ("fine-grain", False)])
+def test_edge_plans(model, directed):
+    """Few old nonzeros and rows have another part; the rows moved are counted from sets."""
+    edges, ids = edges_of(6, directed), np.arange(N)
+    plan = quiet_compile(graph_of_edges(edges, ids), model, normalize="none")
+    hub = {(3, int(v)) for v in range(40, 100, 3)} - edges
+    gone = set(sorted(edges)[::40])
+    both = (lambda pairs: pairs) if directed else (lambda pairs: pairs | {(v, u) for u, v in pairs})
+    more = hub | {(N, 5)}
+    lists = {"add": np.array(sorted(more)), "remove": np.array(sorted(gone - more))}
+    better = plancc.patch(plan, **lists, max_moves=0.05, epsilon=0.2)
+    changed = (edges - both(gone)) | both(more)
+    plancc.verify(better, graph_of_edges(changed, np.arange(N + 1)))
+
+    def parts(of: plancc.Plan) -> dict[tuple[int, int], int]:
+        row, column = ends_of(of)
+        part = of.all_parts.part_of_nonzero()
+        return dict(zip(zip(row.tolist(), column.tolist(), strict=True), part, strict=True))
+
+    old, new = parts(plan), parts(better)
+    moved = sum(new[each] != old[each] for each in old.keys() & new.keys())
+    assert moved <= 0.05 * len(new)
+    assert np.count_nonzero(better.owner()[:N] != plan.owner()) <= 0.05 * N
+    assert better.provenance["rows_moved"] == np.count_nonzero(better.owner()[:N] != plan.owner())
+    owner = better.owner()
+    needs = {(p, j) for (_, j), p in new.items() if owner[j] != p}
+    folds = {(p, i) for (i, _), p in new.items() if owner[i] != p}
+    metrics = better.metrics()
+    assert (metrics.volume, metrics.fold_volume) == (len(needs) + len(folds), len(folds))
+    with pytest.raises(InputError, match="edge plans share nonzeros evenly"):
+        plancc.patch(plan, **lists, balance="rows")
+
+
 def test_links_grids_and_features_of_edges():
     edges = edges_of(2, False)
     graph = graph_of_edges(edges, np.arange(N))
@@ -327,6 +360,3 @@ def test_what_is_refused(tmp_path):
     for options, says in cases:
         with pytest.raises(InputError, match=says):
             plancc.patch(plan, **options)
-    edge_plan = plancc.compile(graph_of_edges(edges, np.arange(N)), "fine-grain", 2, effort="fast")
-    with pytest.raises(InputError, match="does not know edge plans"):
-        plancc.patch(edge_plan, remove=[[u, v]])
