@@ -134,6 +134,7 @@ def within_memory(
         )
         return replace(task, options=options), chosen, told
     clustered = begins_with_clusters(degree, task.effort, task.num_parts)
+    clustered &= graph.types is None  # which may have no clusters, and then begin with all rows
     first = work(sizes, task.effort, clustered)
     chosen = fitting(sizes, task.effort, limit, clustered)
     options = task.options

@@ -257,7 +257,10 @@ class RowJob(RefiningJob):
                 share=share,
             )
         if self.clusters is None:
-            return self.scattered(seed)
+            if self.matrix.types is None or self.options.lean:
+                return self.scattered(seed)
+            # Limits of every type end clusters early, where sweeps of random rows end far away.
+            return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
         return self.start(
             problem,

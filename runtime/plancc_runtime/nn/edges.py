@@ -113,12 +113,15 @@ class EdgeUpdate(nn.Module):
         super().__init__()
         self.source, self.target = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.edge = nn.Linear(width, width)
-        self.message = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.LayerNorm(width))
+        self.message = nn.Sequential(
+            nn.ReLU(inplace=True), nn.Linear(width, width), nn.LayerNorm(width)
+        )
 
     def forward(self, pattern: Pattern, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
         """New rows of edges, Tensor[edges, width], from mapped rows of both ends."""
-        found: Tensor = self.message(edge_scores(pattern, source, target) + self.edge(edges))
-        return edges + found
+        of_ends = edge_scores(pattern, source, target)
+        found: Tensor = self.message(self.edge(edges).add_(of_ends))
+        return found.add_(edges)
 
 
 class EdgeBlock(EdgeUpdate):
@@ -156,7 +159,7 @@ class EdgeBlock(EdgeUpdate):
 
 def mapping(d_in: int, width: int, d_out: int | None = None) -> nn.Sequential:
     """A map of MeshGraphNet: Linear, ReLU, Linear; a LayerNorm, but for a map to `d_out`."""
-    maps = nn.Linear(d_in, width), nn.ReLU(), nn.Linear(width, d_out or width)
+    maps = nn.Linear(d_in, width), nn.ReLU(inplace=True), nn.Linear(width, d_out or width)
     return nn.Sequential(*maps, *([nn.LayerNorm(width)] if d_out is None else []))
 
 
