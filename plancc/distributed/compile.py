@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from plancc.distributed.lowering import lower_share, share_links
 from plancc.distributed.owners import find_owners
 from plancc.distributed.ranks import Collectives, Ranks
 from plancc.distributed.share import read_share
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, options_of, taking
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
@@ -32,6 +33,7 @@ from plancc.graph.formats import ReadOptions, find_format, source_of
 from plancc.graph.graph import Source
 from plancc.graph.links import learnt
 from plancc.graph.mapped import MappedRows
+from plancc.graph.remarks import remarks
 from plancc.graph.textfile import input_errors
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import give_back_at_once
@@ -123,6 +125,9 @@ def compile_folder(
         InputError: On all ranks: what several ranks cannot compile, and all that is wrong with the
             graph.
         PlanccError: On all ranks, if one cannot go on.
+
+    Warns:
+        PlanccWarning: On rank 0: what vertex data hold and is seldom meant.
     """
     ranks = Ranks(transport)
     give_back_at_once()
@@ -156,6 +161,8 @@ def compile_folder(
         named: Any = {"split": wishes.split, "keys": wishes.keys, "format": FORMAT}
         named["allow_large"] = reading.allow_large
         vertex_data = data_beside(folder, graph, wishes.data, **named)
+        for remark in remarks(vertex_data) if ranks.rank == 0 else ():
+            warnings.warn(f"{source.name}: {remark}", PlanccWarning, stacklevel=2)
         task = with_dims(task, vertex_data)
         wanted = replace(wanted, dims=task.options.dims)
     asked = wishes.links, wishes.link_split, wishes.disjoint_train_ratio

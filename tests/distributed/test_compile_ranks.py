@@ -21,7 +21,7 @@ from plancc.distributed.compile import compile_folder
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import read_share
 from plancc.distributed.sweeps import sweep
-from plancc.errors import InputError, OutputError
+from plancc.errors import InputError, OutputError, PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.csr import MappedGraph, write_csr, write_data
 from plancc.graph.graph import Source
@@ -390,6 +390,16 @@ def test_what_is_wrong_with_a_folder_is_said_by_all(name, tmp_path):
     with pytest.raises(InputError, match=sentence):
         on_ranks(3, folder, tmp_path / "p.h5", 4)
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+def test_vertex_data_are_remarked_on_once(tmp_path):
+    mask = np.ones(N, bool)
+    folder = folder_of(
+        communities(), tmp_path / "graph", VertexData(train_mask=mask, val_mask=mask)
+    )
+    with pytest.warns(PlanccWarning, match="400 vertices are in 'train_mask'") as told:
+        on_ranks(3, folder, tmp_path / "p.h5", 4, model="block")
+    assert len(told) == 1
 
 
 def test_a_pattern_that_is_not_as_symmetric_as_its_head_says(tmp_path):
