@@ -114,7 +114,7 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]]:
-        """Of each end whose sums divide: its vertices, their numbers in its relation, all sums."""
+        """Ends whose sums divide: their vertices, the numbers of these in all relations, sums."""
         names = self._types.names
         found: list[tuple[npt.NDArray[np.integer], npt.NDArray[np.int64], int]] = []
         pairs = (2, self._row), (0, self.rows.indices)
