@@ -110,7 +110,7 @@ def command(
     if not form:
         print_patch(given, patched, output, digest, seconds)
         if written is not None:
-            say(f"{written:,} of its pieces are written; the others are those of {plan}")
+            say(f"pieces written: {written:,}; the others are those of {plan}")
         if migration is not None:
             say(f"{migration}: {len(rows):,} rows with another owner")
         return

@@ -8,7 +8,6 @@ from typing import Any
 
 from plancc.errors import InputError
 from plancc.plan.format import ATTRIBUTE_GROUPS
-from plancc.plan.pieces import piece_path
 from plancc.plan.reader import PlanFile
 from plancc.plan.writer import write_file
 
@@ -32,9 +31,9 @@ def join(path: str | PathLike[str], output: str | PathLike[str], *, compress: bo
             f"{os.fspath(output)}: is the plan that is read; give the file another name"
         )
     with PlanFile(path) as file:
-        if not file.num_pieces:
+        if file.pieces is None:
             raise InputError(f"{file.path}: is in one file already")
-        folder = os.path.realpath(os.path.dirname(piece_path(file.path, file.folder, 0)))
+        folder = os.path.dirname(os.path.realpath(file.pieces.path(0)))
         if os.path.realpath(os.path.dirname(os.path.abspath(output))) == folder:
             raise InputError(f"{os.fspath(output)}: is among the pieces that are read")
         file.check_content()

@@ -170,16 +170,6 @@ class PlanFile:
         """The digests of all datasets that this version knows, by their names."""
         return {name: self._digests[name] for name in self.names()}
 
-    @property
-    def folder(self) -> str:
-        """The name of the folder of pieces; "": there are none."""
-        return "" if self.pieces is None else self.pieces.folder
-
-    @property
-    def num_pieces(self) -> int:
-        """Files that have the parts, beside this one; 0: they are in this one."""
-        return 0 if self.pieces is None else self.pieces.count
-
     def check_row_plan(self, what: str) -> None:
         """InputError if this is an edge or a grid plan, for which there is no `what`."""
         if self.header.layout != "row":

@@ -49,7 +49,7 @@ def test_a_night(tmp_path: Path) -> None:
     assert whole["content_sha256"] == shown["content_sha256"]
     save_in_pieces(plancc.load(plan), tmp_path / "pieces.h5", [0, 1, 3, 4])
     text = ok("patch", tmp_path / "pieces.h5", *lists, "-o", b)
-    written = int(re.search(r"(\d) of its pieces are written; the others are those of", text)[1])
+    written = int(re.search(r"pieces written: (\d); the others are those of", text)[1])
     assert plancc.load(b).content_sha256() == plancc.load(a).content_sha256()
     links = [path.stat().st_nlink for path in tmp_path.glob("b.pieces-*/*.h5")]
     assert sorted(links) == [1] * written + [2] * (3 - written)

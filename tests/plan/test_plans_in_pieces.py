@@ -78,7 +78,7 @@ def test_a_rank_opens_the_pieces_of_its_parts(pieces):
     (folder / "0.h5").unlink()
     (folder / "2.h5").unlink()
     with PlanFile(head) as file:
-        assert file.num_pieces == 3
+        assert file.pieces.count == 3
         part = read_part(file, 1, PARTS)  # of piece 1
     assert part.index == 1
     with pytest.raises(PlanError, match=r"piece 0 of 3 is missing: .*0\.h5"):
@@ -189,7 +189,7 @@ def test_a_new_plan_replaces_the_pieces_of_the_old(pieces):
     for plan, first in (plan_of("edge"), [0, 4, PARTS]), (plan_of("edge"), [0, PARTS]):
         content, _ = save_in_pieces(plan, head, first)
         with PlanFile(head) as file:
-            before, folder = folder, head.parent / file.folder
+            before, folder = folder, head.parent / file.pieces.folder
         assert folder.name.startswith(f"plan.pieces-{content[:12]}-")
         assert not before.exists()
         assert sorted(head.parent.iterdir()) == [head, folder]
