@@ -24,6 +24,7 @@ from plancc.graph.changes import EdgeChanges, changed, changed_relations
 from plancc.graph.convert import as_source
 from plancc.graph.formats import read_graph, reading_of
 from plancc.graph.graph import Graph
+from plancc.graph.links import KINDS, without
 from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
@@ -110,7 +111,8 @@ def patch(
         plan = load(plan) if not isinstance(plan, Plan) else plan
         new, given = _changed(plan, graph, (add, remove), data)
         old = _before(plan, new)
-        new = _with_edge_features(plan, new, old)
+        ends = _ends_of_links(plan, old)
+        new = _with_edge_features(plan, _apart(plan, new, ends), old)
         kept = plan.places()[old]
         new_data, notes = _data(plan, given, old, kept, new.types)
     with observer("matrix"):
@@ -141,7 +143,10 @@ def patch(
         member = Judge(matrix, "volume", None, limits).of(owners)
         record.add("patched", wall_seconds() - start, member)
     with observer("lower"):
-        made = _with_links(plan, lowered_like(plan, whole, owners, plan.num_parts), old)
+        made = lowered_like(plan, whole, owners, plan.num_parts)
+        if ends is not None and plan.links is not None:
+            numbers = plan.links.kind, plan.links.number
+            made = with_links(made, ends, *numbers, header.links or 0)
     notes += empty_parts(owners.rows, plan.num_parts)
     notes += balance_notes(owners.sharers, limits, REFINED)
     if "expected_volume" in recorded:
@@ -319,14 +324,22 @@ def _row_of_nonzeros(graph: Graph) -> npt.NDArray[np.int64]:
     return np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
 
 
-def _with_links(plan: Plan, made: Plan, old: npt.NDArray[np.int64]) -> Plan:
-    """The patched plan with the links of the one before; `old`: see `_before`."""
+def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+    """Both ends of the plan's links in the changed graph, int64[2, links]; `old`: see `_before`."""
     if plan.links is None:
-        return made
+        return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
     if gone := np.count_nonzero((ends < 0).any(axis=0)):
         raise InputError(f"{gone} links end at vertices that are gone: compile the graph again")
-    return with_links(made, ends, plan.links.kind, plan.links.number, plan.header.links or 0)
+    return ends
+
+
+def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int64] | None) -> Graph:
+    """The changed graph without the edges of links that `plancc.graph.links.apart` leaves out."""
+    if ends is None or plan.links is None:
+        return graph
+    away = {"val", "test", *["train"] * bool(plan.provenance.get("disjoint_train_ratio"))}
+    return without(graph, ends[:, np.isin(plan.links.kind, [KINDS.index(kind) for kind in away])])
 
 
 def _data(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 COUNTS = ("rows_moved", "rows_added", "rows_removed")
 """Figures of a patch in its provenance."""
+LISTS: Any = {"type": click.Path(), "multiple": True, "metavar": "EDGES"}
+"""Settings of options for edges, of plans with types by relation."""
 
 
 @click.command(
@@ -35,8 +37,8 @@ COUNTS = ("rows_moved", "rows_added", "rows_removed")
 @click.argument("plan", type=click.Path())
 @click.option("-o", "--output", required=True, type=click.Path(), help="The plan file to write.")
 @click.option("--graph", type=click.Path(), help="The whole changed graph.")
-@click.option("--add", multiple=True, metavar="EDGES", help="Edges that the graph gains.")
-@click.option("--remove", multiple=True, metavar="EDGES", help="Edges that it loses, first.")
+@click.option("--add", **LISTS, help="Edges that the graph gains.")
+@click.option("--remove", **LISTS, help="Edges that it loses, first.")
 @click.option(
     "--data",
     type=click.Path(),
