@@ -324,17 +324,17 @@ def _row_of_nonzeros(graph: Graph) -> npt.NDArray[np.int64]:
     return np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
 
 
-def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-    """Both ends of the plan's links in the changed graph, int64[2, links]; `old`: see `_before`."""
+def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int32] | None:
+    """Both ends of the plan's links in the changed graph, int32[2, links]; `old`: see `_before`."""
     if plan.links is None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
     if gone := np.count_nonzero((ends < 0).any(axis=0)):
         raise InputError(f"{gone} links end at vertices that are gone: compile the graph again")
-    return ends
+    return ends.astype(np.int32)
 
 
-def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int64] | None) -> Graph:
+def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Graph:
     """The changed graph without the edges of links that `plancc.graph.links.apart` leaves out."""
     if ends is None or plan.links is None:
         return graph
