@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import asdict
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 import torch
 from cases import pairs
@@ -13,10 +14,18 @@ from torch_geometric.nn import GINEConv as Theirs
 
 import plancc
 import plancc_runtime
+from plancc.errors import InputError
+from plancc.predict.machine_files import find_machine
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import read_tables
+from plancc_cli.options import convolution_of
 from plancc_runtime.nn import EdgeBlock, GINEConv
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
+from plancc_runtime.options import TrainOptions
+from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
+from plancc_runtime.transport.single import SingleTransport
 
 WIDTH, D_EDGE, N = 4, 3, 50
 
@@ -227,3 +236,45 @@ def test_networks_with_edges_are_the_equations(tmp_path, model, graph, ranks):
         torch.testing.assert_close(y, out.detach()[mine], **close)
         for name, weight in network.named_parameters():
             torch.testing.assert_close(gradients[name], weight.grad, **close)
+
+
+@pairs(
+    model=("gine", "meshgraphnet"),
+    layout=("hp", "medium-grain"),
+    batches=({}, {"sampler": "uniform"}, {"sampler": "neighbour", "fanouts": (3, 2)}),
+    passes=(("order", "constant", "dead-rows"), ("order",)),
+    ranks=(3, 8),
+)
+def test_ranks_train_alike_and_send_the_words_that_are_predicted(
+    tmp_path, model, layout, batches, passes, ranks
+):
+    path, random = tmp_path / "plan.h5", np.random.default_rng(2)
+    ends = sp.random(N, N, 0.08, rng=5).nonzero()
+    data = {"x": random.random((N, 5), np.float32), "y": random.integers(0, 3, N)}
+    features = random.random((len(ends[0]), D_EDGE), np.float32)
+    given = {"edge_features": features, "data": data, "seed": 1}
+    plancc.compile((N, np.stack(ends)), layout, 8, **given).save(path)
+    size = {"batch_size": 16} if batches else {}
+    options = TrainOptions(
+        model=model, hidden=8, epochs=3, dtype="float64", passes=passes, **batches, **size
+    )
+    if (layout != "hp" and (batches or model == "meshgraphnet")) or (
+        model == "meshgraphnet" and "fanouts" in batches
+    ):
+        words = "needs a plan of layout row|draws other edges for every layer"
+        with pytest.raises(InputError, match=words):
+            train(path, options, SingleTransport())
+        return
+    alone = train(path, options, SingleTransport())
+    found = run_ranks(ranks, lambda transport: train(path, options, transport), 180)[0]
+    for mine, other in zip(found.epochs, alone.epochs, strict=True):
+        assert mine.loss == pytest.approx(other.loss, abs=1e-10)
+    if not batches:
+        assert found.figures.planned == found.epochs[-1].words_sent > 0
+    if not batches and layout == "hp":
+        network, dims = convolution_of(model, {}, plan=str(path)), (5, 8, 3)
+        predictor = Predictor(dims, find_machine("cpu-cluster"), passes, convolution=network)
+        live = 2 if "dead-rows" in passes else 0
+        epoch = predictor.epoch(read_tables(path, ranks, live_layers=live))
+        assert epoch.words == found.epochs[-1].words_sent
+        assert epoch.words_reduced == ranks * found.epochs[-1].words_reduced

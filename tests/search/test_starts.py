@@ -9,6 +9,7 @@ from cases import long
 from search_helpers import check, graph_of, limits_of, small_graph, within
 
 from plancc.graph.normalize import normalize
+from plancc.graph.types import Types
 from plancc.models.graph import GraphModel
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits
@@ -357,3 +358,17 @@ def test_a_start_that_fails_after_one_by_the_tightest_balance_makes_room_for_the
     assert result.tried[0].overload > Starts.nearly * p
     assert result.warnings == ["left out: it crashed"]
     assert limits.overload(limits.load(result.owners.rows)) == 0
+
+
+@pytest.mark.parametrize(("typed", "first"), [(False, "random"), (True, "metis")])
+def test_graphs_of_types_without_clusters_begin_with_a_partitioner(monkeypatch, typed, first):
+    how = next(each for each in PARTITIONERS["metis"].starts if each.clustered)
+    begun = [starts.Beginning(PARTITIONERS["metis"], how)]
+    monkeypatch.setattr(rows, "beginnings", lambda *given: begun)  # those of a large graph
+    matrix, told = small_graph("rmat"), []
+    if typed:
+        counts = {"user": 300, "item": matrix.num_vertices - 300}
+        relations = [(a, "of", b) for a in counts for b in counts]
+        matrix = replace(matrix, types=Types(counts, tuple(relations)))
+    search(matrix, 8, SearchOptions(effort="fast", seed=3), report=told.append)
+    assert told[0].step.startswith(first)
