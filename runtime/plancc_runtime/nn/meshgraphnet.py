@@ -26,8 +26,8 @@ from plancc_runtime.nn.relations import RelationConv, stack_graph
 T = TypeVar("T", bound=nn.Module)
 
 
-class MeshGraphNetConv(Conv):
-    """One layer; the first one encodes vertices and edges, the last one decodes vertices.
+class EncodingConv(Conv):
+    """A layer that is told whether it is the first, which encodes vertices and edges.
 
     Parameters:
         first: Whether this is the first layer.
@@ -35,14 +35,22 @@ class MeshGraphNetConv(Conv):
     """
 
     Options = MeshGraphNetOptions
-    whole_rows: ClassVar[bool] = True
     carries_edges: ClassVar[bool] = True
-    reads_values: ClassVar[bool] = False
     first: bool
 
     def __init__(self, d_in: int, d_out: int, *, first: bool = False, **others: Any) -> None:
         object.__setattr__(self, "first", first)  # `_make` reads it
         super().__init__(d_in, d_out, **others)
+
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
+        return x
+
+
+class MeshGraphNetConv(EncodingConv):
+    """One layer; the first one encodes vertices and edges, the last one decodes vertices."""
+
+    whole_rows: ClassVar[bool] = True
+    reads_values: ClassVar[bool] = False
 
     def _make(self, random: np.random.Generator) -> None:
         width = self.options.width(self.d_in, self.d_out, self.last, self.first)
@@ -52,9 +60,6 @@ class MeshGraphNetConv(Conv):
         self.block = drawn(EdgeBlock(width), random)
         if self.last:
             self.decoder = drawn(mapping(width, width, self.d_out), random)
-
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        return x
 
     def forward(  # type: ignore[override]
         self,
@@ -83,21 +88,14 @@ class MeshGraphNetConv(Conv):
         return self.decoder(y) if self.last else y, edges
 
 
-class RelationMeshGraphNetConv(RelationConv):
+class RelationMeshGraphNetConv(EncodingConv, RelationConv):
     """The same for vertices of several types.
 
     Every type and every relation has maps of its own; the map of a vertex takes its row beside the
     sums of all relations that lead to it, as that of mesh and world edges does (Equation 1).
     """
 
-    Options = MeshGraphNetOptions
     rectifies = False
-    carries_edges: ClassVar[bool] = True
-    first: bool
-
-    def __init__(self, d_in: int, d_out: int, *, first: bool = False, **others: Any) -> None:
-        object.__setattr__(self, "first", first)
-        super().__init__(d_in, d_out, **others)
 
     def _make(self, random: np.random.Generator) -> None:
         types = self.types
@@ -120,9 +118,6 @@ class RelationMeshGraphNetConv(RelationConv):
             self.decoders = nn.ModuleList(
                 drawn(mapping(width, width, self.d_out), random) for _ in types.wanted
             )
-
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        return x
 
     def forward(  # type: ignore[override]
         self,
