@@ -28,6 +28,7 @@ NAMES = (
     "memory",
     "ranks",
     "nodes",
+    "relays",
     "slow-link",
     "words",
     "patch",

@@ -231,10 +231,14 @@ class PlanOptions:
     self_loops: bool = option(True, "add the identity before normalising", section="Model")
     exchange: str = of_search(
         "auto",
-        "With `topology`: rows in hops between nodes (nodes), or straight from rank to rank "
-        "(flat). auto: by the predicted epoch",
-        more="See `plancc.plan.routing`.",
-        choices=("auto", "flat", "nodes"),
+        "rows straight from rank to rank (flat), in hops between the nodes of `topology` (nodes), "
+        "or over relays (relays). auto: by the predicted epoch",
+        more="See `plancc.plan.routing`. Auto tries relays for objectives of the busiest part, "
+        "from 64 parts on.",
+        choices=("auto", "flat", "nodes", "relays"),
+    )
+    relay_hops: int = of_search(
+        3, "messages that a row takes at most, with relays: 2 or 3", at_least=2, at_most=3
     )
     memory: int | None = of_search(
         None,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
@@ -44,6 +45,7 @@ from plancc.plan.metrics import summarize
 from plancc.plan.plan import Plan
 from plancc.plan.routing import with_routes
 from plancc.predict.forecast import Forecast
+from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
 from plancc.scratch import on_disk
 
@@ -105,6 +107,9 @@ def compile(
     if isinstance(task.model, StochasticModel) and search.dims is not None:
         task.model.check_layers(len(search.dims) - 1)
     num_parts = task.num_parts
+    relays_only = wishes.exchange == "relays"
+    if relays_only and assigner.grid is not None:
+        raise InputError("`exchange` relays: a process grid has none: choose another `model`")
 
     give_back_at_once()
     taken = allowed_memory(wishes.memory)
@@ -181,8 +186,8 @@ def compile(
             found = choose(
                 *(matrix, task, wanted, observer, report),
                 judge=None if judge is None else judged,
-                grids=not (of_rows or graph.types or task.options.nodes),
-                hops=task.options.nodes is None and wishes.exchange != "flat",
+                grids=not (of_rows or graph.types or task.options.nodes or relays_only),
+                hops=task.options.nodes is None and not relays_only and wishes.exchange != "flat",
             )
         else:
             found = find_owners(matrix, task, wanted, observer, report)
@@ -194,7 +199,7 @@ def compile(
         limits = found.limits
         assert limits is not None
         reached = limits.imbalance(limits.load(found.owners.sharers)).tolist()
-        plan, about_hops = _with_hops(lowered(found), task, wishes.exchange)
+        plan, about_hops, relays = _with_hops(lowered(found), task, wishes)
         if links is not None:
             plan = with_links(plan, *links.columns(), links.per_link)
     with observer("baseline"):
@@ -225,6 +230,7 @@ def compile(
                 **forecast.provenance(),
                 **found.how,
                 **({} if wishes.memory is None else {"memory": wishes.memory}),
+                **({"relays": relays} if relays else {}),
                 "predicted_memory": way.peak,
                 **of_links(*learnt, search.seed, wishes.link_times),
             },
@@ -244,14 +250,30 @@ def _what_no_grid_has(graph: Graph, links: SplitLinks | None, several: bool) -> 
     return f"{sums} their sum" if several else ""
 
 
-def _with_hops(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
+def _with_hops(plan: Plan, task: Task, wishes: PlanOptions) -> tuple[Plan, list[str], str]:
+    """The plan with hops, what the user should know of them, and how relays were chosen; "": none.
+
+    "auto" tries relays for objectives of the busiest part, with many parts.
+    """
+    routed, notes = _on_nodes(plan, task, wishes.exchange)
+    asked, predictor = wishes.exchange == "relays", task.options.predictor
+    busiest = task.objective in OBJECTIVES and OBJECTIVES[task.objective].of_busiest
+    tried = wishes.exchange == "auto" and plan.num_parts >= MANY and plan.header.grid is None
+    if asked or (tried and busiest):
+        relayed, seconds, how = best_relays(plan, predictor, wishes.relay_hops)
+        if asked or seconds < predictor.epoch(tables_of(routed)).seconds:
+            return relayed, [], how
+    return routed, notes, ""
+
+
+def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     """The plan with hops for the nodes of a topology, and what the user should know of it.
 
     "auto" leaves them out where the epoch is predicted to take longer with them; for objective
     "volume", by more than `SLOWER`.
     """
     topology, predictor = task.options.nodes, task.options.predictor
-    if topology is None or plan.header.grid is not None or exchange == "flat":
+    if topology is None or plan.header.grid is not None or exchange in ("flat", "relays"):
         return plan, []
     if not 1 < topology.nodes < topology.num_ranks:
         return plan, []
@@ -273,7 +295,7 @@ def _with_hops(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
 
 def _straight(plan: Plan, task: Task) -> float | None:
     """Predicted epoch of a plan with hops, without them; None for other plans."""
-    if plan.header.topology is None:
+    if not plan.header.has_hops:
         return None
     return task.options.predictor.epoch(tables_of(plan).flat()).seconds
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -40,7 +41,8 @@ from plancc.plan.lowering import lower, with_links
 from plancc.plan.matrix import ends_of_links, typed_graph_of
 from plancc.plan.plan import Plan
 from plancc.plan.reader import load
-from plancc.plan.routing import with_routes
+from plancc.plan.routing import with_relays, with_routes
+from plancc.plan.topology import Topology
 from plancc.predict.forecast import RECORDED, Forecast
 from plancc.predict.predictor import Predictor
 from plancc.predict.widths import DataWidths
@@ -307,6 +309,9 @@ def lowered_like(plan: Plan, matrix: Graph, owners: Owners, num_parts: int) -> P
         new = with_grid(new, header.grid)
     if header.topology is not None and num_parts == plan.num_parts:
         new = with_routes(new, header.topology)
+    recorded = re.fullmatch(r"(\S+) in ([23]) hops", str(plan.provenance.get("relays")))
+    if header.relays and recorded and num_parts == plan.num_parts:
+        new = with_relays(new, Topology.parse(recorded[1]), int(recorded[2]))
     return new
 
 

@@ -11,7 +11,7 @@ from plancc_cli.render_epochs import epoch_table, of_provenance
 from plancc_cli.tables import amount, duration, number, objective_words, ratio, size
 
 if TYPE_CHECKING:
-    from plancc.report.costs import TopologyCost, TrainingCost
+    from plancc.report.costs import RelayCost, TopologyCost, TrainingCost
     from plancc.report.grid_traffic import ProductTraffic
     from plancc.report.passes import PassCost, SampledCost
     from plancc.report.plans import Report
@@ -85,6 +85,8 @@ def report_tables(
         yield _passes(report.on_grid, header.layout, in_hops=False)
     if report.topology is not None:
         yield _topology(report.topology)
+    if report.relays is not None:
+        yield _relays(report.relays)
     if report.training is not None and report.random_training is not None:
         yield _training(report.training, report.random_training)
         yield _passes(report.training.passes, header.layout, report.training.in_hops)
@@ -222,6 +224,19 @@ def _topology(cost: TopologyCost) -> Table:
             inside, between = by_node
             table.add_row(words, number(inside), number(between), ratio(between, inside + between))
     table.add_row("expected if numbered at random", "", "", f"{cost.random_share:.2f}")
+    return table
+
+
+def _relays(cost: RelayCost) -> Table:
+    table = Table(("", "straight", "over relays"), "over relays")
+    for words, name in (
+        ("rows of the busiest part", "rows"),
+        ("messages of the busiest part", "messages"),
+        ("rows moved per product", "volume"),
+    ):
+        cells = (number(getattr(each, name)) for each in (cost.straight, cost.relayed))
+        table.add_row(words, *cells)
+    table.add_row("rows that no relays undercut", "", number(cost.least_rows))
     return table
 
 

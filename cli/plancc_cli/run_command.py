@@ -397,7 +397,8 @@ def _summary(plan: str, outline: RunOutline) -> Iterator[str]:
         line += f"; rows travel as {options.row_wire}"
     topology = header.topology
     if outline.hops:
-        line += f"; rows cross once from node to node, on nodes x ranks {topology}"
+        between = f"cross once from node to node, on nodes x ranks {topology}"
+        line += f"; rows {'travel over relays' if header.relays else between}"
     if options.fold != "sync":
         late = f" by {options.delay or DELAY} epochs" if options.fold == "delayed" else ""
         line += f"; fold {options.fold}{late}"

@@ -144,8 +144,10 @@ def compile_folder(
         _check_taken(search, wishes, reading)
         assigner, task, wanted = prepared(model, num_parts, model_options, search, wishes.balance)
         _check_on_ranks(assigner, task, wanted)
-        if wishes.exchange == "nodes":
-            raise InputError("`exchange` nodes: hops are compiled by one process; drop it")
+        if wishes.exchange in ("nodes", "relays"):
+            raise InputError(
+                f"`exchange` {wishes.exchange}: hops are compiled by one process; drop it"
+            )
         if ranks.size > num_parts:
             raise InputError(
                 f"{ranks.size} ranks for {num_parts} parts: start at most as many ranks as parts"

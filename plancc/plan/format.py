@@ -41,6 +41,8 @@ GRID_ATTRIBUTE = "grid"
 """Attribute of the root group in layouts "grid" and "feature": the text of a `Grid`."""
 TOPOLOGY_ATTRIBUTE = "topology"
 """Attribute of the root group of a plan that has routes: the text of a `Topology`."""
+RELAYS_ATTRIBUTE = "relays"
+"""Attribute of the root group of a plan whose hops lead over any parts: 1."""
 TYPES_ATTRIBUTES = ("types", "relations")
 """Attributes of the root group of a plan with types: `Types.texts`."""
 LINKS_ATTRIBUTE = "links"
@@ -56,6 +58,7 @@ ROOT_ATTRIBUTES = (
     *HEADER_TYPES,
     GRID_ATTRIBUTE,
     TOPOLOGY_ATTRIBUTE,
+    RELAYS_ATTRIBUTE,
     *TYPES_ATTRIBUTES,
     LINKS_ATTRIBUTE,
 )
@@ -199,6 +202,8 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
         found[GRID_ATTRIBUTE] = str(header.grid)
     if header.topology is not None:
         found[TOPOLOGY_ATTRIBUTE] = str(header.topology)
+    if header.relays:
+        found[RELAYS_ATTRIBUTE] = True
     if header.types is not None:
         found |= zip(TYPES_ATTRIBUTES, header.types.texts(), strict=True)
     if header.links is not None:

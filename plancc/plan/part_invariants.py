@@ -55,6 +55,8 @@ ROUTE_FAULTS = {
     6: ("hops of the {step} bring no other rows", "row {place} comes to part {part} for nothing"),
 }
 """Invariant and problem of what `_route_fault` finds; rows are places in plan order."""
+OF_NODES = (1, 2)
+"""Those of hops between nodes only."""
 MESSAGE_FAULTS = {
     1: "message {message} has a peer that is out of range or the part itself",
     2: "peers of part {part} are not ascending and unique",
@@ -168,8 +170,7 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tuple[str, str]]:
     """Whether the hops of a step bring the rows that these parts need."""
-    assert parts.topology is not None
-    needed = parts.exchanges.needed(step)
+    topology, needed = parts.topology, parts.exchanges.needed(step)
     ends = [
         (table.ptr, table.peer, table.row_ptr, table.row)
         for hop in hops
@@ -179,11 +180,13 @@ def _hops(parts: PartRange, step: str, hops: Sequence[Exchange]) -> Iterator[tup
         tuple(ends),
         needed.row_ptr[needed.ptr],
         parts.part_ptr[needed.peer_of_row()] + needed.row,
-        parts.topology.node_of_rank(),
+        np.zeros(0, np.int32) if topology is None else topology.node_of_rank(),
         parts.part_ptr,
         parts.first,
     )
     for kind, (invariant, problem) in ROUTE_FAULTS.items():
+        if topology is None and kind in OF_NODES:
+            continue
         broken = problem.format(part=part, place=place) if kind == fault else ""
         yield invariant.format(step=step), broken
 
@@ -193,7 +196,9 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
     """(key of `ROUTE_FAULTS`, part, place or peer) of the first fault; zeros if there is none.
 
     `ends` are the tables of collect, cross and spread, each by sender and by receiver, well formed.
+    `node` is empty where relays may be any parts.
     """
+    relays = len(node) == 0
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: it is an own row
     used = np.zeros(part_ptr[-1], np.bool_)
     for i in range(len(needed_ptr) - 1):
@@ -202,18 +207,19 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
         for hop in range(3):
             ptr, peer, row_ptr, row = ends[2 * hop]
             for k in range(ptr[i], ptr[i + 1]):
-                if (node[peer[k]] == node[part]) != (hop != 1):
+                if not relays and (node[peer[k]] == node[part]) != (hop != 1):
                     return 1, part, peer[k]
-                if hop == 1 and k > ptr[i] and node[peer[k - 1]] == node[peer[k]]:
+                if not relays and hop == 1 and k > ptr[i] and node[peer[k - 1]] == node[peer[k]]:
                     return 2, part, peer[k]
                 for e in range(row_ptr[k], row_ptr[k + 1]):
                     of = came[row[e]]
-                    if not (of == 4 if hop == 0 else of == 4 or of == 1 if hop == 1 else of == 2):
+                    earlier = of == 4 or 0 < of <= hop
+                    if not (earlier if relays or hop < 2 else of == 2):
                         return 3, part, row[e]
                     used[row[e]] = True
             ptr, peer, row_ptr, row = ends[2 * hop + 1]
             for k in range(ptr[i], ptr[i + 1]):
-                if (node[peer[k]] == node[part]) != (hop != 1):
+                if not relays and (node[peer[k]] == node[part]) != (hop != 1):
                     return 1, part, peer[k]
                 for e in range(row_ptr[k], row_ptr[k + 1]):
                     if came[row[e]]:

@@ -22,8 +22,8 @@ class PartRoute:
     """A rank's share of a route.
 
     Attributes:
-        own (int32[k]): Local numbers of the own rows that this rank sends to other nodes: the first
-            of the stage.
+        own (int32[k]): Local numbers of the own rows that this rank sends after the first hop: the
+            first of the stage.
         hops: Collect, cross and spread. Sent rows are own rows in the first, rows of the stage
             later; what arrives is the hop's share of the stage.
         at (int32[needed rows]): Where in the stage every row stands that this rank needs, in the
@@ -78,29 +78,25 @@ def part_route(
     """
     if not hops:
         return None
-    collect, cross, spread = (hop.merged(rows.rank, rows.ranks) for hop in hops)
-    last_row, crossing = rows.first_row + len(rows.local), cross.send.row
-    is_own = (crossing >= rows.first_row) & (crossing < last_row)
-    own = np.unique(crossing[is_own])
-    collected, crossed = len(own), len(own) + collect.receive.volume
-    cross_row = np.empty(len(is_own), np.int64)
-    cross_row[is_own] = np.searchsorted(own, crossing[is_own])
-    cross_row[~is_own] = collected + _find(collect.receive.row, crossing[~is_own])
-    came = np.concatenate([hop.receive.row for hop in (collect, cross, spread)])
+    collect, *later = (hop.merged(rows.rank, rows.ranks) for hop in hops)
+    last_row, sent = rows.first_row + len(rows.local), np.concatenate([h.send.row for h in later])
+    own = np.unique(sent[(sent >= rows.first_row) & (sent < last_row)])
+    stage = np.concatenate([own, *(hop.receive.row for hop in (collect, *later))])
     collect_row = rows.local[collect.send.row - rows.first_row]
-    spread_row = crossed + _find(cross.receive.row, spread.send.row)
     return PartRoute(
         own=rows.local[own - rows.first_row],
         hops=(
             Exchange(collect.send.called(collect_row), collect.receive.in_order()),
-            Exchange(cross.send.called(cross_row.astype(np.int32)), cross.receive.in_order()),
-            Exchange(spread.send.called(spread_row.astype(np.int32)), spread.receive.in_order()),
+            *(
+                Exchange(hop.send.called(_find(stage, hop.send.row)), hop.receive.in_order())
+                for hop in later
+            ),
         ),
-        at=(collected + _find(came, needed)).astype(np.int32),
+        at=_find(stage, needed),
     )
 
 
-def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int64Array:
+def _find(there: Int64Array, wanted: npt.NDArray[np.integer]) -> Int32Array:
     """Where every wanted number stands; all of them are there."""
-    order = np.argsort(there, kind="stable")
-    return order[np.searchsorted(there[order], wanted)] if len(wanted) else np.zeros(0, np.int64)
+    order = np.argsort(there, kind="stable").astype(np.int32)
+    return order[np.searchsorted(there, wanted, sorter=order)] if len(wanted) else order[:0]

@@ -19,6 +19,7 @@ from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import offsets_of
+from plancc.plan.topology import Topology
 from plancc.plan.values import STEPS
 
 
@@ -43,9 +44,10 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)
     for step in STEPS:
-        if hops := plan.exchanges.hops(step):
+        hops, topology = plan.exchanges.hops(step), plan.header.topology
+        if hops and topology is not None:
             at_most_once = f"a node sends to another at most once in the {step}_cross"
-            yield at_most_once, _crossings(plan, hops[1])
+            yield at_most_once, _crossings(plan, hops[1], topology)
     if plan.fold is not None:
         yield "every nonzero is there once", _once(plan, plan.all_parts)
     if plan.header.types is not None:
@@ -78,10 +80,9 @@ def _local_rows(plan: Plan) -> str:
     return "" if found == expected else f"it has {found}, there are {expected}"
 
 
-def _crossings(plan: Plan, crossing: Exchange) -> str:
+def _crossings(plan: Plan, crossing: Exchange, topology: Topology) -> str:
     """Which nodes send to each other in more than one message; "" if none do."""
-    assert plan.header.topology is not None
-    node, cross = plan.header.topology.node_of_rank().astype(np.int64), crossing.send
+    node, cross = topology.node_of_rank().astype(np.int64), crossing.send
     sender = np.repeat(node, np.diff(cross.ptr))
     pairs, counts = np.unique(sender * plan.num_parts + node[cross.peer], return_counts=True)
     for pair in pairs[counts > 1]:

@@ -47,6 +47,7 @@ from plancc.plan.format import (
     OLDEST,
     PAIRS,
     PIECES,
+    RELAYS_ATTRIBUTE,
     ROOT_ATTRIBUTES,
     STORAGE_ATTRIBUTES,
     TOPOLOGY_ATTRIBUTE,
@@ -583,7 +584,7 @@ class PlanFile:
             if self._container.is_there(step, h5py.Group):
                 missing = LINKS_ATTRIBUTE if step == LINKS else TOPOLOGY_ATTRIBUTE
                 said = f"without the attribute '{missing}'"
-                if step in STEPS or (step != LINKS and self.header.topology is not None):
+                if step in STEPS or (step != LINKS and self.header.has_hops):
                     said = f"of layout '{self.header.layout}'"
                 raise self._error(f"/{step} in a plan {said}")
 
@@ -642,6 +643,10 @@ class PlanFile:
         if TOPOLOGY_ATTRIBUTE in attributes:
             topology = self._read_topology(attributes[TOPOLOGY_ATTRIBUTE])
             header = replace(header, topology=topology)
+        if RELAYS_ATTRIBUTE in attributes:
+            if attributes[RELAYS_ATTRIBUTE] != 1:
+                raise self._error(f"header attribute '{RELAYS_ATTRIBUTE}' is not 1")
+            header = replace(header, relays=True)
         if any(name in attributes for name in TYPES_ATTRIBUTES):
             header = replace(header, types=self._read_types(attributes))
         if LINKS_ATTRIBUTE in attributes:

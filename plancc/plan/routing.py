@@ -1,9 +1,13 @@
-"""Messages between parts to hops between and inside nodes: every row crosses to a node once.
+"""Messages between parts to hops: every row crosses to a node, or a group of parts, once.
 
 Node-aware communication in three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
 multiplication"). Of every ordered pair of nodes one part sends for all of its node, and one
 receives for all of its own; which ones is chosen here, so that all parts of a node carry about as
 many rows.
+
+In two hops owners send to other groups themselves, to one relay in each (Selvitopi, Aykanat 2019,
+"Regularizing irregularly sparse point-to-point communications"). The relay of an owner's rows is
+chosen by load, not by place.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side
 from plancc.plan.lowering import by_sender
 from plancc.plan.plan import Plan
 from plancc.plan.topology import Topology
-from plancc.plan.values import HOPS, STEPS, Exchanges
+from plancc.plan.values import HOPS, STEPS, Exchanges, Header
 
 
 def hops_of(
-    send: Side, part_ptr: Int64Array, topology: Topology
+    send: Side, part_ptr: Int64Array, topology: Topology, most: int = 3
 ) -> tuple[Exchange, Exchange, Exchange]:
     """Collect, cross and spread of messages from the owners of rows (`Exchanges`).
 
@@ -31,6 +35,7 @@ def hops_of(
         send: By sender, which owns the rows: `Plan.send`, and ``Plan.fold.receive`` of a fold.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         topology: With a rank for every part.
+        most: 3, or 2: then there is nothing to collect.
 
     Raises:
         InputError: If the topology has not as many ranks as there are parts.
@@ -39,7 +44,10 @@ def hops_of(
     topology.check(num_parts)
     node = topology.node_of_rank()
     once = _Once(*_once_per_node(send.ptr, send.peer, send.row_ptr, send.row, node, part_ptr))
-    sender, receiver = _carriers(send, once, topology)
+    if most == 3:
+        sender, receiver = _carriers(send, once, topology)
+    else:
+        sender, receiver = once.owner, _relays(send, once, topology)
 
     owner, peer = send.part_of_row().astype(np.int32), send.peer_of_row()
     place = part_ptr[owner] + send.row
@@ -49,17 +57,17 @@ def hops_of(
         np.repeat(each, sizes) for each in (once.owner, sender, receiver)
     )
     foreign = owner_of != sender_of
+    at_once = near & (most == 3)
     collect = _step(
-        np.concatenate([owner[near], owner_of[foreign]]),
-        np.concatenate([peer[near], sender_of[foreign]]),
-        np.concatenate([place[near], once.place[foreign]]),
+        np.concatenate([owner[at_once], owner_of[foreign]]),
+        np.concatenate([peer[at_once], sender_of[foreign]]),
+        np.concatenate([place[at_once], once.place[foreign]]),
         part_ptr,
     )
     cross = _step(sender_of, receiver_of, once.place, part_ptr)
-    far = ~near
-    group = _group_of(once, owner[far], node[peer[far]], topology.nodes)
-    carrier, peer, place = receiver[group], peer[far], place[far]
-    onward = carrier != peer
+    carrier = owner.copy()
+    carrier[~near] = receiver[_group_of(once, owner[~near], node[peer[~near]], topology.nodes)]
+    onward = (carrier != peer) & ~at_once
     spread = _step(carrier[onward], peer[onward], place[onward], part_ptr)
     return collect, cross, spread
 
@@ -70,15 +78,30 @@ def with_routes(plan: Plan, topology: Topology) -> Plan:
     Raises:
         InputError: If the topology has not one rank for every part, or ranks share parts.
     """
+    return _routed(plan, replace(plan.header, topology=topology), topology)
+
+
+def with_relays(plan: Plan, groups: Topology, most: int = 3) -> Plan:
+    """The same plan with hops over relays, for groups of parts wherever these run.
+
+    Parameters:
+        most: Messages that a row takes at most: 2 or 3.
+
+    Raises:
+        InputError: If the groups have not one rank for every part, or ranks share parts.
+    """
+    return _routed(plan, replace(plan.header, topology=None, relays=True), groups, most)
+
+
+def _routed(plan: Plan, header: Header, topology: Topology, most: int = 3) -> Plan:
     topology.check(plan.num_parts)
-    header = replace(plan.header, topology=topology)
     if problem := header.topology_problem():
         raise InputError(problem)
     exchanges = Exchanges(plan.exchanges)
     for step in filter(plan.exchanges.get, STEPS):
         exchange = plan.exchanges[step]
         owned = exchange.send if step == "expand" else exchange.receive
-        hops = hops_of(owned, plan.part_ptr, topology)
+        hops = hops_of(owned, plan.part_ptr, topology, most)
         exchanges |= {f"{step}_{hop}": each for hop, each in zip(HOPS, hops, strict=True)}
     return replace(plan, header=header, exchanges=exchanges)
 
@@ -131,6 +154,23 @@ def _carriers(send: Side, once: _Once, topology: Topology) -> tuple[Int32Array, 
         (near[0] + near[1]).astype(np.int64),
     )
     return chosen[0][pair_of], chosen[1][pair_of]
+
+
+def _relays(send: Side, once: _Once, topology: Topology) -> Int32Array:
+    """The part that receives the rows of every group of `once`."""
+    node, messages = topology.node_of_rank(), np.diff(send.row_ptr)
+    sender = np.repeat(np.arange(len(send.ptr) - 1, dtype=np.int32), np.diff(send.ptr))
+    far = node[sender] != node[send.peer]
+    group = _group_of(once, sender[far], node[send.peer[far]], topology.nodes)
+    sizes, parts = np.diff(once.ptr), len(node)
+    own = np.bincount(sender[~far], messages[~far], parts) + np.bincount(once.owner, sizes, parts)
+    return _choose_relays(
+        sizes,
+        once.node,
+        (np.searchsorted(group, np.arange(len(sizes) + 1)), send.peer[far], messages[far]),
+        np.concatenate([[0], np.cumsum(topology.ranks())]),
+        (own.astype(np.int64), np.bincount(send.peer, messages, parts).astype(np.int64)),
+    )
 
 
 def _step(
@@ -224,4 +264,35 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
                     best, least = part, after
             chosen[end, i] = best
             load[best] = least
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
+    """The part of its node that receives each group of rows: int32[groups].
+
+    `needed` is (ptr, part, rows) by group: what parts need of it. `load` has the rows that every
+    part sends and receives anyway, and is changed. The largest groups choose first; each takes the
+    part that is then the least busy, by what it sends or receives, whichever is more.
+    """
+    ptr, part, rows = needed
+    sent, received = load
+    chosen = np.empty(len(sizes), np.int32)
+    here = np.zeros((first[1:] - first[:-1]).max(), np.int64)
+    for i in np.argsort(-sizes, kind="mergesort"):
+        start, stop = first[node[i]], first[node[i] + 1]
+        here[:] = 0
+        for k in range(ptr[i], ptr[i + 1]):
+            here[part[k] - start] = rows[k]
+        onward = here.sum()
+        best, least = start, -1
+        for candidate in range(start, stop):
+            # what the relay needs itself comes in anyway, and does not go out again
+            own = here[candidate - start]
+            after = max(sent[candidate] + onward - own, received[candidate] + sizes[i] - own)
+            if least < 0 or after < least:
+                best, least = candidate, after
+        chosen[i] = best
+        sent[best] += onward - here[best - start]
+        received[best] += sizes[i] - here[best - start]
     return chosen

@@ -30,10 +30,12 @@ class Header:
         self_loops: Whether the identity was added before normalising.
         grid: Which ranks share a part, in layouts "grid" and "feature"; None: every part has one
             rank.
-        topology: Which parts share a node, of a plan that has hops; None: it has none.
+        topology: Which parts share a node, of a plan that has hops between nodes; None: it has
+            none.
         types: The types of the vertices, and their relations; None: vertices are of one type.
         links: Negatives of every validation and test link; 0: they share them; None: the plan has
             no links.
+        relays: Whether the plan has hops that lead over any parts.
     """
 
     layout: str
@@ -47,6 +49,12 @@ class Header:
     topology: Topology | None = None
     types: Types | None = None
     links: int | None = None
+    relays: bool = False
+
+    @property
+    def has_hops(self) -> bool:
+        """Whether rows travel in hops, between nodes or over relays."""
+        return self.relays or self.topology is not None
 
     @property
     def num_ranks(self) -> int:
@@ -80,12 +88,15 @@ class Header:
         return ""
 
     def topology_problem(self) -> str:
-        """Why the topology does not fit layout and parts; "" if it does, or if there is none."""
+        """Why topology or relays do not fit layout and parts; "" if they do, or are not there."""
         topology = self.topology
+        if self.has_hops and self.layout not in ("row", "edge"):
+            hops = "relays" if topology is None else f"topology '{topology}'"
+            return f"{hops} in a plan of layout '{self.layout}'"
         if topology is None:
             return ""
-        if self.layout not in ("row", "edge"):
-            return f"topology '{topology}' in a plan of layout '{self.layout}'"
+        if self.relays:
+            return f"relays in a plan with topology '{topology}'"
         if topology.num_ranks != self.num_parts:
             return (
                 f"topology '{topology}', of {topology.num_ranks} ranks, in a plan of "
@@ -115,7 +126,7 @@ class Header:
     def steps(self) -> tuple[str, ...]:
         """The steps whose messages a plan has, and its links, by their names in the file."""
         steps = STEPS if self.layout == "edge" else STEPS[:1]
-        hops = () if self.topology is None else HOPS
+        hops = HOPS if self.has_hops else ()
         links = () if self.links is None else (LINKS,)
         return (*steps, *(f"{step}_{hop}" for step in steps for hop in hops), *links)
 
@@ -123,16 +134,17 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    The *hops* of a step bring its rows from their owners to the parts that need them, each once to
-    a node. Their rows are places in plan order, strictly ascending; a part sends rows that it owns
-    or that came in an earlier hop:
+    The *hops* of a step bring its rows from their owners to the parts that need them. Their rows
+    are places in plan order, strictly ascending; a part sends rows that it owns or that came in an
+    earlier hop. Hops between nodes bring each row once to a node:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
     The way back has the hops reversed; the sender of a row adds what is returned for it. Partial
     rows of an edge plan's fold go back along its hops, from the parts that have them to the owners.
-    One message at most crosses from a node to another.
+    One message at most crosses from a node to another. With *relays* any part may pass rows on in
+    any hop.
     """
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.plan.exchange import Side
-from plancc.plan.metrics import Traffic
+from plancc.plan.metrics import StepTraffic, Traffic
 from plancc.plan.plan import Plan
 from plancc.plan.reader import PlanFile
 from plancc.plan.routing import hops_of
@@ -24,6 +24,7 @@ from plancc.plan.values import HOPS
 from plancc.predict.memory import row_memory
 from plancc.predict.passes import COMMON_PASSES, PASSES
 from plancc.predict.schedules import (
+    Tables,
     live_tables,
     read_tables,
     schedule_of,
@@ -207,6 +208,56 @@ def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
         owned = Side(ptr, peer, row_ptr, file.read(f"{table}_row"))
         hops += [pair_volumes_of_table(hop.send) for hop in hops_of(owned, part_ptr, topology)]
     return TopologyCost.of(steps, topology, hops)
+
+
+class Busiest(NamedTuple):
+    """The busiest part of one product.
+
+    Attributes:
+        rows, messages: Most that a part sends or receives, whichever is more.
+        volume: Rows that all parts send.
+    """
+
+    rows: int
+    messages: int
+    volume: int
+
+    @classmethod
+    def of(cls, steps: Iterable[StepTraffic]) -> Self:
+        """Take the most over the parts of steps after each other."""
+        sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
+        rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
+        return cls(rows, most, int(sent.sum()))
+
+
+@dataclass(frozen=True)
+class RelayCost:
+    """The busiest part of one product, of expand and fold.
+
+    Attributes:
+        straight, relayed: Where every row goes straight from rank to rank, and over relays.
+        least_rows: Rows of the busiest part that no relays undercut: every part receives the rows
+            that it needs, and sends its partial rows.
+    """
+
+    straight: Busiest
+    relayed: Busiest
+    least_rows: int
+
+    @classmethod
+    def of(cls, tables: Tables) -> Self:
+        """Count the tables of a plan with relays."""
+        expand, fold = tables.expand.step, tables.fold
+        least, steps = expand.received, [expand]
+        hops = [hop.step for hop in tables.route or ()]
+        if fold is not None:  # its hops lead from the owners
+            least, steps = np.maximum(least, fold.step.sent), [expand, fold.step]
+            hops += [hop.reversed.step for hop in tables.fold_route or ()]
+        return cls(Busiest.of(steps), Busiest.of(hops), int(least.max()))
+
+    def as_dict(self) -> dict[str, Any]:
+        straight, relayed = self.straight._asdict(), self.relayed._asdict()
+        return {"straight": straight, "relayed": relayed, "least_rows": self.least_rows}
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:

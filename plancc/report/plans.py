@@ -42,6 +42,7 @@ from plancc.predict.schedules import (
 )
 from plancc.predict.schedules.plan_tables import rank_of_parts
 from plancc.report.costs import (
+    RelayCost,
     TopologyCost,
     TrainingCost,
     grid_pass_costs,
@@ -73,6 +74,7 @@ class Report:
         sampled: Costs at the given rates of boundary sampling.
         epoch: Predicted time of an epoch, with its machine and widths.
         topology: For the given topology, or the one that the plan was compiled for.
+        relays: Of a plan with relays whose parts are not merged.
         product: Words of one product on the grid of a grid plan.
         on_grid: Costs of an epoch of given dims on it.
         types, relations: Of a plan with types whose parts are not merged.
@@ -96,6 +98,7 @@ class Report:
     sampled: list[SampledCost]
     epoch: EpochTimes
     topology: TopologyCost | None
+    relays: RelayCost | None = None
     product: ProductTraffic | None = None
     on_grid: list[PassCost] = field(default_factory=list)
     types: list[TypeTraffic] = field(default_factory=list)
@@ -130,7 +133,12 @@ class Report:
         others = {
             **{"training": self.training, "random_training": self.random_training},
             **{"boundary_sampling": self.sampled, "topology": self.topology},
-            **{"product": self.product, "passes": self.on_grid, "types": self.types},
+            **{
+                "relays": self.relays,
+                "product": self.product,
+                "passes": self.on_grid,
+                "types": self.types,
+            },
             **{"relations": self.relations, "links": self.links},
             **{"components": self.components, "certificate": self.certificate},
         }
@@ -248,6 +256,7 @@ def report(
             sampled=sampled,
             epoch=source.epoch(basis, random_epoch),
             topology=None if topology is None else source.on_nodes(topology),
+            relays=source.relays(),
             product=read_product(file),
             on_grid=on_grid,
             types=source.of_types(type_traffic),
@@ -306,7 +315,7 @@ class _Source:
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
         self.merged = num_ranks < file.header.num_parts
-        self.has_hops = file.header.topology is not None and not self.merged
+        self.has_hops = file.header.has_hops and not self.merged
 
     @cached_property
     def plan(self) -> Plan:
@@ -355,6 +364,11 @@ class _Source:
         tables = tables_of_owners(self.matrix, self.owners, self.num_ranks)
         steps = [tables.expand] if tables.fold is None else [tables.expand, tables.fold]
         return TopologyCost.of([matrix_of_pairs(each) for each in steps], topology)
+
+    def relays(self) -> RelayCost | None:
+        """Traffic over relays; None: there are none."""
+        with_relays = self.has_hops and self.file.header.relays
+        return RelayCost.of(read_tables(self.file.path)) if with_relays else None
 
     @cached_property
     def random_owners(self) -> Owners:

@@ -22,14 +22,14 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
     Where nodes are known, the transport counts from then on what is sent between them.
 
     Parameters:
-        exchange: "auto": hops if the ranks are on nodes as the plan's topology says. "flat": no
-            hops. "nodes": hops wherever the ranks are.
+        exchange: "auto": hops, between nodes if the ranks are on nodes as the plan's topology says.
+            "flat": no hops. "nodes", "relays": hops wherever the ranks are.
     """
     topology = header.topology
-    if part.route is None or topology is None:
+    if part.route is None:
         return part
-    there = exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
-    if there:
+    there = topology is None or exchange == "nodes" or fits(topology, transport.nodes_of_ranks())
+    if there and topology is not None:
         node = planned_nodes(topology, transport.size)
         transport.far = (node != node[transport.rank]).tolist()
     return part if there and exchange != "flat" else replace(part, route=None, fold_route=None)
@@ -37,6 +37,11 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
     """Raise InputError if hops are asked for and the plan has none for these ranks."""
+    if exchange == "relays" and not (header.relays and num_ranks == header.num_parts):
+        why = "the plan has none; compile it with `exchange` relays"
+        if header.relays:
+            why = f"the plan's are for {header.num_parts} ranks, not {num_ranks}"
+        raise InputError(f"`exchange` relays: {why}")
     if exchange != "nodes":
         return
     topology, ranks = header.topology, block_of_parts(header.num_parts, num_ranks)

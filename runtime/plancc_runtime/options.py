@@ -289,9 +289,10 @@ class TrainOptions:
     )
     exchange: str = of_messages(
         "auto",
-        "For plans with a topology: rows in hops between nodes (nodes), or straight from rank to "
-        "rank (flat). auto: in hops if the ranks are on nodes as the plan says",
-        choices=("auto", "flat", "nodes"),
+        "rows straight from rank to rank (flat), or in the hops of the plan, between nodes (nodes) "
+        "or over relays (relays). auto: in hops, between nodes if the ranks are on nodes as the "
+        "plan says",
+        choices=("auto", "flat", "nodes", "relays"),
     )
     boundary_sampling: float | None = of_messages(
         None, "share of boundary rows kept in an epoch (BNS-GCN)", **share

@@ -21,6 +21,8 @@ from plancc.plan.routing import hops_of
 from plancc.plan.topology import Topology
 from plancc.plan.verify import verify
 from plancc.predict.machine import Machine, Node
+from plancc.predict.schedules import tables_of
+from plancc.report.epochs import EpochTimes
 from plancc.search import search
 
 
@@ -150,15 +152,30 @@ def test_flat_where_hops_do_not_pay(graph):
     assert compiled(graph, "hp", 12, topology="4x3", exchange="flat").header.topology is None
 
 
+def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
+    many, few = (compiled(graph, "hp", p, objective="max-volume") for p in (64, 12))
+    assert many.header.relays
+    assert not few.header.has_hops
+    epoch = EpochTimes.of_plan(many).basis.predictor.epoch
+    assert epoch(tables_of(many)).seconds < epoch(tables_of(many).flat()).seconds
+    assert compiled(graph, "rp", 12, None, exchange="relays", relay_hops=2).header.relays
+    assert not compiled(graph, "rp", 64, None).header.has_hops
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"topology": "4x4"}, "topology 4x4 has 16 ranks, one for every part; here are 12 parts"),
         ({"topology": "4y3"}, "topology '4y3': give nodes x ranks per node"),
         ({"exchange": "nodes"}, "`exchange` nodes: needs a topology"),
+        (
+            {"exchange": "relays", "model": "cagnet-1d", "effort": None},
+            "`exchange` relays: a process grid has none",
+        ),
+        ({"exchange": "relays", "relay_hops": 4}, "`relay_hops`"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],
 )
 def test_what_makes_no_sense(graph, options, words):
     with pytest.raises(InputError, match=words):
-        compiled(graph, "hp", 12, **options)
+        compiled(graph, **{"model": "hp", "parts": 12} | options)

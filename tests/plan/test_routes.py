@@ -21,7 +21,7 @@ from plancc.plan.lowering import lower
 from plancc.plan.matrix import matrix_of
 from plancc.plan.piece_writer import save_in_pieces
 from plancc.plan.plan_invariants import plan_invariants
-from plancc.plan.routing import with_routes
+from plancc.plan.routing import with_relays, with_routes
 from plancc.plan.slices import read_rank_slice
 from plancc.plan.topology import Topology
 from plancc.plan.values import HOPS, Exchanges
@@ -50,6 +50,9 @@ def plan_for(topology: str, *, edges: bool = False, seed: int = 0, n: int = 60):
         diagonal = row == graph.indices
         nonzeros[diagonal] = rows[row[diagonal]]
     plan = lower(graph, Owners(rows, nonzeros), PARTS, normalization="none", self_loops=False)
+    if topology.startswith("relays "):
+        *_, groups, most = topology.split()
+        return with_relays(plan, Topology.parse(groups), int(most)), array
     return with_routes(plan, Topology.parse(topology)), array
 
 
@@ -109,6 +112,47 @@ def test_hops_bring_every_row_once_to_every_node(shape, edges):
                 assert arriving[m] <= useful[m]
 
 
+@pytest.mark.parametrize("edges", [False, True], ids=["rows", "edges"])
+@pytest.mark.parametrize("most", [2, 3])
+def test_relays_bring_every_row_once_in_few_hops(most, edges):
+    plan, _ = plan_for(f"relays 2x5+1x2 {most}", edges=edges)
+    verify(plan)
+    for step in ("expand", "fold") if edges else ("expand",):
+        after = {  # hops that a row took to each part
+            (m, place): 0
+            for m in range(PARTS)
+            for place in range(plan.part_ptr[m], plan.part_ptr[m + 1])
+        }
+        sent = set()
+        for tables in plan.exchanges.hops(step):
+            ends = zip(tables.send.part_of_row(), tables.send.peer_of_row(), strict=True)
+            moved = [(int(q), int(m)) for q, m in ends], tables.send.row.tolist()
+            came = {}
+            for (q, m), place in zip(*moved, strict=True):
+                assert (m, place) not in after
+                assert (m, place) not in came
+                came[m, place] = after[q, place] + 1
+                sent.add((q, place))
+            after |= came
+        assert max(after.values()) <= most
+        wanted = {(m, place) for m, each in enumerate(needs(plan, step)) for place in each}
+        assert wanted <= set(after)
+        assert {each for each, hops in after.items() if hops} <= wanted | sent
+
+
+def test_relays_share_the_rows_of_a_hub():
+    """Rows of part 0 go to all: straight it sends them 11 times, over relays as its peers do."""
+    array = np.zeros((48, 48))
+    array[:, :4] = 1.0
+    graph = plan_helpers.graph_of(array, dtype=np.float64)
+    owner = Owners(np.repeat(np.arange(12, dtype=np.int32), 4))
+    flat = lower(graph, owner, PARTS, normalization="none", self_loops=False)
+    assert flat.send.rows_per_part().max() == 44
+    hops = with_relays(flat, Topology.parse("4x3"), 2).exchanges.hops("expand")
+    assert sum(hop.send.rows_per_part() for hop in hops).max() == 20  # 3 relays, 2 of its group
+    assert sum(hop.receive.rows_per_part() for hop in hops).max() == 4
+
+
 def product_of_slices(parts, x):
     """A x by the hops of every rank's slice, in plain numpy."""
     own = [x[part.global_id] for part in parts]
@@ -158,22 +202,24 @@ def test_any_plan_and_topology(case, seed):
     cuts = np.flatnonzero(np.append(rng.random(num_parts - 1) < 0.4, True)) + 1
     sizes = np.diff(np.concatenate([[0], cuts]))
     topology = Topology.parse("+".join(f"1x{size}" for size in sizes))
-    plan = with_routes(plan_helpers.lowered(graph, owner, num_parts), topology)
-    assert not fault(plan.header, plan.arrays())
-    assert [problem for _, problem in plan_invariants(plan) if problem] == []
-    parts = [plan.part(m) for m in range(num_parts)]
-    x = rng.standard_normal(graph.num_vertices)
-    expected = matrix_of(plan)
+    flat = plan_helpers.lowered(graph, owner, num_parts)
+    x, expected = rng.standard_normal(graph.num_vertices), matrix_of(flat)
     matrix = sp.csr_array((expected.data, expected.indices, expected.indptr), expected.shape)
-    np.testing.assert_allclose(product_of_slices(parts, x), matrix @ x, atol=1e-4)
+    relays = [with_relays(flat, topology, most) for most in (2, 3)]
+    for plan in (with_routes(flat, topology), *relays):
+        assert not fault(plan.header, plan.arrays())
+        assert [problem for _, problem in plan_invariants(plan) if problem] == []
+        parts = [plan.part(m) for m in range(num_parts)]
+        np.testing.assert_allclose(product_of_slices(parts, x), matrix @ x, atol=1e-4)
 
 
 @pytest.mark.parametrize("edges", [True, pytest.param(False, marks=long)], ids=["edges", "rows"])
-def test_a_file_has_the_same_hops_alone_and_in_pieces(edges, tmp_path):
-    plan, _ = plan_for("3x4", edges=edges)
+@pytest.mark.parametrize("shape", ["3x4", "relays 3x4 2"])
+def test_a_file_has_the_same_hops_alone_and_in_pieces(shape, edges, tmp_path):
+    plan, _ = plan_for(shape, edges=edges)
     content = plan.save(tmp_path / "plan.h5")
     assert save_in_pieces(plan, tmp_path / "pieces.h5", [0, 5, 6, 12])[0] == content
-    header = replace(plan.header, topology=None)
+    header = replace(plan.header, topology=None, relays=False)
     straight = {step: plan.exchanges[step] for step in header.steps()}
     assert content != replace(plan, header=header, exchanges=Exchanges(straight)).content_sha256()
     for name in ("plan.h5", "pieces.h5"):
@@ -264,8 +310,9 @@ def slice_error(path, rank):
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_a_row_that_is_missing_is_found(hop, tmp_path):
-    plan, _ = plan_for("3x4", n=200)
+@pytest.mark.parametrize("shape", ["3x4", "relays 3x4 3"])
+def test_a_row_that_is_missing_is_found(shape, hop, tmp_path):
+    plan, _ = plan_for(shape, n=200)
     broken = without_row(plan, hop)
     with pytest.raises(PlanError, match="row"):
         verify(broken)
@@ -324,6 +371,8 @@ def sealed(path, edit):
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("1x4+2x4")), "write '3x4'"),
         (lambda f: f.attrs.__setitem__("topology", np.bytes_("4x3")), "node|nodes"),
         (lambda f: f.__delitem__("expand_cross"), "expand_cross"),
+        (lambda f: f.attrs.__setitem__("relays", 2), "attribute 'relays' is not 1"),
+        (lambda f: f.attrs.__setitem__("relays", 1), "relays in a plan with topology '3x4'"),
     ],
 )
 def test_headers_that_lie(edit, words, routed, tmp_path):
@@ -333,9 +382,11 @@ def test_headers_that_lie(edit, words, routed, tmp_path):
         plancc.load(tmp_path / "plan.h5")
 
 
-def test_refine_keeps_hops(tmp_path):
+@pytest.mark.parametrize("how", [{"topology": "2x2", "exchange": "nodes"}, {"exchange": "relays"}])
+def test_refine_keeps_hops(how):
     graph = plan_helpers.graph_of(np.ones((40, 40)), dtype=np.float64)
-    graph = plancc.compile(graph, "rp", 4, topology="2x2", exchange="nodes", normalize="none")
-    better = plancc.refine(graph, objective="volume")
-    assert better.header.topology == Topology.parse("2x2")
+    plan = plancc.compile(graph, "rp", 4, normalize="none", **how)
+    better = plancc.refine(plan, objective="volume")
+    assert better.header == plan.header
+    assert better.header.has_hops
     verify(better)

@@ -27,7 +27,7 @@ from plancc_runtime.testing import Layout, LayoutTests
 from plancc_runtime.train import train
 from plancc_runtime.transport.local import run_ranks
 
-SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4}
+SHAPES = {"3x2": 6, "2x2+1x1+1x3": 8, "2x2": 4, "relays 4x2 2": 8}
 
 
 pytestmark = pytest.mark.usefixtures("opened_once")
@@ -35,12 +35,15 @@ pytestmark = pytest.mark.usefixtures("opened_once")
 
 def file_of(model: str, topology: str) -> Path:
     """A plan of the hubs as they are, by model and topology."""
+    how = {"topology": topology, "exchange": "nodes"}
+    if topology.startswith("relays "):
+        _, topology, most = topology.split()
+        how = {"exchange": "relays", "relay_hops": int(most)}
     return worlds.searched(
         "hubs",
         model,
         Topology.parse(topology).num_ranks,
-        topology=topology,
-        exchange="nodes",
+        **how,
         normalize="none",
         self_loops=False,
         value_dtype="float64",
@@ -105,9 +108,9 @@ SETTINGS = {
 }
 
 
-def check_hops(path, settings):
+def check_hops(path, settings, hops="nodes"):
     """Losses, and weights, are those of rows that go straight."""
-    straight, hops = (trained(path, 4, each, **settings)[0][0] for each in ("flat", "nodes"))
+    straight, hops = (trained(path, 4, each, **settings)[0][0] for each in ("flat", hops))
     losses = [[epoch.loss for epoch in found.epochs] for found in (straight, hops)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-9)
     for key, weights in straight.weights.items():
@@ -129,6 +132,28 @@ def test_training_is_that_of_straight_rows(name):
 )
 def test_edge_plans_train_alike(name):
     check_hops(file_of("medium-grain", "2x2"), SETTINGS[name])
+
+
+@pytest.mark.parametrize("name", ["gat", "rows by degree", "boundary sampling"])
+def test_training_over_relays_is_that_of_straight_rows(name):
+    check_hops(file_of("rp", "relays 2x2 2"), SETTINGS[name], "relays")
+
+
+@pytest.mark.parametrize("model", ["rp", "medium-grain"])
+def test_relays_carry_the_words_that_are_predicted(model):
+    path = file_of(model, "relays 4x2 2")
+    plan, dims = plancc.load(path), [worlds.WIDTH, 4, worlds.CLASSES]
+    found = trained(path, 8, "auto", passes=(), eval_every=0)
+    schedule = schedule_of(tables_of(plan), dims, ())
+    moved = schedule.counts(lambda each: each.place.step != "all-reduce").words_sent
+    assert found[0][0].figures.planned == moved.sum()
+    assert report(path).relays.relayed.volume == sum(
+        hop.send.volume for step in ("expand", "fold") for hop in plan.exchanges.hops(step)
+    )
+    with pytest.raises(InputError, match="`exchange` relays: the plan's are for 8 ranks, not 4"):
+        trained(path, 4, "relays")
+    fewer = trained(path, 4, "auto")[0][0].epochs[-1].loss
+    assert fewer == pytest.approx(found[0][0].epochs[-1].loss, rel=1e-9)
 
 
 def test_narrow_rows_are_near():
@@ -257,8 +282,9 @@ def test_ranks_of_one_machine_send_straight():
 def test_plans_without_hops_refuse_them(tmp_path):
     flat = plancc.compile((4, np.array([[0, 1, 2], [1, 2, 3]])), "block", 2)
     flat.save(tmp_path / "flat.h5")
-    with pytest.raises(InputError, match="`exchange` nodes: the plan has no hops"):
-        trained(str(tmp_path / "flat.h5"), 2, "nodes")
+    for exchange, why in (("nodes", "the plan has no hops"), ("relays", "the plan has none")):
+        with pytest.raises(InputError, match=f"`exchange` {exchange}: {why}"):
+            trained(str(tmp_path / "flat.h5"), 2, exchange)
 
 
 @pytest.mark.mpi

@@ -119,7 +119,7 @@ def _live(
 ) -> Live:
     owners = owners_of(plan).renumbered(rank_of_parts(plan.num_parts, num_ranks))
     wanted, hops = None if all_rows else training_vertices(plan, **training), None
-    if plan.header.topology is not None and num_ranks == plan.num_parts:
+    if plan.header.has_hops and num_ranks == plan.num_parts:
         hops = partial(_live_hops, plan)
     return live_tables(graph_of(plan), owners.rows, num_ranks, num_layers, wanted, hops)
 
@@ -254,7 +254,7 @@ def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
 
 def _route(source: _Source, step: str) -> tuple[Pairs, ...] | None:
     """The hops of a step; None: there are none."""
-    if source.header.topology is None:
+    if not source.header.has_hops:
         return None
     return tuple(_pairs(source, f"{step}_{hop}/send")[0] for hop in HOPS)
 

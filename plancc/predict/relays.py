@@ -1,0 +1,47 @@
+"""Relays of a plan by the predicted epoch, for groups of several sizes, in two or three hops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plancc.plan.plan import Plan
+from plancc.plan.routing import with_relays
+from plancc.plan.topology import Topology
+from plancc.predict.predictor import Predictor
+from plancc.predict.schedules import tables_of
+
+MANY = 64
+"""Parts from which on relays are tried unasked: then a part has peers enough to wait for."""
+SIZES = (0.25, 0.5, 1, 2)
+"""Parts of a group that are tried, over the square root of all: there messages are fewest."""
+
+
+def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
+    """The plan with the relays of least predicted epoch, its seconds, and how relays were chosen.
+
+    Parameters:
+        plan: A row or edge plan; hops that it has are replaced.
+        most: Messages that a row takes at most: 2 or 3.
+
+    Returns:
+        Plan, seconds, and the argument `groups` and hops of `with_relays` as in "16x16 in 2 hops".
+    """
+    ranks = predictor.machine.node.ranks
+    found = (
+        (with_relays(plan, groups, hops), f"{groups} in {hops} hops")
+        for groups in _groups(plan.num_parts, ranks)
+        for hops in range(2, most + 1)
+    )
+    timed = ((each, predictor.epoch(tables_of(each)).seconds, how) for each, how in found)
+    return min(timed, key=lambda each: each[1])
+
+
+def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
+    """Groups of neighbouring parts, of sizes near the square root and of those of a node."""
+    root = 2 ** round(np.log2(num_parts) / 2)
+    sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
+    for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:
+        rest = num_parts % size
+        yield Topology.parse(f"{num_parts // size}x{size}" + f"+1x{rest}" * (rest > 0))
