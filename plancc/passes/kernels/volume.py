@@ -206,14 +206,12 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
     """What the penalty falls when v leaves its part, and whether v must stay (`must_stay`)."""
-    here, saved, alone, short = state.owner[v], 0.0, True, False
+    here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
-        alone &= w == full
-        short |= full - w < state.floor[here, c] and w > 0
         t, p = bounds.target[here, c], bounds.price[here, c]
         saved += penalty(full, t, p) - penalty(full - w, t, p)
-    return saved, alone or short
+    return saved, must_stay(v, nets, state)
 
 
 @njit(cache=True, nogil=True)
