@@ -119,7 +119,7 @@ class SearchOptions(PartitionOptions):
     fixed: Any = of_search(
         None,
         "part vector of rows that never move; a line of -1: any part",
-        more="In Python also int[n], in vertex order. For row plans of parts of one size.",
+        more="In Python also int[n], in vertex order. For parts of one size.",
         metavar="FILE",
     )
     stop: Stop | None = option(

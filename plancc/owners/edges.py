@@ -103,7 +103,8 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     ) -> SearchResult:
         return search_edges(matrix, model, num_parts, options, report=report)
 
-    found = search_on_nodes(find, matrix, task.num_parts, options, _limits(matrix, task), report)
+    shared = _limits(matrix, task) if options.fixed is None else None  # to get numbers by nodes
+    found = search_on_nodes(find, matrix, task.num_parts, options, shared, report)
     return found_by_search(*found, task)
 
 

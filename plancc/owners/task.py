@@ -17,7 +17,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.models import MODELS
-from plancc.models.base import Model
+from plancc.models.base import EdgeModel, Model
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance
@@ -122,13 +122,14 @@ class Task:
             )
 
     def _check_fixed(self) -> None:
-        """Rows are fixed in the parts of row plans, which are of one size then."""
+        """Rows are fixed in the parts of row and edge plans, which are of one size then."""
         if self.options.fixed is None:
             return
-        if self.model.layout != "row":
+        of_cells = isinstance(self.model, EdgeModel) and self.model.of_cells
+        if self.model.layout == "any" or of_cells:
             raise InputError(
-                f"`fixed` is for models that search for owners of rows, such as hp: model "
-                f"'{self.name}' has owners of nonzeros too, or chooses among models"
+                "`fixed` is for searches that give a row to any part, such as hp and medium-grain, "
+                f"not for model '{self.name}'"
             )
         if self.options.capacities is not None:
             raise InputError("`fixed` is for parts of one size: drop `capacities`")

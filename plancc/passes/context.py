@@ -23,6 +23,7 @@ class Context:
         deadline: No sweep starts after it, but for those that restore the balance.
         time (EpochTime, for objective "time" only): Of the matrix.
         movable (bool[nnz], optional): Nonzeros that may be elsewhere than their rows; None: all.
+        held (bool[n], optional): Rows of an edge partition that keep their owner; None: none.
     """
 
     limits: Limits
@@ -31,6 +32,7 @@ class Context:
     deadline: Deadline = field(default_factory=Deadline)
     time: EpochTime | None = None
     movable: Any = None
+    held: Any = None
 
     @property
     def num_parts(self) -> int:

@@ -81,6 +81,8 @@ class _Search:
         self.rng, self.deadline, self.context = context.rng(), context.deadline, context
         self.matrix, self.num_parts = matrix, context.num_parts
         self.pattern: MatrixPattern = pattern_of(matrix.indptr, matrix.indices, context.movable)
+        if context.held is not None:
+            self.pattern.free[context.held] = False
         self.limits = context.limits
         self.scale = 1 / self.limits.relative
 

@@ -46,6 +46,7 @@ from plancc.passes.bound import reaches
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
 from plancc.passes.fill import fill_empty_parts
+from plancc.passes.fixed import refine_around
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.refine import RefineVolume
@@ -103,7 +104,17 @@ class EdgeJob(RefiningJob):
         return EDGE_EFFORTS[self.effort]
 
     def context(self, seed: int = 1) -> Context:
-        return replace(super().context(seed), movable=self.allowed)
+        return replace(super().context(seed), movable=self.allowed, held=self.held)
+
+    @property
+    def held(self) -> npt.NDArray[np.bool_] | None:
+        """Rows that never move; None: none."""
+        return None if self.options.fixed is None else self.options.fixed >= 0
+
+    @property
+    def combines(self) -> bool:
+        """Whether owners may be anything that a partition of the fine-grain hypergraph is."""
+        return self.allowed is None and self.held is None
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.bool_] | None:
@@ -132,7 +143,7 @@ class EdgeJob(RefiningJob):
             return [self.from_rows(self.options.seed)]
         if self.hopeless:
             return [self.assigned()]
-        first = self.model.partitioned_first
+        first = self.model.partitioned_first and self.held is None
         starts = self._partitioned_first() if first else self._rows_first()
         if self.effort != "best":
             return [next(starts)]
@@ -141,14 +152,14 @@ class EdgeJob(RefiningJob):
         found: list[Member] = []
         for made, member in enumerate(starts, 1):
             found.append(member)
-            if self.allowed is not None:  # nothing is combined: the best are all that is needed
+            if not self.combines:  # nothing is combined: the best are all that is needed
                 found = sorted(found)[: self.numbers.starts]
-            late = self.allowed is None and wall_seconds() - begin > growing
+            late = self.combines and wall_seconds() - begin > growing
             if late or self.deadline.passed() or (not timed and made == self.how.starts):
                 break
-            if timed and self.allowed is None and made == self.how.max_starts:
+            if timed and self.combines and made == self.how.max_starts:
                 break
-        if self.allowed is None:
+        if self.combines:
             self._combine_until_end(found, timed)
         return found
 
@@ -156,7 +167,9 @@ class EdgeJob(RefiningJob):
         """Members from searches by rows, and one from the strongest partitioner."""
         yield self.split(self.from_rows(self.options.seed), self.options.seed)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
-        start = self.partitioned(model, self.options.seed, strong=True)
+        start = None
+        if self.held is None:
+            start = self.partitioned(model, self.options.seed, strong=True)
         if start is not None:
             yield self.split(start, self.options.seed)
         for seed in itertools.count(self.options.seed + 1):
@@ -171,7 +184,7 @@ class EdgeJob(RefiningJob):
 
     def assigned(self) -> Member:
         """Owners without a search for nonzeros: those of libra, by rows where it cannot be."""
-        if self.allowed is not None or self.options.capacities is not None:
+        if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
         made = LibraModel().build(matrix, self.num_parts, balance="nnz", seed=options.seed)
@@ -242,10 +255,14 @@ class EdgeJob(RefiningJob):
             else:
                 with_column = lighter_columns(matrix) if self.allowed is None else self.allowed
             problem = split_problem(matrix, with_column)
-            refined = RefineVolume(cycles=1).refine(owner, problem.hypergraph, context)
-            owner = refined.owner
+            refinement, least = RefineVolume(cycles=1), 0
+            if self.held is None:
+                refined = refinement.refine(owner, problem.hypergraph, context)
+                owner, least = refined.owner, refined.least
+            else:
+                owner = refine_around(self.held, refinement, owner, problem.hypergraph, context)
             best = min(best, self.note(f"split {k + 1}, seed {seed}", begin, problem.owners(owner)))
-            if reaches(best.volume, best.overload, refined.least):
+            if reaches(best.volume, best.overload, least):
                 return best
             if deadline.passed():
                 break
