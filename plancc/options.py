@@ -249,8 +249,8 @@ class PlanOptions:
     )
     balance: str | None = of_balance(
         None,
-        f"what parts share evenly: {', '.join(BALANCES)}; each may have its own epsilon, "
-        "and the share of the mean that a part may lack, as nnz:0.05:0.1",
+        f"what parts share evenly: {', '.join(BALANCES)}; limits "
+        "above and below the mean as nnz:0.05:0.1",
         otherwise=f"{DEFAULT_BALANCE} where rows are searched for, else, and with `partitioner`, "
         "nnz",
         more="See `plancc.models.weights.Balance`; weights where there are `weights`.",

@@ -81,7 +81,7 @@ def test_missing_files_are_input_errors(folder):
         plancc.load("none.h5")
     with pytest.raises(plancc.InputError, match=r"none\.mtx"):
         plancc.compile("none.mtx", model="rp")
-    with pytest.raises(plancc.PlanError, match=r"graph\.mtx: not a plan"):
+    with pytest.raises(plancc.InputError, match=r"graph\.mtx: not a plan"):
         plancc.load("graph.mtx")
 
 

@@ -172,7 +172,9 @@ class ConvOptions:
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
             before = self.first_steps(d_in, d_out, last) if first else []
-            found = [*before, *self.steps(d_in, d_out, last)]
+            found = self.steps(d_in, d_out, last)
+            if isinstance(found, list | tuple):
+                found = [*before, *found]
         except PlanccError:
             raise
         except Exception as error:  # their code runs

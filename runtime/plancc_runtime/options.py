@@ -371,7 +371,7 @@ class TrainOptions:
     )
     predict: Path | None = of_results(
         None,
-        "write what is predicted of every vertex: .csv, .npz, .npy, .parquet; "
+        "write predictions of all vertices: .csv, .npz, .npy, .parquet; "
         "out-{part}.npz: a file per rank",
         more="By the weights that the run ends with.",
     )

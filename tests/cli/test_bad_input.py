@@ -207,8 +207,8 @@ def test_other_arguments_of_plan_commands(plan: Path, graph: Path, tmp_path: Pat
     assert "PLANS" in fails(tmp_path, "compare")
     error = fails(tmp_path, "export", plan, "-o", tmp_path / "x.part.5")
     assert "7 parts, not 5" in error
-    assert str(graph) in fails(tmp_path, "export", graph, "-o", tmp_path / "x.part.7", code=1)
-    assert str(graph) in fails(tmp_path, "inspect", graph, code=1)
+    assert str(graph) in fails(tmp_path, "export", graph, "-o", tmp_path / "x.part.7")
+    assert str(graph) in fails(tmp_path, "inspect", graph)
     assert "no such file" in fails(tmp_path, "verify", plan, "--against", tmp_path / "none.mtx")
 
 

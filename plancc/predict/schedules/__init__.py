@@ -151,6 +151,7 @@ def schedule_of(
         notes = (*notes, "negatives are those of epoch 0")
     if tables.grid is not None and tables.blocks is None and divides_columns(tables.grid):
         notes = (*notes, "nonzeros are taken to be spread evenly over the pieces of columns")
+    operations = epoch(scheduler, dims, passes, network, tables.links)
     memory = scheduler.memory(dims)
     if tables.links is not None:
         ends = tables.links.memory(dims[-1])
@@ -161,7 +162,7 @@ def schedule_of(
         num_ranks=tables.num_ranks,
         dims=list(dims),
         passes=tuple(passes),
-        operations=epoch(scheduler, dims, passes, network, tables.links),
+        operations=operations,
         convolution=network,
         pipeline=pipeline,
         memory=memory,

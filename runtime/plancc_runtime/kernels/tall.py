@@ -1,9 +1,10 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
 Eight rows times two vectors of columns are summed in registers, term by term, and stored once with
-bias and activation (Goto and van de Geijn 2008; nothing is packed, since the small matrix is in a
-cache). The rows that follow are prefetched. Back, a block of rows is read once for the mask of the
-activation and all gradients. The bits do not depend on the number of threads.
+bias and activation (Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM
+TOMS 34, 2008; nothing is packed, since the small matrix is in a cache). The rows that follow are
+prefetched. Back, a block of rows is read once for the mask of the activation and all gradients. The
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
