@@ -25,19 +25,9 @@ from plancc.search.rows import RowJob
 from plancc.search.starts import Beginning, beginnings
 
 
-def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
-    """What is searched around fixed vertices; None where there are none.
-
-    Parameters:
-        fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
-
-    Raises:
-        InputError: Fixed vertices that are too heavy for their part, or leave others too few.
-    """
-    if (fixed < 0).all():
-        return None
-    around, most = Around.of(fixed, hypergraph, limits), limits.limit
-    held = fixed >= 0
+def check_fixed(fixed: Owner, limits: Limits) -> None:
+    """Raise InputError if fixed vertices are too heavy for their part; -1: others."""
+    held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
@@ -46,6 +36,20 @@ def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around
             f"'{limits.names[which]}', and a part may have {int(most[part, which]):,}: fix fewer "
             "there, or raise `epsilon`"
         )
+
+
+def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
+    """What is searched around fixed vertices; None where there are none.
+
+    Parameters:
+        fixed (int32[num_vertices]): The part of fixed vertices; -1: of others.
+
+    Raises:
+        InputError: Fixed vertices that leave others too few.
+    """
+    if (fixed < 0).all():
+        return None
+    around = Around.of(fixed, hypergraph, limits)
     if around.problem.num_vertices < limits.num_parts:
         raise InputError(
             f"fixed vertices: too few others are left to fill {limits.num_parts} parts: fix fewer"

@@ -31,7 +31,7 @@ from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
-from plancc.search.around import HypergraphJob, fixed_around
+from plancc.search.around import HypergraphJob, check_fixed, fixed_around
 from plancc.search.expectation import Expectation
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
@@ -97,10 +97,11 @@ def search(
         "expectation": expectation,
         "report": report,
     }
-    around = None if options.fixed is None else fixed_around(options.fixed, hypergraph, limits)
-    job = RowJob(**known)
-    if around is not None:
-        job = HypergraphJob(**known, around=around)
+    around = None
+    if options.fixed is not None:
+        check_fixed(options.fixed, limits)
+        around = fixed_around(options.fixed, hypergraph, limits)
+    job = RowJob(**known) if around is None else HypergraphJob(**known, around=around)
     if expectation is not None:
         expectation.deadline = job.whole
     owners = _by_effort(job)

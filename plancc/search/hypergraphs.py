@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,10 @@ from plancc.options import SearchOptions
 from plancc.partitioners.run import check_problem
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
-from plancc.search.around import HypergraphJob, fixed_around
+from plancc.passes.multilevel import Owner
+from plancc.search.around import HypergraphJob, check_fixed, fixed_around
 from plancc.search.effort import STEPS
-from plancc.search.record import Trial
+from plancc.search.record import SearchResult, Trial
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +86,29 @@ def partition_hypergraph(
         np.full(n, -1, np.int32) if given is None else part_vector(given, n, num_parts, -1)
         for given in (fixed, part)
     )
+    limits = Limits(hypergraph.vertex_weights, num_parts, options.epsilon, names=("weights",))
+    check_fixed(stays, limits)
+
+    def searched(options: SearchOptions, stays: Owner, **others: Any) -> SearchResult:
+        job = HypergraphJob(
+            matrix=Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32)),
+            hypergraph=hypergraph,
+            limits=limits,
+            options=options,
+            model=HypergraphModel(),
+            expectation=None,
+            around=fixed_around(stays, hypergraph, limits),
+            **others,
+        )
+        STEPS[job.effort](job)
+        return job.result()
+
     if part is not None:
         begin = np.where(stays >= 0, stays, begin)
         if (begin < 0).any():
-            fast = replace(options, effort="fast")
-            begin = partition_hypergraph(hypergraph, num_parts, fast, fixed=begin).owner
-    limits = Limits(hypergraph.vertex_weights, num_parts, options.epsilon, names=("weights",))
-    job = HypergraphJob(
-        matrix=Graph(np.zeros(n + 1, np.int64), np.empty(0, np.int32)),
-        hypergraph=hypergraph,
-        limits=limits,
-        options=options,
-        model=HypergraphModel(),
-        expectation=None,
-        around=fixed_around(stays, hypergraph, limits),
-        given=None if part is None else begin,
-        report=report,
-    )
-    STEPS[job.effort](job)
-    found, nets = job.result(), nets_of(hypergraph)
+            begin = searched(replace(options, effort="fast"), begin).owners.rows
+    found = searched(options, stays, given=None if part is None else begin, report=report)
+    nets = nets_of(hypergraph)
     state = state_of(nets, found.owners.rows, num_parts)
     return HypergraphPartition(
         found.owners.rows,

@@ -93,6 +93,15 @@ def test_the_built_in_partitioner_begins_where_no_other_is_in_time():
     assert partition_hypergraph(hypergraph(nets, 40), 4, options).connectivity == 4
 
 
+def test_a_given_partition_may_be_too_heavy_where_it_is_not_fixed():
+    """Vertices without a part get one first, and the search then lightens the others."""
+    nets = [[k, (k + 1) % 20] for k in range(20)]
+    options = SearchOptions(effort="fast", epsilon=0.1)
+    found = partition_hypergraph(hypergraph(nets, 20), 2, options, part=[0] * 16 + [1] * 3 + [-1])
+    assert found.connectivity == 2
+    assert np.bincount(found.owner).max() <= 11
+
+
 def test_what_cannot_be_partitioned():
     problem = hypergraph([[0, 1], [1, 2]], 4)
     for given, words in [
