@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from plancc_cli.generated import (
 from plancc_cli.progress import QUIET, command_line, progress, verbosity, verbosity_level
 from plancc_cli.run import started_by_launcher
 from plancc_cli.stopping import KeepBest
-from plancc_runtime.launch import TIMEOUT
+from plancc_runtime.launch import TIMEOUT, need_torch
 
 TAKEN = options.taken()
 """Names that a model's option cannot have here."""
@@ -51,6 +51,8 @@ SAMPLING = {"sampler", *options.sampler_fields()}
 """Options of `options.sampling`."""
 BY_HAND = ("self_loops", "data", "split", "keys", "stop")
 """Options of a compilation without a flag of the same name and meaning."""
+GIVEN_FILES = ("part", "weights", "fixed", "links", "link_times")
+"""Options that name files to read, beside the graph and vertex data."""
 OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HAND]
 
 
@@ -184,15 +186,17 @@ def command(
     if settings["model"] is None:
         settings["model"], chosen = default_model(search, settings["balance"])
     model = MODELS[settings["model"]]
-    if rehearse and model.layout != "any":
-        raise InputError(f"`rehearse` is for model auto, not for '{settings['model']}'")
+    if rehearse:
+        if model.layout != "any":
+            raise InputError(f"`rehearse` is for model auto, not for '{settings['model']}'")
+        need_torch("a rehearsal")  # said before the search
     samplers = sampler_options() if model.of_batches else {}
     own = [name for name in model.option_fields() if name not in samplers]
     refuse_taken(f"model '{settings['model']}'", own, TAKEN)
     data = settings.pop("data")
     of_edges = {name: settings.pop(name) for name in ("features_from_edges", "edge_features")}
-    given_files = settings.get("part"), settings["weights"], settings["fixed"], *data
-    options.check_plan_output(output, graph, *given_files)
+    given_files = (settings.get(name) for name in GIVEN_FILES)
+    options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
     settings = chosen | settings
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
@@ -218,7 +222,8 @@ def command(
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             given: Any = data or (False if no_data else None)
             reading |= {"split": split_name, **of_edges}
-            timed = as_timed_source(graph, given, settings["link_times"], **reading)
+            times = settings["link_times"]
+            timed = as_timed_source(graph, given, times, **reading)
             source, vertex_data, settings["link_times"] = timed
         plan = plancc.compile(
             source,
@@ -232,6 +237,8 @@ def command(
             judge=partial(rehearsed_seconds, search) if rehearse else None,
             **settings,
         )
+        if times is not None:
+            plan = replace(plan, provenance=plan.provenance | {"link_times": times})
         with shown.stage("write"):
             digest, features = plan.save(output, compress=compress), plan.edge_features
     seconds = wall_seconds() - start

@@ -54,7 +54,8 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
             if given[name]:
                 raise InputError(f"`{name}` is for a compile by one process")
         if first:
-            options.check_plan_output(output, given["graph"], given["part"], *given["data"])
+            inputs = given["graph"], given["part"], given["links"], *given["data"]
+            options.check_plan_output(output, *inputs)
         model = given["model"] or DEFAULT_MODEL
         asked = of_class(settings, MODELS[model].option_fields()) | {"model": model}
     start = wall_seconds()

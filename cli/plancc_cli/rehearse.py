@@ -281,9 +281,6 @@ def _steps(
 def rehearsed_seconds(search: SearchOptions, plan: Plan) -> float:
     """Rehearsed epoch of a GCN on a plan that is in no file yet, with the widths of a search."""
     from plancc.predict.widths import DataWidths
-    from plancc_runtime.launch import need_torch
-
-    need_torch("a rehearsal")
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.rehearsal import rehearse
 

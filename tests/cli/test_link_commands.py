@@ -15,6 +15,18 @@ from plancc_runtime.transport.single import SingleTransport
 SPLIT = ("--link-split", "0.2,0.2", "--disjoint-train-ratio", 0.5)
 
 
+def test_files_of_links_are_named_and_not_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    worlds.write_mtx(tmp_path / "graph.mtx", worlds.array("directed"))
+    np.savetxt("times.csv", np.arange(np.count_nonzero(worlds.array("directed"))))
+    compile_ = ("compile", "graph.mtx", "-p", 2, "--link-split", "0.2,0.2", "-o")
+    ok(*compile_, "plan.h5", "--link-times", "times.csv")
+    assert as_json("inspect", "plan.h5")["provenance"]["link_times"] == "times.csv"
+    (tmp_path / "times.h5").write_text("1")
+    said = fails(tmp_path, *compile_, "times.h5", "--link-times", "times.h5")
+    assert "is read or written already" in said
+
+
 def test_links_by_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     worlds.write_mtx(tmp_path / "graph.mtx", worlds.array("undirected"))
