@@ -83,10 +83,7 @@ class Balance:
         for name, lack in self.below.items():
             check_choice("balance", name, self.names)
             if not 0 <= lack <= 1:
-                raise InputError(
-                    f"balance '{name}': '{lack:g}' is no share that a part may lack: give a number "
-                    f"in 0..1, such as {name}:0.05:0.1"
-                )
+                raise InputError(_not_lacking(name, f"{lack:g}"))
         if self.dims is not None:
             check_dims(self.dims)
         elif "work" in self.names:
@@ -106,11 +103,12 @@ class Balance:
             name, *numbers = map(str.strip, word.split(":", 2))
             check_choice("balance", name, BALANCES)
             names.append(name)
-            for known, number in zip((allowed, below), numbers, strict=False):
+            told = (allowed, _not_allowed), (below, _not_lacking)
+            for (known, why), number in zip(told, numbers, strict=False):
                 try:
                     known.setdefault(name, float(number))
                 except ValueError:
-                    raise InputError(_not_allowed(name, number)) from None
+                    raise InputError(why(name, number)) from None
         given = None if dims is None else tuple(dims)
         return cls(tuple(names), given, allowed=allowed, below=below)
 
@@ -266,6 +264,13 @@ def _not_allowed(name: str, number: str) -> str:
     return (
         f"balance '{name}:{number}': '{number}' is no allowed imbalance: give a number that is at "
         f"least 0, such as {name}:0.05"
+    )
+
+
+def _not_lacking(name: str, number: str) -> str:
+    return (
+        f"balance '{name}': '{number}' is no share that a part may lack: give a number in 0..1, "
+        f"such as {name}:0.05:0.1"
     )
 
 
