@@ -256,8 +256,8 @@ def _now(old: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
 
 
 def _with_edge_features(plan: Plan, graph: Graph, old: npt.NDArray[np.int64]) -> Graph:
-    """The changed graph with the plan's features of edges; `old`: see `_before`."""
-    if plan.edge_features is None:
+    """The changed graph with features of edges, its own or the plan's; `old`: see `_before`."""
+    if plan.edge_features is None or graph.edge_features is not None:
         return graph
     place = _now(old, plan.num_vertices)[np.stack(ends_of(plan))]
     kept = (place >= 0).all(axis=0)
@@ -335,7 +335,7 @@ def _ends_of_links(plan: Plan, old: npt.NDArray[np.int64]) -> npt.NDArray[np.int
 
 
 def _apart(plan: Plan, graph: Graph, ends: npt.NDArray[np.int32] | None) -> Graph:
-    """The changed graph without the edges of links that `plancc.graph.links.apart` leaves out."""
+    """The changed graph without the edges of links that `plancc.graph.links.withheld` names."""
     if ends is None or plan.links is None:
         return graph
     away = {"val", "test", *["train"] * bool(plan.provenance.get("disjoint_train_ratio"))}

@@ -78,7 +78,7 @@ def with_routes(plan: Plan, topology: Topology) -> Plan:
     Raises:
         InputError: If the topology has not one rank for every part, or ranks share parts.
     """
-    return _routed(plan, replace(plan.header, topology=topology), topology)
+    return _routed(plan, replace(plan.header, topology=topology, relays=False), topology)
 
 
 def with_relays(plan: Plan, groups: Topology, most: int = 3) -> Plan:
