@@ -117,6 +117,8 @@ def test_hops_bring_every_row_once_to_every_node(shape, edges):
 def test_relays_bring_every_row_once_in_few_hops(most, edges):
     plan, _ = plan_for(f"relays 2x5+1x2 {most}", edges=edges)
     verify(plan)
+    routed, _ = plan_for("3x4", edges=edges)
+    assert with_routes(plan, Topology.parse("3x4")).content_sha256() == routed.content_sha256()
     for step in ("expand", "fold") if edges else ("expand",):
         after = {  # hops that a row took to each part
             (m, place): 0
