@@ -225,6 +225,8 @@ def command(
             times = settings["link_times"]
             timed = as_timed_source(graph, given, times, **reading)
             source, vertex_data, settings["link_times"] = timed
+            if rehearse and source.types is not None:
+                raise InputError(f"{graph}: `rehearse` is for graphs of one type: drop it")
         plan = plancc.compile(
             source,
             num_parts=parts,
