@@ -150,10 +150,12 @@ def changed_relations(
         ids[name] = _with_new(np.arange(count), lists, True)
     row = np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())
     of = types.relation_of(row, graph.indices) if graph.relation is None else graph.relation
+    ends = np.cumsum(np.bincount(of, minlength=len(types.relations)))
+    every = np.split(np.argsort(of, kind="stable"), ends[:-1])
     entries: dict[Relation, Entries] = {}
-    for k, relation in enumerate(types.relations):
+    for relation, at in zip(types.relations, every, strict=True):
         start, _, end = relation
-        at, size = np.flatnonzero(of == k), len(ids[start])
+        size = len(ids[start])
         local = graph.indices[at] - types.vertices(start).start
         key = (row[at] - types.vertices(end).start) * size + local
         values = None if graph.values is None else graph.values[at]

@@ -60,7 +60,7 @@ def normalize(
             inverse), and for values that `dtype` cannot hold.
     """
     if graph.types is not None:
-        typed = RowsOfTypes(graph, 0, normalization)
+        typed = RowsOfTypes(graph, 0, normalization, whole=True)
         return with_features_of(typed.scaled(typed.sums(typed.no_sums), dtype), graph)
     rows = Rows(
         graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
@@ -78,6 +78,7 @@ class RowsOfTypes:
         rows: With the types of the whole graph, whose vertices are the columns.
         first: Number of the first row.
         normalization: {"sym", "row", "none"}.
+        whole: Whether these are all rows; of many relations only sums that occur take memory then.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -86,6 +87,7 @@ class RowsOfTypes:
     rows: Graph
     first: int
     normalization: str
+    whole: bool = False
 
     def __post_init__(self) -> None:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
@@ -121,8 +123,11 @@ class RowsOfTypes:
         for end, vertices in pairs[: {"none": 0, "row": 1, "sym": 2}[self.normalization]]:
             types = np.array([names.index(each[end]) for each in self._types.relations])
             start = np.cumsum([0, *np.diff(self._types.first)[types]])
-            number = (start[:-1] - self._types.first[types])[self._of] + vertices
-            found.append((vertices, number, int(start[-1])))
+            number, size = (start[:-1] - self._types.first[types])[self._of] + vertices, start[-1]
+            if self.whole and size > len(number):
+                some, number = np.unique(number, return_inverse=True)
+                size = len(some)
+            found.append((vertices, number, int(size)))
         return found
 
     @property
