@@ -57,3 +57,19 @@ def test_a_layer_is_the_same_either_way(monkeypatch: pytest.MonkeyPatch) -> None
         found.append((out, x.grad, weight.grad, onto.grad))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_operands_that_do_not_fit_are_left_to_torch() -> None:
+    """The compiled product would read beyond them, or numbers of another type."""
+    x, weight, bias = torch.randn(2000, 24), torch.randn(24, 16), torch.randn(16)
+    assert dense.quicker_compiled(x, weight, bias)
+    assert not dense.quicker_compiled(x, torch.empty(24, 2**15))  # which torch packs
+    for wrong in ((x[:, 1:], weight), (x, weight, bias[1:]), (x, weight, bias.double())):
+        with pytest.raises(RuntimeError, match=r"must match|expected|same dtype|cannot be mult"):
+            dense.linear(*wrong)
+    apart, onto = torch.randn(16, 2)[:, 0], torch.randn(16, 2000).T.requires_grad_()
+    found = dense.linear(x, weight, apart, rectified=True, onto=onto * 1)
+    exact = torch.relu(onto + x @ weight + apart)
+    torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-4)
+    of_onto, wanted = (torch.autograd.grad(y.sum(), onto)[0] for y in (found, exact))
+    assert torch.equal(of_onto, wanted)

@@ -103,19 +103,34 @@ def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tup
 
 LEAST_WORK = 1 << 18
 """Multiplications from which on the compiled product is quicker."""
+MOST_WEIGHTS = 640 * 1024
+"""Numbers of a weight up to which it is quicker: torch packs larger ones, which leave the cache.
+One thread, 4,000 rows of 1,024 columns: times 1024 x 512 41 ms, and torch 51; x 1024 163 and 99."""
 
 
-def quicker_compiled(x: Tensor, weight: Tensor) -> bool:
-    """Whether `kernels.tall` is for x weight and its gradients, and quicker than torch.
+def quicker_compiled(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
+) -> bool:
+    """Whether `kernels.tall` is for x weight + bias and its gradients, and quicker than torch.
+
+    It reads memory by these shapes unchecked; torch refuses operands that do not fit. `out`: what
+    the product is added to, or was.
 
     One thread, 82,000 rows of 128 columns times 128 x 32: 8 ms, and torch 15; all gradients 20 and
     41 ms; times 128 x 128: 27 and 37, 65 and 138 ms. Without AVX-512 the last are no quicker.
     """
+    rows, (d_in, d_out) = len(x), weight.shape
+    shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
     return (
-        x.dtype == weight.dtype == torch.float32
-        and x.device.type == "cpu"
-        and x.shape[0] * weight.numel() >= LEAST_WORK
+        rows * weight.numel() >= LEAST_WORK
+        and weight.numel() <= MOST_WEIGHTS
         and not isinstance(x, RowsOnDisk)
+        and all(
+            each is None
+            or (each.shape == shape and each.dtype == torch.float32 and each.device.type == "cpu")
+            for each, shape in zip((x, weight, bias, out), shapes, strict=True)
+        )
+        and (out is None or out.is_contiguous())
     )
 
 
@@ -132,7 +147,7 @@ class _DenseLinear(torch.autograd.Function):
         ctx.mark_dirty(*[] if onto is None else [onto])
         out = empty(x.shape[0], weight.shape[1], x) if onto is None else onto
         ctx.save_for_backward(x, weight, out if rectified else None)
-        if quicker_compiled(x, weight):
+        if quicker_compiled(x, weight, bias, onto):
             from plancc_runtime.kernels import tall
 
             tall.forward(x, weight, bias, out, onto is not None, rectified)
@@ -158,7 +173,7 @@ class _DenseLinear(torch.autograd.Function):
         needs_x, needs_weight, _, _, needs_onto = ctx.needs_input_grad
         back = empty(x.shape[0], x.shape[1], g) if needs_x else None
         of_onto = g if out is None or not needs_onto else empty(g.shape[0], g.shape[1], g)
-        if needs_weight and quicker_compiled(x, weight):
+        if needs_weight and quicker_compiled(x, weight, out=out):
             from plancc_runtime.kernels import tall
 
             masked = None if of_onto is g else of_onto

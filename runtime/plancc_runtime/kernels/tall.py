@@ -55,6 +55,7 @@ def forward(
     CPU; `out` is contiguous.
     """
     x, weight = x.contiguous(), weight.contiguous()
+    bias = None if bias is None else bias.contiguous()
     call = _call(x, weight, BLOCK)
     call[FLAGS] = ADD * add | RELU * rectified
     call[[WEIGHT, OUT, BIAS]] = _at(weight), _at(out), _at(bias)

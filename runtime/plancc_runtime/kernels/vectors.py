@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from llvmlite import ir
@@ -10,12 +10,13 @@ from llvmlite import ir
 _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 
 
-@lru_cache(maxsize=256)
+@cache
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
     """int64[t, 3] (bytes of a half, first column, columns from the first half to the second).
 
     A tile of at most `most` bytes is summed at once, in two vectors of a power of two of bytes.
-    They overlap where the rest of a row is no power of two; then they hold the same sums.
+    They overlap where the rest of a row is no power of two; then they hold the same sums. The array
+    is kept for ever: compiled functions have its address.
     """
     found, first = [], 0
     while first < width:
