@@ -216,24 +216,32 @@ def test_networks_with_edges_are_the_equations(tmp_path, model, graph, ranks):
         if typed:
             opened = plancc_runtime.open_typed(path, **how)
             own = opened.joined({n: x[n][opened.vertices(n)] for n in counts})
-            y = opened.by_type(network([opened.stack] * 2, own))[first]
-            union, mine = opened.union, opened.vertices(first)
+            union, mine, graph = opened.union, opened.vertices(first), opened.stack
         else:
-            union = plancc_runtime.open(path, **how)
+            graph = union = plancc_runtime.open(path, **how)
             mine = union.vertices.long()
-            y = network([union] * 2, x[first][mine])
+            own = x[first][mine]
+        y = network([graph] * 2, own)
+        y = opened.by_type(y)[first] if typed else y
         with torch.autograd.set_multithreading_enabled(False):
             (y * g[mine]).sum().backward()
         union.sync_gradients(network)
-        return mine, y.detach(), {n: w.grad for n, w in network.named_parameters()}
+        graph.edge_factors = torch.zeros(len(graph.edge_features))  # of a mini-batch
+        with torch.no_grad():
+            bare = network([graph] * 2, own)
+        bare = opened.by_type(bare)[first] if typed else bare
+        return mine, y.detach(), bare, {n: w.grad for n, w in network.named_parameters()}
 
     answers, network = run_ranks(ranks, on_rank, 180), new()
     of_all = {r: torch.from_numpy(each).double() for r, each in features.items()}
     out = dense_network(network, x, ends, of_all)
     (out * g).sum().backward()
+    nothing = {r: e[:, :0] for r, e in ends.items()}, {r: each[:0] for r, each in of_all.items()}
+    without = dense_network(network, x, *nothing).detach()
     close = {"rtol": 0, "atol": 1e-10}
-    for mine, y, gradients in answers:
+    for mine, y, bare, gradients in answers:
         torch.testing.assert_close(y, out.detach()[mine], **close)
+        torch.testing.assert_close(bare, without[mine], **close)
         for name, weight in network.named_parameters():
             torch.testing.assert_close(gradients[name], weight.grad, **close)
 

@@ -94,10 +94,7 @@ class GINEConv(GINConv):
         """The sums of messages, from rows of all columns: Tensor[num_outputs, d_in]."""
         pattern = graph.local_pattern("edges")
         found = messages(pattern, columns, linear(edges, self.weight_edge, self.bias_edge))
-        factors = graph.edge_factors
-        if factors is not None:
-            found = found * factors.unsqueeze(1)
-        return aggregate(graph, None, found, "copy_e")
+        return aggregate(graph, None, scaled(found, graph), "copy_e")
 
 
 class EdgeUpdate(nn.Module):
@@ -153,7 +150,7 @@ class EdgeBlock(EdgeUpdate):
         own = graph.targets(x) if target is None else target
         ends = graph.columns(self.source(x)), graph.local_rows(self.target(own))
         edges = super().forward(graph.local_pattern("edges"), *ends, edges)
-        total = aggregate(graph, None, edges, "copy_e")
+        total = aggregate(graph, None, scaled(edges, graph), "copy_e")
         return own + self.vertex(torch.cat([own, total], dim=1)), edges
 
 
@@ -170,6 +167,12 @@ def messages(pattern: Pattern, columns: Tensor, of_edges: Tensor) -> Tensor:
         columns, of_edges: Tensor[num_columns, d], Tensor[edges, d].
     """
     return edge_sources(pattern, columns).add_(of_edges).relu_()
+
+
+def scaled(rows: Tensor, graph: LocalGraph, edges: slice = slice(None)) -> Tensor:
+    """Rows of some of the graph's edges, times the factors of a mini-batch: Tensor[edges, d]."""
+    factors = graph.edge_factors
+    return rows if factors is None else rows * factors[edges].unsqueeze(1)
 
 
 def edge_features_of(graph: LocalGraph) -> Tensor:

@@ -19,7 +19,7 @@ from plancc.plan.convolutions import MeshGraphNetOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.conv import Conv, uniform
-from plancc_runtime.nn.edges import EdgeBlock, EdgeUpdate, edge_features_of, mapping
+from plancc_runtime.nn.edges import EdgeBlock, EdgeUpdate, edge_features_of, mapping, scaled
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, stack_graph
 
@@ -136,13 +136,15 @@ class RelationMeshGraphNetConv(EncodingConv, RelationConv):
         for k, relation in enumerate(types.relations):
             source, _, destination = relation
             pattern, update = stack.pattern_of((relation,)), self.updates[k]
+            nonzeros = stack.edges_of(relation)
             assert isinstance(update, EdgeUpdate)
             before = None if edges is None else edges[relation]
             if before is None:
-                before = self.edge_encoders[k](edge_features_of(stack)[stack.edges_of(relation)])
+                before = self.edge_encoders[k](edge_features_of(stack)[nonzeros])
             ends = update.source(of_type[source]), update.target(own[destination])
             found[relation] = after = update(pattern, *ends, before)
-            totals[destination].append(aggregate(pattern, after, after, "copy_e"))
+            added = scaled(after, stack, nonzeros)
+            totals[destination].append(aggregate(pattern, added, added, "copy_e"))
         y = {}
         for k, (name, rows) in enumerate(own.items()):
             y[name] = rows + self.vertices[k](torch.cat(totals[name], dim=1))

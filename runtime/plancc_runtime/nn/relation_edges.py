@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from plancc.plan.convolutions import GINEOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.stack import StackGraph
-from plancc_runtime.nn.edges import edge_features_of, messages
+from plancc_runtime.nn.edges import edge_features_of, messages, scaled
 from plancc_runtime.nn.meshgraphnet import drawn
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, narrow, stack_graph
@@ -49,11 +49,6 @@ class RelationGINEConv(RelationConv):
         eps = torch.zeros((), dtype=torch.float64)
         self.eps = nn.Parameter(eps) if options.trains_eps else eps.item()
 
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Own and halo rows of x: Tensor[num_columns, d_in]."""
-        with torch.no_grad():
-            return stack_graph(graph).columns(x)
-
     def forward(
         self,
         graph: LayerGraph,
@@ -83,8 +78,5 @@ class RelationGINEConv(RelationConv):
         pattern, nonzeros = stack.pattern_of((relation,)), stack.edges_of(relation)
         columns = narrow(of_type[relation[0]], self.types.widths[relation[0]])
         of_edges = self.maps[k].edge(edge_features_of(stack)[nonzeros])
-        columns, factors = self.maps[k].source(columns), stack.edge_factors
-        found = messages(pattern, columns, of_edges)
-        if factors is not None:
-            found = found * factors[nonzeros].unsqueeze(1)
+        found = scaled(messages(pattern, self.maps[k].source(columns), of_edges), stack, nonzeros)
         return aggregate(pattern, found, found, "copy_e")

@@ -191,6 +191,11 @@ class RelationConv(Conv):
         object.__setattr__(self, "types", types)  # `_make` reads it
         super().__init__(d_in, d_out, **others)
 
+    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
+        """Own and halo rows of x: Tensor[num_columns, d_in]."""
+        with torch.no_grad():
+            return stack_graph(graph).columns(x)
+
     def _joined(self, graph: StackGraph, outputs: Mapping[str, Tensor], like: Tensor) -> Tensor:
         """The outputs of all types: Tensor[own rows, d_out]; 0 of those that are not wanted."""
         return torch.cat(
@@ -349,11 +354,6 @@ class RelationGATConv(RelationConv):
         )
         biases = [torch.zeros(self.d_out, dtype=torch.float64) for _ in parts]
         self.biases = nn.ParameterList(biases if self.options.has_bias else [])
-
-    def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Own and halo rows of x: Tensor[num_columns, d_in]."""
-        with torch.no_grad():
-            return stack_graph(graph).columns(x)
 
     def forward(
         self,
