@@ -29,14 +29,14 @@ from plancc_cli.supervisor import code_of
 RUN = "plancc-run"
 Stages = tuple[tuple[str, ...], ...]
 FIRST: Stages = (
-    ("dataset sbm -o graph.mtx", "dataset rmat --scale 10 -o hubs.mtx.gz"),
+    ("dataset sbm --num-features 64 -o graph.mtx", "dataset rmat --scale 10 -o hubs.mtx.gz"),
     (
         "compile graph.mtx -p 4 --data graph.npz -o rows.h5",
         "compile hubs.mtx.gz -p 4 -o hubs.h5",
     ),
     (
         "plancc-run rows.h5",
-        "inspect rows.h5 --dims 32,16,8",
+        "inspect rows.h5 --dims 64,16,8",
         "verify rows.h5 --against graph.mtx",
     ),
 )
