@@ -17,7 +17,7 @@ from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import tables_of
 from plancc_datasets import load_dataset
 
-GRAPH = load_dataset("rmat", scale=9, edge_factor=8, seed=1).graph
+GRAPH = load_dataset("rmat", scale=8, edge_factor=8, seed=1).graph
 P, DIMS = 8, (32, 32, 8)
 CLUSTER = find_machine("h100")
 GRIDS = ("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop")
