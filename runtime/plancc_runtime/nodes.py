@@ -51,7 +51,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 def _why_flat(header: Header, num_ranks: int) -> str:
     if header.topology is None:
-        return "the plan has no hops; compile it with `topology` and `exchange` nodes"
+        return "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
     return (
         f"the plan is for nodes x ranks {header.topology}; of {num_ranks} ranks some would have "
         "parts of several nodes"
