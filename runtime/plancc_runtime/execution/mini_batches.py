@@ -192,7 +192,7 @@ class FeatureCache:
     Attributes:
         kept (bool[num_halo]): Which halo rows of the slice they are.
         of_others (bool[sent rows]): Which of the slice's sent rows their receivers keep.
-        place (int64[num_halo]): Where a halo row that is kept stands in `rows`.
+        place (int64[num_halo]): Where a halo row that is kept stands in `rows`; others: anywhere.
         rows: Tensor[kept rows, width].
         whole: Whether all ranks keep all of their halo rows.
     """
@@ -356,7 +356,7 @@ class MiniBatches(FullBatch):
         rows = finished(self._fetched(exchange, features))
         some = np.array([not kept.all()], np.int8)
         self._transport.allreduce_max(some)
-        return FeatureCache(kept, of_others, np.cumsum(kept) - 1, rows, whole=not some[0])
+        return FeatureCache(kept, of_others, np.maximum(np.cumsum(kept) - 1, 0), rows, not some[0])
 
     def _fetched(self, exchange: Exchange, x: Tensor) -> Rounds[Tensor]:
         """The halo rows of x in an exchange of this rank. Collective."""
@@ -388,24 +388,21 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
-        device, cache, own = features.device, self._cache, features
-        if not self._in_place:
-            own = rows_of(features, share.local.inputs)
+        cache = self._cache
+        own = features if self._in_place else rows_of(features, share.local.inputs)
         if cache is None:
             return own, None
-        halo, first = share.local.halos[0], 0 if self._in_place else len(own)
-        kept = cache.kept[halo]
-        x = empty(first + len(halo), own.shape[1], own)
-        x[:first] = own[:first]
-        at = np.flatnonzero(kept) + first
-        found = torch.from_numpy(cache.place[halo[kept]]).to(device)
-        x[torch.from_numpy(at).to(device)] = cache.rows[found]
+        halo = share.local.halos[0]
+        rows = rows_of(cache.rows, cache.place[halo])
         if not cache.whole:
-            sent = ~cache.of_others[share.local.sents[0]]
-            at = np.flatnonzero(~kept) + first
-            missing = yield from self._fetched(share.local.blocks[0].expand.keep(sent, ~kept), own)
-            x[torch.from_numpy(at).to(device)] = missing
-        return (own, x) if self._in_place else (x, None)
+            missing, sent = ~cache.kept[halo], ~cache.of_others[share.local.sents[0]]
+            exchange = share.local.blocks[0].expand.keep(sent, missing)
+            fetched = yield from self._fetched(exchange, own)
+            rows[torch.from_numpy(missing).to(rows.device)] = fetched
+        if self._in_place:
+            return own, rows
+        out = empty(len(own) + len(rows), rows.shape[1], rows)
+        return torch.cat([own, rows], out=out), None
 
     def _share(self, number: int, features: Tensor) -> BatchShare:
         """This rank's share of a batch; those behind it are begun. Collective."""

@@ -54,12 +54,9 @@ def forward(
     Shapes: Tensor[m, d_in], Tensor[d_in, d_out], Tensor[d_out], Tensor[m, d_out], of float32 on the
     CPU; `out` is contiguous.
     """
-    x, weight = x.contiguous(), weight.contiguous()
     bias = None if bias is None else bias.contiguous()
-    call = _call(x, weight, BLOCK)
-    call[FLAGS] = ADD * add | RELU * rectified
-    call[[WEIGHT, OUT, BIAS]] = _at(weight), _at(out), _at(bias)
-    _run("forward", call)
+    flags = ADD * add | RELU * rectified
+    _run("forward", x.contiguous(), weight.contiguous(), BLOCK, _at(out), _at(bias), flags)
 
 
 def backward(
@@ -89,11 +86,8 @@ def backward(
     room, step = masked, share
     if out is not None and masked is None:
         room, step = empty(shares * BLOCK, weight.shape[1], x), BLOCK
-    call = _call(x, weight, share)
-    call[MASKED_STEP] = step
-    call[[WEIGHT, OUT, G, MASKED]] = _at(turned), _at(out), _at(g), _at(room)
-    call[[OF_X, OF_WEIGHT, OF_BIAS]] = _at(of_x), _at(of_weight), _at(of_bias)
-    _run("backward", call)
+    gradients = _at(of_x), _at(of_weight), _at(of_bias)
+    _run("backward", x, turned, share, _at(out), 0, 0, _at(g), _at(room), step, *gradients)
     return of_weight.sum(0), of_bias.sum(0)
 
 
@@ -101,24 +95,17 @@ def _at(array: Tensor | None) -> int:
     return 0 if array is None else array.data_ptr()
 
 
-def _call(x: Tensor, weight: Tensor, share: int) -> np.ndarray:
+def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
+    """Call a function; `right`: weight or, back, its transpose; `others`: fields from `OUT` on."""
+    d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
+    of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
     call = np.zeros(CALL_SIZE, np.int64)
-    of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in weight.shape)
-    call[[NUM_ROWS, SHARE_ROWS, D_IN, D_OUT]] = len(x), share, *weight.shape
-    call[[NUM_IN, NUM_OUT, TILES_IN, TILES_OUT]] = len(of_in), len(of_out), _of(of_in), _of(of_out)
-    call[X] = _at(x)
-    return call
-
-
-def _of(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
-
-
-def _run(name: str, call: np.ndarray) -> None:
-    work = int(call[[NUM_ROWS, D_IN, D_OUT]].prod())
-    openmp.run(
-        _compiled(name), call.ctypes.data, min(torch.get_num_threads(), 1 + work // THREAD_WORK)
-    )
+    call[NUM_ROWS : OUT + len(others)] = [
+        *(x.shape[0], share, d_in, d_out, len(of_in), len(of_out)),
+        *(of_in.ctypes.data, of_out.ctypes.data, x.data_ptr(), right.data_ptr(), *others),
+    ]
+    threads = min(torch.get_num_threads(), 1 + x.numel() * d_out // THREAD_WORK)
+    openmp.run(_compiled(name), call.ctypes.data, threads)
 
 
 @cache

@@ -273,7 +273,7 @@ class CloneGraph(LocalGraph):
     def moved(self, step: LayerStep) -> dict[str, list[RowMessages]]:
         assert isinstance(step, Aggregate)
         bins = [] if self._sums is None else self._sums.bins
-        return {"trees": [RowMessages(each.halo.step, step.columns) for each in bins]}
+        return {"trees": [RowMessages(each.halo.steps[0], step.columns) for each in bins]}
 
     def release_buffers(self) -> None:
         super().release_buffers()

@@ -271,7 +271,7 @@ class GridGraph(ProgramGraph):
         return {
             "pieces": [self._rounds.moved(columns)],
             "matrix": [] if pieces is None else [pieces.moved()],
-            "expand": [] if self._needed is None else [RowMessages(self._needed.step, columns)],
+            "expand": [] if self._needed is None else [RowMessages(self._needed.steps[0], columns)],
             "layers": [
                 AllGatherWords(np.array([self.fiber.ranks]), np.array([layers.rows]) * columns)
             ],

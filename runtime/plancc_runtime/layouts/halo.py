@@ -201,7 +201,7 @@ class Halo(HaloExchange[MessageBuffers]):
         self._send = list(zip(send.peer.tolist(), _slices(send.row_ptr), strict=True))
         self._recv = list(zip(receive.peer.tolist(), _slices(receive.row_ptr), strict=True))
         self.idle = not self._send and not self._recv
-        self.step = StepTraffic.of(exchange)
+        self._exchange = exchange
         send_row = torch.from_numpy(send.row.astype(np.int64)).to(resources.device)
         self._outer = [
             OuterBlock(group, at, send_row[at])
@@ -210,7 +210,7 @@ class Halo(HaloExchange[MessageBuffers]):
 
     @property
     def steps(self) -> tuple[StepTraffic, ...]:  # type: ignore[override]
-        return (self.step,)
+        return (StepTraffic.of(self._exchange),)
 
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
         """As of `HaloExchange`; `halo`, if given, is where halo rows are."""

@@ -256,7 +256,7 @@ class LocalGraph(ProgramGraph):
         if (
             isinstance(step, Maximum | EdgeMessages) and self._partials is not None
         ):  # which go without hops
-            return {"fold": [RowMessages(self._partials.step, step.columns, reverse=True)]}
+            return {"fold": [RowMessages(self._partials.steps[0], step.columns, reverse=True)]}
         return {
             name: [RowMessages(hop, step.columns) for hop in each.steps]
             for name, each in self._exchanges().items()

@@ -121,7 +121,7 @@ def _is_symmetric(row_ptr: Any, column: Any, value: Any) -> bool:
 
 def halo_part(block: Block) -> csr_matrix:
     """The nonzeros in halo columns, transposed: csr_matrix[halo rows, local rows]."""
-    return matrix_of(block)[:, block.num_inputs :].T.tocsr()
+    return _by_columns(block, 0, block.num_local_rows)[1]
 
 
 def matrix_of(block: Block) -> csr_matrix:
@@ -133,27 +133,66 @@ def matrix_of(block: Block) -> csr_matrix:
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
     """The blocks of a row plan or, if the block has a fold, of an edge plan."""
-    matrix, n, own = matrix_of(block), block.num_inputs, block.num_outputs
-    row_ptr = block.expand.receive.row_ptr
+    own, halo = _by_columns(block, 0, block.num_outputs)
+    matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
+    turned = TransposedPiece(own, matrix, resources)
+    found: Blocks = {("own", False): [BlockPiece(matrix)], ("own", True): [turned]}
     if block.fold is None:
-        found = _own_block(matrix[:, :n] if block.num_halo else matrix, resources)
-        if not block.num_halo:
-            return found | {("halo", False): [], ("halo", True): []}
-        return found | halo_blocks("halo", halo_part(block), row_ptr, resources)
-    found = _own_block(matrix[:own, :n], resources)
-    messages = range(block.expand.receive.num_messages)
-    there, back = halo_pieces(messages, ALL, matrix[:own, n:].T.tocsr(), resources)
+        return found | halo_blocks("halo", halo, row_ptr, resources)
+    there, back = halo_pieces(range(len(row_ptr) - 1), ALL, halo, resources)
     found |= {("halo", False): [there], ("halo", True): [back]}
-    found |= halo_blocks("folded_halo", matrix[own:, n:].T.tocsr(), row_ptr, resources)
+    folded, both = _by_columns(block, block.num_outputs, block.num_local_rows)
+    found |= halo_blocks("folded_halo", both, row_ptr, resources)
     # of A^T, in which folded rows are the halo rows
-    there, back = halo_pieces(range(0), ALL, matrix[own:, :n], resources)
+    there, back = halo_pieces(range(0), ALL, folded, resources)
     return found | {("folded", False): [back], ("folded", True): [there]}
 
 
-def _own_block(matrix: csr_matrix, resources: Resources) -> Blocks:
-    there = resources.lay_out(matrix)
-    back = TransposedPiece(matrix, there, resources)
-    return {("own", False): [BlockPiece(there)], ("own", True): [back]}
+def _by_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
+    """The nonzeros of local rows in own columns; those in halo columns, transposed.
+
+    Where there are no halo columns, the arrays of the block are shared.
+    """
+    row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
+    if num_halo:
+        place = np.arange(num_halo, dtype=np.int32)
+        own, halo = _columns_apart(row_ptr, block.column, block.value, n, place, num_halo)
+    else:
+        value, column = (each[row_ptr[0] : row_ptr[-1]] for each in (block.value, block.column))
+        own, halo = (value, column, row_ptr - row_ptr[0]), (value[:0], column[:0], [0])
+    return csr_matrix(own, (end - first, n)), csr_matrix(halo, (num_halo, end - first))
+
+
+@njit(cache=True, nogil=True)
+def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
+    """CSR arrays of the nonzeros in columns before `first`, and of the others, transposed.
+
+    Column j is row ``place[j - first]`` of the transposed, which has `num` rows.
+    """
+    before = np.zeros(len(row_ptr), dtype=np.int64)
+    ptr = np.zeros(num + 2, dtype=np.int64)
+    for i in range(len(row_ptr) - 1):
+        before[i + 1] = before[i]
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            if column[a] < first:
+                before[i + 1] += 1
+            else:
+                ptr[place[column[a] - first] + 2] += 1
+    for k in range(2, len(ptr)):
+        ptr[k] += ptr[k - 1]
+    columns, values = np.empty(before[-1], column.dtype), np.empty(before[-1], value.dtype)
+    rows, of_rows = np.empty(ptr[-1], column.dtype), np.empty(ptr[-1], value.dtype)
+    size = 0
+    for i in range(len(row_ptr) - 1):
+        for a in range(row_ptr[i], row_ptr[i + 1]):
+            if column[a] < first:
+                columns[size], values[size] = column[a], value[a]
+                size += 1
+            else:
+                k = place[column[a] - first] + 1
+                rows[ptr[k]], of_rows[ptr[k]] = i, value[a]
+                ptr[k] += 1
+    return (values, columns, before), (of_rows, rows, ptr[:-1])
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
@@ -161,15 +200,12 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 
     `recv_ptr`: int64[messages + 1], halo rows of every message.
     """
-    nonzeros = np.diff(part.indptr[recv_ptr])
-    pieces = [
-        halo_pieces(group, at, part[at], resources)
+    nonzeros, messages = np.diff(part.indptr[recv_ptr]), range(len(recv_ptr) - 1)
+    pairs = [
+        halo_pieces(group, at, part if group == messages else part[at], resources)
         for group, at in groups(recv_ptr, nonzeros, GROUP_NONZEROS)
     ]
-    return {
-        (name, False): [there for there, _ in pieces],
-        (name, True): [back for _, back in pieces],
-    }
+    return {(name, back): [pair[back] for pair in pairs] for back in (False, True)}
 
 
 def halo_pieces(
@@ -179,34 +215,12 @@ def halo_pieces(
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash: many times slower
     rows = rows[np.diff(rows, prepend=-1) > 0]
-    row_ptr, column, value = _used_rows(
-        transposed.indptr, transposed.indices, transposed.data, rows, num_rows
-    )
-    matrix = csr_matrix((value, column, row_ptr), (len(rows), num_halo))
+    place = np.empty(num_rows, np.int32)
+    place[rows] = np.arange(len(rows))
+    arrays = transposed.indptr, transposed.indices, transposed.data
+    matrix = csr_matrix(_columns_apart(*arrays, 0, place, len(rows))[1], (len(rows), num_halo))
     there = torch.from_numpy(rows.astype(np.int64)).to(resources.device)
     return (
         BlockPiece(resources.lay_out(matrix), messages, source=at, rows=there),
         BlockPiece(resources.lay_out(transposed), messages, target=at),
     )
-
-
-@njit(cache=True, nogil=True)
-def _used_rows(row_ptr: Any, column: Any, value: Any, used: Any, num_columns: int) -> Any:
-    """The transposed of a CSR matrix, of its rows only the `used`, which are all that have any."""
-    place = np.empty(num_columns, dtype=np.int32)
-    for k in range(len(used)):
-        place[used[k]] = k
-    new_ptr = np.zeros(len(used) + 2, dtype=row_ptr.dtype)
-    for j in column:
-        new_ptr[place[j] + 2] += 1
-    for k in range(2, len(new_ptr)):
-        new_ptr[k] += new_ptr[k - 1]
-    new_column = np.empty(len(column), dtype=column.dtype)
-    new_value = np.empty(len(value), dtype=value.dtype)
-    for i in range(len(row_ptr) - 1):
-        for a in range(row_ptr[i], row_ptr[i + 1]):
-            k = place[column[a]] + 1
-            new_column[new_ptr[k]] = i
-            new_value[new_ptr[k]] = value[a]
-            new_ptr[k] += 1
-    return new_ptr[:-1], new_column, new_value

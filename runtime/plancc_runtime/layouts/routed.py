@@ -55,7 +55,7 @@ class RoutedHalo(HaloExchange[RouteBuffers]):
             for number, hop in enumerate(route.hops)
         ]
         self.idle = all(hop.idle for hop in self._hops)
-        self.steps = tuple(hop.step for hop in self._hops)
+        self.steps = tuple(hop.steps[0] for hop in self._hops)
         self._own, self._at = (
             torch.from_numpy(rows.astype(np.int64)).to(resources.device)
             for rows in (route.own, route.at)
