@@ -317,6 +317,15 @@ class MeshGraphNetOptions(ConvOptions):
         "dead-rows": "model meshgraphnet has the same edges in all layers",
     }
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in (("parametrization", "pyg"), ("bias", True)):
+            if getattr(self, name) not in (value, None):
+                raise InputError(
+                    f"`{name}` {getattr(self, name)}: maps of model meshgraphnet have biases, and "
+                    "are drawn as torch draws them; leave it out"
+                )
+
     def width(self, d_in: int, d_out: int, last: bool, first: bool) -> int:
         """Return the width of hidden rows; InputError if those of the layer differ."""
         if not (first or last or d_in == d_out):

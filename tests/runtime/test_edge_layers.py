@@ -286,3 +286,16 @@ def test_ranks_train_alike_and_send_the_words_that_are_predicted(
         epoch = predictor.epoch(read_tables(path, ranks, live_layers=live))
         assert epoch.words == found.epochs[-1].words_sent
         assert epoch.words_reduced == ranks * found.epochs[-1].words_reduced
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("bias", False), ("parametrization", "paper"), ("recompute", True), ("norm", "batch")],
+)
+def test_what_meshgraphnet_would_not_do_is_refused(tmp_path, option):
+    path, ends = tmp_path / "plan.h5", sp.random(N, N, 0.08, rng=5).nonzero()
+    features = np.ones((len(ends[0]), 1), np.float32)
+    plancc.compile((N, np.stack(ends)), "block", 1, edge_features=features).save(path)
+    options = TrainOptions(model="meshgraphnet", **dict([option]))
+    with pytest.raises(InputError, match=f"^`{option[0]}`.* meshgraphnet"):
+        train(path, options, SingleTransport())

@@ -58,10 +58,11 @@ def check_layout(header: Header, options: TrainOptions) -> None:
             f"{options.setting(name)}: samples of the boundary leave out features of edges, which "
             f"`model` {options.model} reads"
         )
-    for name in options.chosen(("norm", "residual", "activation")) if kind.carries_edges else ():
+    own = "norm", "residual", "activation", "recompute"
+    for name in options.chosen(own) if kind.carries_edges else ():
         raise InputError(
             f"{options.setting(name)}: `model` {options.model} has norms, residuals and ReLU of "
-            "its own"
+            "its own, and keeps rows of edges"
         )
     if header.types is not None:
         _check_types(header, options)
