@@ -150,10 +150,10 @@ def refine(
         result = record.result([])
         better = result.owners.rows
         topology = recorded_topology(recorded, plan.num_parts)
-        same = np.array_equal(better, plan.owner())
-        if topology is not None and not same and fixed is None:
+        same, numbers_stay = np.array_equal(better, plan.owner()), fixed is not None
+        if topology is not None and not (same or numbers_stay):
             better = mapped(Owners(better), matrix, topology, search.capacities).rows
-        elif objective == "time" and topology is None and plan.header.grid is None:
+        elif objective == "time" and not (topology or plan.header.grid or numbers_stay):
             start = wall_seconds()
             better = with_better_numbers(matrix, result.owners, plan.num_parts, search).rows
             if better is not result.owners.rows:

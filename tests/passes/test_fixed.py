@@ -48,6 +48,14 @@ def test_fixed_rows_never_move(objective):
         assert again.content_sha256() == better.content_sha256()
 
 
+def test_parts_with_fixed_rows_keep_their_numbers_on_nodes():
+    plan = plancc.compile(ring(0), "rp", 12, machine="summit")  # 6 ranks a node
+    where = np.where(np.arange(N) % 9 == 0, plan.owner(), -1)
+    better = plancc.refine(plan, "time", fixed=where)
+    np.testing.assert_array_equal(better.owner()[::9], where[::9])
+    assert better.metrics().volume < 0.8 * plan.metrics().volume
+
+
 def some_fixed(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows, and the part of every row: -1 for the others, none in the last part."""
     rng = np.random.default_rng(seed)
