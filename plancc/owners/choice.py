@@ -150,6 +150,7 @@ def choose(
     with observer("price"):
         forms = [form for name in names for form in prices.best_form(name, bool(unfits.get(name)))]
         why = dict(unfits) | (prices.left_out(forms, unfits) if free and goal == "time" else {})
+    priced = wall_seconds() - begin
     if not forms:
         raise InputError(
             f"candidates {', '.join(names)}: no grid has {task.num_parts} ranks and these widths"
@@ -204,7 +205,7 @@ def choose(
         "chosen_model": best.model,
         "chosen_by": goal if judge is None else "rehearsal",
         "candidates": json.dumps([asdict(entry) for entry in table]),
-        "search_seconds": sum(entry.seconds for entry in table),
+        "search_seconds": priced + sum(entry.seconds for entry in table),
         "effort": task.effort,
         "threads": options.threads,
         **({} if options.budget is None else {"budget": float(options.budget)}),
