@@ -88,7 +88,7 @@ def run(
         hidden, epochs, threads: Width of the hidden layers, epochs that are timed, threads of
             OpenMP and MKL.
         lr: Of plain SGD.
-        seed: Of the initial weights, those of `plancc_runtime.nn.gcn.glorot_weights`.
+        seed: Of the initial weights, those of `plancc_runtime.nn.conv.glorot`.
 
     Returns:
         ``rival``, ``dims``, ``threads``; ``seconds`` of every timed epoch, their ``median`` and

@@ -59,7 +59,7 @@ class Problem:
 def glorot_weights(dims: list[int], seed: int) -> list[np.ndarray]:
     """float32[d_{k-1}, d_k], uniform in +-sqrt(6 / (d_{k-1} + d_k)).
 
-    The draws of `plancc_runtime.nn.gcn.glorot_weights`, so that plancc's losses compare too.
+    The draws of `plancc_runtime.nn.conv.glorot`, so that plancc's losses compare too.
     """
     random = np.random.default_rng(seed)
     weights = [random.uniform(-1, 1, (a, b)) * np.sqrt(6 / (a + b)) for a, b in pairwise(dims)]

@@ -141,7 +141,8 @@ def choose(
     options, free = task.options, task.model.candidates is None
     goal = options.objective or "time"
     check_choice("objective", goal, OBJECTIVES)
-    names = _names(task, balance, grids and goal == "time")
+    grids = grids and goal == "time" and options.capacities is None
+    names = _names(task, balance, {"row": True, "edge": matrix.types is None}, grids)
     unfits = _unfits(matrix, task, names)
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
@@ -233,8 +234,8 @@ def choose(
     return told_of_stop(replace(found, how=found.how | how, about_owners=notes), task)
 
 
-def _names(task: Task, balance: Balance, grids: bool) -> tuple[str, ...]:
-    """The candidates, checked; process grids only where they may compete."""
+def _names(task: Task, balance: Balance, layouts: dict[str, bool], grids: bool) -> tuple[str, ...]:
+    """The candidates, checked: of layouts that may compete, and of process grids if they may."""
     assert isinstance(task.model, AutoModel)
     names = task.model.names()
     known = {name: model for name, model in MODELS.loaded().items() if model.competes}
@@ -247,15 +248,15 @@ def _names(task: Task, balance: Balance, grids: bool) -> tuple[str, ...]:
         raise InputError(
             f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"
         )
-    of_grids = [name for name in names if known[name].layout not in ("row", "edge")]
-    if grids and task.options.capacities is None:
-        return names
-    if of_grids and task.model.candidates is not None:
+    others = [name for name in names if not layouts.get(known[name].layout, grids)]
+    if others and task.model.candidates is not None:
+        if known[others[0]].layout == "edge":
+            raise InputError(f"candidate '{others[0]}': a graph of types trains by row plans alone")
         raise InputError(
-            f"candidate '{of_grids[0]}': process grids compete for objective time alone, and not "
-            "with capacities, a topology, links, features of edges or several relations"
+            f"candidate '{others[0]}': process grids compete for objective time alone, and not "
+            "with capacities, a topology, types, links, features of edges or several relations"
         )
-    return tuple(name for name in names if name not in of_grids)
+    return tuple(name for name in names if name not in others)
 
 
 def _judged(

@@ -135,6 +135,16 @@ def test_grids_compete_for_the_time_of_even_ranks(options):
         chosen(candidates="hp,mop", **options)
 
 
+def test_graphs_of_types_train_by_row_plans():
+    graph = load_dataset("ratings", num_users=64, num_items=16, per_user=4).graph
+    plan = plancc.compile(graph, "auto", 2, effort="fast", machine=CLUSTER, dims=DIMS)
+    assert plan.header.layout == "row"
+    table = json.loads(plan.provenance["candidates"])
+    assert {MODELS[each["model"].partition(":")[0]].layout for each in table} == {"row"}
+    with pytest.raises(InputError, match="candidate 'libra': a graph of types trains by row plans"):
+        plancc.compile(graph, "auto", 2, candidates="hp,libra")
+
+
 def test_a_grid_that_these_ranks_do_not_make():
     with pytest.raises(InputError, match=r"candidates cagnet-1\.5d: no grid has 1 ranks"):
         plancc.compile(GRAPH, "auto", 1, candidates="cagnet-1.5d")
