@@ -102,7 +102,7 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
-        found = "no answer" if each["failed"] else duration(seconds) if seconds else "-"
+        found = "left out" if each["failed"] else duration(seconds) if seconds else "-"
         words.append(f"{each['model']} {found}{' (chosen)' * bool(each.get('chosen'))}")
     return ", ".join(words)
 

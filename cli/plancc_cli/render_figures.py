@@ -264,7 +264,7 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
         ]
         table.add_row(
             each["model"],
-            *(["no answer", *["-"] * 7] if each["failed"] else figures),
+            *(["left out", *["-"] * 7] if each["failed"] else figures),
             f"{each.get('seconds') or 0:.1f}",
             "*" if each.get("chosen") else "",
         )

@@ -19,7 +19,8 @@ MOST_CLASSES = 12
 RENAMED = {"num_parts": "parts", "split": "split_name", "data=False": "no_data"}
 """Parameters of the library, or settings of them, that a command may call otherwise."""
 OF_COMPILE = {
-    name: f"--{name.replace('_', '-')}" for name in ("data", "clusters", "links", "link_split")
+    name: f"--{name.replace('_', '-')}"
+    for name in ("data", "clusters", "links", "link_split", "edge_features")
 }
 """Flags of `compile` that other commands name, as what a plan lacks."""
 

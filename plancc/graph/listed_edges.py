@@ -153,7 +153,7 @@ def for_every_edge(
         raise InputError(
             f"{where}: {size:,} {what}, and the graph has {len(row):,} edges "
             f"({graph.num_nonzeros:,} nonzeros after duplicates are summed): give one for every "
-            "edge, in the order of the source"
+            "edge, in the order of the source (of a symmetric .mtx one for every line)"
         )
     return given
 

@@ -243,7 +243,6 @@ def _names(task: Task, balance: Balance, layouts: dict[str, bool], grids: bool) 
         raise InputError(f"model 'auto' without candidates: choose from {', '.join(known)}")
     for name in names:
         check_choice("candidate", name, known)
-    balance.check_of_rows()
     if balance.names not in (("nnz",), ("nnz", "rows")):
         raise InputError(
             f"balance {balance}: model 'auto' shares nonzeros (nnz) or nonzeros and rows (nnz,rows)"

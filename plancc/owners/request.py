@@ -156,7 +156,10 @@ def prepared(
     wanted = replace(wanted, capacities=options.capacities)
     with assigner.explained():
         chosen = make_model(assigner.model, assigner.options)
-        return assigner, Task(assigner.model, chosen, assigner.num_parts, options), wanted
+        task = Task(assigner.model, chosen, assigner.num_parts, options)
+    if not chosen.searched:
+        wanted.check_of_rows()
+    return assigner, task, wanted
 
 
 def with_dims(task: Task, data: VertexData) -> Task:

@@ -56,8 +56,8 @@ class Task:
     def __post_init__(self) -> None:
         self._check_objective()
         self._check_partitioner()
-        self._check_search()
         self._check_fixed()
+        self._check_search()
         if self.model.problem is not None and self.options.partitioner != AUTO:
             check_accepts(self.options.partitioner, self.model.problem)
         if self.options.nodes is not None:
@@ -126,7 +126,7 @@ class Task:
         if self.options.fixed is None:
             return
         of_cells = isinstance(self.model, EdgeModel) and self.model.of_cells
-        if self.model.layout == "any" or of_cells:
+        if of_cells or not self.model.searched:
             raise InputError(
                 "`fixed` is for searches that give a row to any part, such as hp and medium-grain, "
                 f"not for model '{self.name}'"

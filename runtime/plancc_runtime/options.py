@@ -550,9 +550,10 @@ class TrainOptions:
         except ImportError:  # no torch: `train` says so
             return
         for name in given.keys() - set(declared):
+            named = name in (self.model_options or {})
+            what = f"`model_options` {name}={given[name]}" if named else f"`{name}` {given[name]}"
             raise InputError(
-                f"`{name}` {given[name]}: model {self.model} has no such option; it has "
-                f"{', '.join(declared)}"
+                f"{what}: model {self.model} has no such option; it has {', '.join(declared)}"
             )
 
     def setting(self, name: str) -> str:

@@ -88,7 +88,7 @@ def test_what_cannot_be_reached_is_said():
         plancc.compile(graph, num_parts=4, weights=weights, balance="weights:0.1:0.1")
 
 
-@pytest.mark.parametrize("model", ["medium-grain", "libra", "auto"])
-def test_models_of_nonzeros_refuse_a_least_weight(model):
+@pytest.mark.parametrize("model", ["medium-grain", "libra", "auto", "rp", "cagnet-1d"])
+def test_models_that_search_for_no_rows_refuse_a_least_weight(model):
     with pytest.raises(InputError, match="a least weight is for models that search for owners of"):
         plancc.compile(attached(), model, P, balance="nnz:0.1:0.1")

@@ -168,7 +168,7 @@ def test_a_registered_layer_gets_the_options_that_it_declares(monkeypatch):
         ] * 2
     for wrong, words in (
         ({"aggregator": "sum"}, "`aggregator` sum: model sloped has no such option"),
-        ({"model_options": {"steep": 1}}, "`steep` 1: .* it has .*, bias, heads, slope"),
+        ({"model_options": {"steep": 1}}, "_options` steep=1: .* it has .*, bias, heads, slope"),
     ):
         with pytest.raises(InputError, match=words):
             TrainOptions(model="sloped", **wrong)
