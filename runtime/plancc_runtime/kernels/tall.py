@@ -39,10 +39,11 @@ SHARES = 32  # most of these sums
 
 # Fields of a call: sizes, and addresses of contiguous arrays (0: none).
 NEXT, NUM_ROWS, SHARE_ROWS, D_IN, D_OUT, NUM_IN, NUM_OUT, TILES_IN, TILES_OUT = range(9)
-X, WEIGHT, OUT, BIAS, FLAGS, G, MASKED, MASKED_STEP, OF_X, OF_WEIGHT, OF_BIAS = range(9, 20)
-CALL_SIZE = 20
+X, WEIGHT, OUT, BIAS, FLAGS, G, MASKED, MASKED_STEP, OF_X, OF_WEIGHT, OF_BIAS, ONE = range(9, 21)
+CALL_SIZE = 21
 ADD, RELU = 1, 2  # flags
 
+_ONE = np.ones(1, np.float32)  # sums are products with it
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
@@ -86,8 +87,8 @@ def backward(
     room, step = masked, share
     if out is not None and masked is None:
         room, step = empty(shares * BLOCK, weight.shape[1], x), BLOCK
-    gradients = _at(of_x), _at(of_weight), _at(of_bias)
-    _run("backward", x, turned, share, _at(out), 0, 0, _at(g), _at(room), step, *gradients)
+    sums = _at(of_x), _at(of_weight), _at(of_bias), _ONE.ctypes.data
+    _run("backward", x, turned, share, _at(out), 0, 0, _at(g), _at(room), step, *sums)
     return of_weight.sum(0), of_bias.sum(0)
 
 
@@ -139,8 +140,7 @@ def _backward(address: Any) -> None:
         if number * share >= call[NUM_ROWS]:
             return
         of_weight = call[OF_WEIGHT] + 4 * number * d_in * d_out
-        of_bias = carray(pointer(call[OF_BIAS] + 4 * number * d_out), d_out, np.float32)
-        of_bias[:] = 0
+        of_bias = call[OF_BIAS] + 4 * number * d_out
         end = min(call[NUM_ROWS], (number + 1) * share)
         for first in range(number * share, end, BLOCK):
             rows, begun = min(BLOCK, end - first), first > number * share
@@ -154,10 +154,11 @@ def _backward(address: Any) -> None:
                 _mask(
                     _floats(given, rows, d_out), _floats(out, rows, d_out), _floats(g, rows, d_out)
                 )
-            _sum(_floats(g, rows, d_out), of_bias)
-            x = call[X] + 4 * d_in * first
-            left = x, 4, 4 * d_in, rows
-            _product(d_in, left, (g, 4 * d_out), (of_weight, 4 * d_out), 0, ADD * begun, tiles_out)
+            x, right = call[X] + 4 * d_in * first, (g, 4 * d_out)
+            left, out = (x, 4, 4 * d_in, rows), (of_weight, 4 * d_out)
+            _product(d_in, left, right, out, 0, ADD * begun, tiles_out)
+            left, out = (call[ONE], 0, 0, rows), (of_bias, 0)
+            _product(1, left, right, out, 0, ADD * begun, tiles_out)
             if call[OF_X]:
                 left = g, 4 * d_out, 4, d_out
                 out = call[OF_X] + 4 * d_in * first, 4 * d_in
@@ -174,15 +175,6 @@ def _mask(g, out, into):  # type: ignore[no-untyped-def]
     """into = g where out is positive, else 0."""
     for k in range(len(g)):
         into[k] = np.float32(0) if out[k] <= 0 else g[k]
-
-
-@njit(nogil=True)
-def _sum(g, into):  # type: ignore[no-untyped-def]
-    """Add all rows of g to one."""
-    width = len(into)
-    for first in range(0, len(g), width):
-        for j in range(width):
-            into[j] += g[first + j]
 
 
 @njit(nogil=True)
