@@ -12,11 +12,11 @@ import sys
 import numpy as np
 import torch
 from scipy.spatial import cKDTree
-from torch.nn import Linear, ModuleList
+from torch.nn import ModuleList
 
 import plancc
 import plancc_runtime
-from plancc_runtime.nn import EdgeBlock
+from plancc_runtime.nn import EdgeBlock, LinearMap
 
 GRID, MESH, WIDTH, EPOCHS = 400, 60, 16, 30
 RELATIONS = {("grid", "up", "mesh"): 9, ("mesh", "on", "mesh"): 6, ("mesh", "down", "grid"): 3}
@@ -39,8 +39,9 @@ class Model(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.vertices, self.edges = Linear(3, WIDTH), ModuleList(Linear(2, WIDTH) for _ in "abc")
-        self.blocks, self.out = ModuleList(EdgeBlock(WIDTH) for _ in "abc"), Linear(WIDTH, 1)
+        self.vertices = LinearMap(3, WIDTH)
+        self.edges = ModuleList(LinearMap(2, WIDTH) for _ in "abc")
+        self.blocks, self.out = ModuleList(EdgeBlock(WIDTH) for _ in "abc"), LinearMap(WIDTH, 1)
 
     def forward(self, graph: plancc_runtime.TypedGraph, x: dict) -> torch.Tensor:
         h = {name: self.vertices(rows) for name, rows in x.items()}

@@ -34,6 +34,7 @@ from plancc.errors import InputError
 from plancc.kernel import njit
 from plancc_runtime.kernels.torch_spmm import multiply, sampled_product
 from plancc_runtime.operations import Cost, operation, size_of
+from plancc_runtime.workspace import empty
 
 # Sums may be reordered for SIMD and use FMA; not "nnan" or "ninf": a NaN must stay one. The error
 # model is numpy's: a division by 0 gives inf or NaN.
@@ -192,8 +193,19 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     if not side.native:  # a product with the matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
         return multiply(side.ptr, edge, value.new_ones(len(edge)), value)
-    out = value.new_empty(len(side), value.shape[1])
+    out = empty(len(side), value.shape[1], value)
     by_group(_sum, side, value.shape[1], side.ptr, _or_empty(side.edge, side.index), value, out)
+    return out
+
+
+@operation("sum of both ends", _cost(1))
+def sums_of_ends(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
+    """out[e] = source[j] + target[i] for all nonzeros e = (i, j); [n, d], [m, d], [nnz, d]."""
+    side = pattern.rows
+    if not side.native:
+        return rows_of(source, side.index).add_(rows_of(target, pattern.row))
+    out = empty(pattern.num_nonzeros, source.shape[1], source)
+    by_group(_sums_of_ends, side, source.shape[1], side.ptr, side.index, source, target, out)
     return out
 
 
@@ -253,7 +265,7 @@ def first_extreme(
     if side.native:
         out = side.index.new_empty(len(side), d)
         y = x.new_empty(1, 1) if y is None else y
-        sign = _scalar(1 if largest else -1, x)
+        sign = scalar(1 if largest else -1, x)
         args = (side.ptr, side.index, list(OPERATORS).index(op), by_row, sign, x, y, out)
         by_group(_first_extreme, side, 4 * d, *args)
         return out
@@ -283,8 +295,8 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
     if not side.native:
         return x.gather(0, _columns_of(pattern, edge)).masked_fill_(edge < 0, 0)
     out = x.new_empty(edge.shape)
-    bounds = _even_bounds(len(side), 1)
-    _run(_take, bounds, out.numel(), side.index, edge, x, out)
+    bounds = even_bounds(len(side), 1)
+    in_chunks(_take, bounds, out.numel(), side.index, edge, x, out)
     return out
 
 
@@ -298,8 +310,8 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
-        bounds = _even_bounds(d, 16)  # a cache line of float32
-        _run(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
+        bounds = even_bounds(d, 16)  # a cache line of float32
+        in_chunks(_take_adjoint, bounds, g.numel(), pattern.rows.index, edge, g, out)
         return out
     # in any order, as the sums of cuSPARSE; index_put_ sorts, and is 14 times slower
     return out.scatter_add_(0, _columns_of(pattern, edge), g.masked_fill(edge < 0, 0))
@@ -332,7 +344,9 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
     """x[index], by columns where they are few: CUDA's gather is 40 times slower on 4 than on 1."""
-    if x.device.type == "cpu" or not 1 < x.shape[1] <= FEW:
+    if x.device.type == "cpu":
+        return torch.index_select(x, 0, index, out=empty(len(index), x.shape[1], x))
+    if not 1 < x.shape[1] <= FEW:
         return x.index_select(0, index)
     return torch.stack([column.index_select(0, index) for column in x.unbind(1)], 1)
 
@@ -369,12 +383,12 @@ def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
     return like[:0] if tensor is None else tensor
 
 
-def _scalar(value: float, like: Tensor) -> Any:
+def scalar(value: float, like: Tensor) -> Any:
     """A number of the type of a tensor's elements, so that a kernel does not widen to float64."""
     return like[:0].numpy().dtype.type(value)
 
 
-def _even_bounds(length: int, step: int) -> np.ndarray:
+def even_bounds(length: int, step: int) -> np.ndarray:
     """0..length in as many chunks as threads should share, cut at multiples of `step`."""
     count = torch.get_num_threads() * CHUNKS_PER_THREAD
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
@@ -385,10 +399,10 @@ def by_group(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
     bounds = np.searchsorted(ptr, cuts[1:-1].astype(np.int64))
-    _run(kernel, [0, *bounds.tolist(), len(side)], work * (len(side.index) + len(side)), *args)
+    in_chunks(kernel, [0, *bounds.tolist(), len(side)], work * (len(side.index) + len(side)), *args)
 
 
-def _run(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
+def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk of `bounds`, on this thread and helpers.
 
     Tensors are passed as arrays. A helper that has not started when this thread is done is
@@ -440,6 +454,18 @@ def _sum(begin: int, end: int, ptr: Any, index: Any, x: Any, out: Any) -> None:
             for k in range(d):
                 y[k] += a[k]
             p += 1
+
+
+@_compiled
+def _sums_of_ends(
+    begin: int, end: int, ptr: Any, index: Any, source: Any, target: Any, out: Any
+) -> None:
+    for i in range(begin, end):
+        b = target[i]
+        for p in range(ptr[i], ptr[i + 1]):
+            a, y = source[index[p]], out[p]
+            for k in range(out.shape[1]):
+                y[k] = a[k] + b[k]
 
 
 @_compiled

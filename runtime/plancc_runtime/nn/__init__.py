@@ -13,7 +13,7 @@ from plancc.registry import Registry
 
 if TYPE_CHECKING:
     from plancc_runtime.nn.conv import Conv
-    from plancc_runtime.nn.edges import EdgeBlock, GINEConv
+    from plancc_runtime.nn.edges import EdgeBlock, GINEConv, LinearMap
     from plancc_runtime.nn.gat import GATConv
     from plancc_runtime.nn.gcn import GCNConv
     from plancc_runtime.nn.gin import GINConv
@@ -62,6 +62,7 @@ _MODULES = {
     "GATConv": "gat",
     "GINEConv": "edges",
     "EdgeBlock": "edges",
+    "LinearMap": "edges",
     "MeshGraphNetConv": "meshgraphnet",
     "RelationMeshGraphNetConv": "meshgraphnet",
     "RelationGINEConv": "relation_edges",
@@ -83,6 +84,7 @@ __all__ = [
     "GINConv",
     "GINEConv",
     "LayerNorm",
+    "LinearMap",
     "MeshGraphNetConv",
     "RGCNConv",
     "RelationGATConv",

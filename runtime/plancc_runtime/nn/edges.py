@@ -6,7 +6,7 @@ an edge plan they are with any rank, and sums over them travel as those of produ
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from plancc.errors import InputError
 from plancc.plan.convolutions import GINEOptions
-from plancc_runtime.kernels.dense import linear
+from plancc_runtime.kernels.dense import fork, linear
 from plancc_runtime.kernels.edges import Pattern
+from plancc_runtime.kernels.layer_norm import normalised
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import LocalGraph, local_graph
 from plancc_runtime.nn.aggregation import aggregate
@@ -108,17 +109,18 @@ class EdgeUpdate(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.source, self.target = (nn.Linear(width, width, bias=False) for _ in range(2))
-        self.edge = nn.Linear(width, width)
-        self.message = nn.Sequential(
-            nn.ReLU(inplace=True), nn.Linear(width, width), nn.LayerNorm(width)
-        )
+        self.source, self.target = (LinearMap(width, width, bias=False) for _ in range(2))
+        self.edge = LinearMap(width, width)
+        self.message = nn.Sequential(nn.ReLU(), LinearMap(width, width), nn.LayerNorm(width))
 
     def forward(self, pattern: Pattern, source: Tensor, target: Tensor, edges: Tensor) -> Tensor:
         """New rows of edges, Tensor[edges, width], from mapped rows of both ends."""
+        layers: list[Any] = [*self.message]
+        _, last, norm = layers
+        before, edges = fork(edges)
         of_ends = edge_scores(pattern, source, target)
-        found: Tensor = self.message(self.edge(edges).add_(of_ends))
-        return found.add_(edges)
+        found = last(self.edge(edges, rectified=True, onto=of_ends))
+        return normalised(found, norm.weight, norm.bias, norm.eps, before)
 
 
 class EdgeBlock(EdgeUpdate):
@@ -133,7 +135,7 @@ class EdgeBlock(EdgeUpdate):
 
     def __init__(self, width: int) -> None:
         super().__init__(width)
-        self.vertex = mapping(2 * width, width)
+        self.vertex = MLP(2 * width, width)
 
     def forward(  # type: ignore[override]
         self, graph: LocalGraph, x: Tensor, edges: Tensor, target: Tensor | None = None
@@ -151,13 +153,41 @@ class EdgeBlock(EdgeUpdate):
         ends = graph.columns(self.source(x)), graph.local_rows(self.target(own))
         edges = super().forward(graph.local_pattern("edges"), *ends, edges)
         total = aggregate(graph, None, scaled(edges, graph), "copy_e")
-        return own + self.vertex(torch.cat([own, total], dim=1)), edges
+        return self.vertex(own, total, onto=own), edges
 
 
-def mapping(d_in: int, width: int, d_out: int | None = None) -> nn.Sequential:
+class LinearMap(nn.Linear):
+    """torch.nn.Linear, compiled where that is quicker (`kernels.dense.linear`)."""
+
+    def forward(self, x: Tensor, rectified: bool = False, onto: Tensor | None = None) -> Tensor:
+        """Tensor[m, in_features] to Tensor[m, out_features]; parameters as of `linear`."""
+        return linear(x, self.weight.T, self.bias, rectified, onto)
+
+
+class MLP(nn.Sequential):
     """A map of MeshGraphNet: Linear, ReLU, Linear; a LayerNorm, but for a map to `d_out`."""
-    maps = nn.Linear(d_in, width), nn.ReLU(inplace=True), nn.Linear(width, d_out or width)
-    return nn.Sequential(*maps, *([nn.LayerNorm(width)] if d_out is None else []))
+
+    def __init__(self, d_in: int, width: int, d_out: int | None = None) -> None:
+        norms = [nn.LayerNorm(width)] if d_out is None else []
+        super().__init__(
+            LinearMap(d_in, width), nn.ReLU(), LinearMap(width, d_out or width), *norms
+        )
+
+    def forward(self, *parts: Tensor, onto: Tensor | None = None) -> Tensor:
+        """Rows of the output, of parts that stand side by side: Tensor[m, ...] each.
+
+        With a LayerNorm they are added to `onto`, Tensor[m, width].
+        """
+        layers: list[Any] = [*self]
+        first, _, last, *norms = layers
+        weights = first.weight.T.split([each.shape[1] for each in parts])
+        hidden = None
+        for x, weight in zip(parts[:-1], weights, strict=False):
+            hidden = linear(x, weight, onto=hidden)
+        y: Tensor = last(linear(parts[-1], weights[-1], first.bias, True, hidden))
+        for norm in norms:
+            y = normalised(y, norm.weight, norm.bias, norm.eps, onto)
+        return y
 
 
 def messages(pattern: Pattern, columns: Tensor, of_edges: Tensor) -> Tensor:

@@ -19,7 +19,11 @@ from plancc.plan.convolutions import MeshGraphNetOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.conv import Conv, uniform
+<<<<<<< HEAD
 from plancc_runtime.nn.edges import EdgeBlock, EdgeUpdate, edge_features_of, mapping, scaled
+=======
+from plancc_runtime.nn.edges import MLP, EdgeBlock, EdgeUpdate, edge_features_of
+>>>>>>> bdfaa288 (Layers of MeshGraphNet are made of compiled products: gathered ends take the first product, normalised rows are added to the rows before in one pass, parts side by side are not joined)
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, stack_graph
 
@@ -55,11 +59,11 @@ class MeshGraphNetConv(EncodingConv):
     def _make(self, random: np.random.Generator) -> None:
         width = self.options.width(self.d_in, self.d_out, self.last, self.first)
         if self.first:
-            self.encoder = drawn(mapping(self.d_in, width), random)
-            self.edge_encoder = drawn(mapping(self.options.edge_width, width), random)
+            self.encoder = drawn(MLP(self.d_in, width), random)
+            self.edge_encoder = drawn(MLP(self.options.edge_width, width), random)
         self.block = drawn(EdgeBlock(width), random)
         if self.last:
-            self.decoder = drawn(mapping(width, width, self.d_out), random)
+            self.decoder = drawn(MLP(width, width, self.d_out), random)
 
     def forward(  # type: ignore[override]
         self,
@@ -104,19 +108,18 @@ class RelationMeshGraphNetConv(EncodingConv, RelationConv):
         self._read = [name for name in types.widths if name in read]
         if self.first:
             self.encoders = nn.ModuleList(
-                drawn(mapping(types.widths[name], width), random) for name in self._read
+                drawn(MLP(types.widths[name], width), random) for name in self._read
             )
             self.edge_encoders = nn.ModuleList(
-                drawn(mapping(self.options.edge_width, width), random) for _ in types.relations
+                drawn(MLP(self.options.edge_width, width), random) for _ in types.relations
             )
         self.updates = nn.ModuleList(drawn(EdgeUpdate(width), random) for _ in types.relations)
         self.vertices = nn.ModuleList(
-            drawn(mapping((1 + len(types.into(name))) * width, width), random)
-            for name in types.wanted
+            drawn(MLP((1 + len(types.into(name))) * width, width), random) for name in types.wanted
         )
         if self.last:
             self.decoders = nn.ModuleList(
-                drawn(mapping(width, width, self.d_out), random) for _ in types.wanted
+                drawn(MLP(width, width, self.d_out), random) for _ in types.wanted
             )
 
     def forward(  # type: ignore[override]
@@ -147,7 +150,7 @@ class RelationMeshGraphNetConv(EncodingConv, RelationConv):
             totals[destination].append(aggregate(pattern, added, added, "copy_e"))
         y = {}
         for k, (name, rows) in enumerate(own.items()):
-            y[name] = rows + self.vertices[k](torch.cat(totals[name], dim=1))
+            y[name] = self.vertices[k](*totals[name], onto=rows)
             if self.last:
                 y[name] = self.decoders[k](y[name])
         return self._joined(stack, y, x), found

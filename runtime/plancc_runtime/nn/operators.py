@@ -377,8 +377,7 @@ class _EdgeScores(Function):
     @staticmethod
     def forward(ctx: Any, source: Tensor, target: Tensor, pattern: Pattern) -> Tensor:
         ctx.pattern = pattern
-        scores = edges.rows_of(source, pattern.rows.index)
-        return scores.add_(edges.rows_of(target, pattern.row))
+        return edges.sums_of_ends(pattern, source.contiguous(), target.contiguous())
 
     @staticmethod
     @once_differentiable
