@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -126,10 +127,11 @@ def _spread(found: Calibration) -> str:
 
 def machine_file(found: Calibration, quick: bool = False) -> str:
     """The text of the machine file of a calibration."""
-    from plancc.predict.fitting import EpochSeconds, fitted
+    from plancc.predict.fitting import DrawSeconds, EpochSeconds, fitted
 
     epochs = [EpochSeconds(e.rows, e.nonzeros, tuple(e.dims), e.rest) for e in found.epochs]
-    return "\n".join(_lines(found, fitted(epochs), quick)) + "\n"
+    draws = [DrawSeconds(**asdict(each)) for each in found.draws]
+    return "\n".join(_lines(found, fitted(epochs, draws), quick)) + "\n"
 
 
 def _progress(stage: str) -> None:
@@ -146,6 +148,7 @@ def _ranks(found: Calibration) -> str:
 
 def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
     """The machine file, line by line."""
+    from plancc.predict.machine import DRAWN
     from plancc.predict.machine_files import find_machine
 
     crowd, outside = found.crowd, found.between or found.inside
@@ -179,6 +182,8 @@ def _lines(found: Calibration, compute: Compute, quick: bool) -> Iterator[str]:
     yield f"dense = {crowd * compute.dense:.3g}"
     yield f"stream = {crowd * compute.stream:.3g}"
     yield f"overhead = {compute.overhead / crowd:.3g}"
+    for name in DRAWN:
+        yield f"{name} = {getattr(compute, name):.3g}"
     yield ""
     yield "[spmm]"
     yield f"rows = {found.sparse.rows}"

@@ -261,8 +261,6 @@ def _steps(
     predictor: Predictor, tables: Tables, asked: TrainOptions, drawn: Drawn
 ) -> tuple[Prediction, str]:
     """The steps of an epoch in mini-batches, and what they are taken from."""
-    from plancc.predict.batches import UNTIMED
-
     number = min(drawn.per_epoch, MOST_BATCHES)
     batches = {each.name: getattr(drawn.sampler, each.name) for each in options_of(drawn.sampler)}
     batches |= {"sampler": drawn.sampler.name, "seed": asked.seed, "draw": asked.draw}
@@ -275,7 +273,7 @@ def _steps(
         for each in step.steps
     ]
     said = f"the prediction is {drawn.per_epoch:,} times the mean step on {number:,} mini-batches"
-    return replace(step, steps=of_epoch), "; ".join([said, UNTIMED])
+    return replace(step, steps=of_epoch), f"{said}; rehearsed ranks draw in their steps"
 
 
 def rehearsed_seconds(search: SearchOptions, plan: Plan) -> float:

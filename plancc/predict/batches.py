@@ -32,7 +32,6 @@ from plancc.sampling import SHOWN, Population, Sampler, chosen_sampler, draw
 from plancc.sampling.counter import key_of
 from plancc.sampling.walk import WalkSampler
 
-UNTIMED = "drawing and masks take no time here, but for their messages"
 KEPT = "features of all halo rows are kept: a run with less `feature_cache` fetches some"
 MOST = 100_000
 """Batches, at most."""
@@ -164,7 +163,7 @@ def predict_batches(
     batches, bounds = [], []
     for number in numbers:
         batch = draw(chosen, population, seed, number)
-        live = live_in_batch(batch, owner, ranks, idle=idle, bits=bits)
+        live = live_in_batch(batch, matrix, owner, ranks, idle=idle, bits=bits)
         told = live.told
         if bits is not None and isinstance(chosen, WalkSampler):
             key, visited = key_of(seed, SHOWN, number), batch.vertices()
@@ -174,7 +173,7 @@ def predict_batches(
         step = replace(tables, live=replace(live, layers=layers, told=told, counted=counted))
         batches.append(predictor.epoch(step, word_bytes))
         bounds.append(predictor.bound_of(step, word_bytes))
-    notes = [UNTIMED, *[KEPT] * ("constant" in predictor.passes and ranks > 1)]
+    notes = [KEPT] * ("constant" in predictor.passes and ranks > 1)
     schedule = max(batches, key=lambda each: int(each.memory_of_rank.max())).schedule
     return BatchPrediction(
         schedule=replace(schedule, notes=(*schedule.notes, *notes)),

@@ -12,14 +12,14 @@ allocations, on cold caches and on Python.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import InputError
-from plancc.predict.machine import Compute
+from plancc.predict.machine import DRAWN, Compute
 from plancc.predict.memory import WORD_BYTES
 from plancc.predict.schedule import DenseProduct, Elementwise, SparseProduct
 from plancc.predict.schedules import Tables, pairs_of, schedule_of
@@ -41,6 +41,16 @@ class EpochSeconds:
     nonzeros: int
     dims: tuple[int, ...]
     rest: float
+
+
+@dataclass(frozen=True)
+class DrawSeconds:
+    """A measured mini-batch of one rank: rows and nonzeros of its blocks, seconds to draw it."""
+
+    rows: float
+    nonzeros: float
+    blocks: int
+    seconds: float
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
@@ -67,11 +77,12 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
     return np.array([multiply_adds, WORD_BYTES * words, operations], np.float64)
 
 
-def fitted(epochs: Sequence[EpochSeconds]) -> Compute:
+def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
     """The rates under which the epochs' relative errors are least, in the sum of their squares.
 
     Parameters:
         epochs: At least three, of different widths and numbers of rows.
+        draws: None, or at least three, of different rows and nonzeros.
 
     Raises:
         InputError: If there are fewer.
@@ -83,4 +94,10 @@ def fitted(epochs: Sequence[EpochSeconds]) -> Compute:
     seconds = np.array([each.rest for each in epochs])
     unknown, _ = nnls(np.array([work(each) for each in epochs]) / seconds[:, None], 1 + 0 * seconds)
     per_add, per_byte, overhead = np.maximum(unknown, FASTEST)
-    return Compute(dense=1 / per_add, stream=1 / per_byte, overhead=overhead)
+    found = Compute(dense=1 / per_add, stream=1 / per_byte, overhead=overhead)
+    if not draws:
+        return found
+    seconds = np.array([each.seconds for each in draws])
+    sizes = np.array([(each.blocks, each.rows, each.nonzeros) for each in draws])
+    unknown, _ = nnls(sizes / seconds[:, None], 1 + 0 * seconds)
+    return replace(found, **dict(zip(DRAWN, np.maximum(unknown, FASTEST[0]).tolist(), strict=True)))

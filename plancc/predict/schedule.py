@@ -28,6 +28,10 @@ STEPS = (
     *("multiply", "fold", "collectives", "dense", "all-reduce"),
 )
 """Steps of an epoch, in the order of tables; expand and fold may be in hops."""
+DRAW = "draw"
+"""Step of a mini-batch before them."""
+COMPUTED = (DRAW, "multiply", "dense")
+"""Steps that move no words."""
 DIRECTIONS = ("batch", "forward", "links", "back", "update")
 
 
@@ -78,7 +82,7 @@ class Place(NamedTuple):
     Attributes:
         layer: From 1; 0: of all layers.
         direction: One of `DIRECTIONS`.
-        step: One of `STEPS`.
+        step: `DRAW`, or one of `STEPS`.
     """
 
     layer: int
@@ -164,7 +168,25 @@ class Elementwise:
     calls: int = 1
 
 
-Work = Transfer | SparseProduct | DenseProduct | Elementwise
+@dataclass(frozen=True, eq=False)
+class BatchDraw:
+    """A mini-batch that is drawn, and its blocks, which are built.
+
+    Attributes:
+        blocks: Of one rank that draws as owner, which take as long but for rows and nonzeros.
+        rows (int64[num_ranks]): Of all blocks: own rows, rows sent and received, and the nonzeros
+            that a rank draws for others.
+        nonzeros (int64[num_ranks]): Of own rows in all blocks.
+        alone: Whether no message is needed, so that another core may do it beside a step.
+    """
+
+    blocks: int
+    rows: Int64Array
+    nonzeros: Int64Array
+    alone: bool
+
+
+Work = Transfer | SparseProduct | DenseProduct | Elementwise | BatchDraw
 
 
 class Operation(NamedTuple):

@@ -14,6 +14,8 @@ the steps, of the slowest rank's time. Times of one operation:
     product       multiply-adds / rate, slower where a node has more ranks than cores; a dense one
                   reads and writes its rows too: bytes / stream
     elementwise   bytes / stream
+    batch         blocks, rows and nonzeros, each times its seconds; where ranks draw alone and
+                  have two cores each, only what outlasts the rest of the step
 
 Batches of a pipeline overlap as `plancc.predict.pipelines` has it.
 Late messages (of delayed partial sums) take what is left of their time after all else.
@@ -46,8 +48,11 @@ from plancc.predict.machine import Machine
 from plancc.predict.memory import WORD_BYTES
 from plancc.predict.pipelines import Pipeline
 from plancc.predict.schedule import (
+    COMPUTED,
     DIRECTIONS,
+    DRAW,
     STEPS,
+    BatchDraw,
     DenseProduct,
     Elementwise,
     Place,
@@ -63,6 +68,8 @@ WORDS = (4, 8)
 """Bytes that a number may have."""
 _LATE = Place(0, "update", "fold")
 """Where what is left of late messages is waited for."""
+_DRAW = Place(0, "batch", DRAW)
+"""Where a batch is waited for."""
 
 
 class StepTime(NamedTuple):
@@ -88,7 +95,7 @@ class Prediction:
     Attributes:
         steps: By layer within forward, back and update; steps that take any time.
         of_rank (dict of str to float64[num_ranks]): Seconds of every rank in every of `STEPS`,
-            without waiting for others.
+            of a mini-batch in `DRAW` too, without waiting for others.
     """
 
     schedule: Schedule
@@ -120,7 +127,7 @@ class Prediction:
     @property
     def communication(self) -> float:
         """Seconds of the slowest rank in all steps that move words."""
-        return sum(each.slowest for each in self.steps if each.step not in ("multiply", "dense"))
+        return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
         """Seconds of one of `STEPS` in all layers: of the slowest ranks, and mean."""
@@ -186,7 +193,7 @@ class Prediction:
             "max_rank_seconds": float(self.rank_seconds.max()),
             "of_step": {
                 step: dict(zip(("slowest", "mean"), self.of_step(step), strict=True))
-                for step in STEPS
+                for step in self.of_rank
             },
             "steps": [each._asdict() for each in self.steps],
             "words": self.words,
@@ -241,7 +248,12 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
         _overlap(times, moved, schedule.pipeline)
     if late.any():
         times[_LATE] = np.maximum(late - sum(times.values(), np.zeros(len(late))), 0)
-    of_rank = {step: np.zeros(schedule.num_ranks) for step in STEPS}
+    draws = [work for _, work in schedule.operations if isinstance(work, BatchDraw)]
+    if any(work.alone for work in draws):
+        spare = _shared(machine, schedule.num_ranks) <= 1 / 2
+        others = sum(times.values(), -times[_DRAW])
+        times[_DRAW] = np.maximum(times[_DRAW] - spare * others, 0)
+    of_rank = {step: np.zeros(schedule.num_ranks) for step in (*[DRAW] * len(draws), *STEPS)}
     for (_, _, step), spent in times.items():
         of_rank[step] += spent
     return Prediction(
@@ -263,10 +275,15 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
     Raises:
         InputError: If the machine has speeds of another number of ranks.
     """
-    node = np.arange(num_ranks) // machine.node.ranks
-    cores = machine.node.cores or machine.node.ranks
-    shared: Float64Array = np.maximum(np.bincount(node) / cores, 1.0)[node]
+    shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
+
+
+def _shared(machine: Machine, num_ranks: int) -> Float64Array:
+    """Ranks per core on the node of every rank: float64[num_ranks]."""
+    node = np.arange(num_ranks) // machine.node.ranks
+    shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
+    return shared[node]
 
 
 def _hide(
@@ -297,7 +314,7 @@ def order_of(place: Place) -> tuple[int, int, int]:
     """Where a place stands in an epoch, to sort by."""
     layer, direction, step = place
     sign = -1 if direction == "back" else 1
-    return DIRECTIONS.index(direction), sign * layer, STEPS.index(step)
+    return DIRECTIONS.index(direction), sign * layer, (DRAW, *STEPS).index(step)
 
 
 def _shaped(
@@ -322,7 +339,7 @@ class WorkTimes:
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
         self._node = np.arange(num_ranks) // machine.node.ranks
-        slow = slowness(machine, num_ranks)
+        self._alone = slow = slowness(machine, num_ranks)  # of numbers of any width
         self._slow = slow * (word_bytes / WORD_BYTES)  # of all that is computed
         self._call = machine.compute.overhead * slow
         self._of: dict[type, Callable[[Any], Float64Array]] = {
@@ -334,6 +351,7 @@ class WorkTimes:
             SparseProduct: self._sparse,
             DenseProduct: self._dense,
             Elementwise: self._elementwise,
+            BatchDraw: self._draw,
         }
 
     def seconds(self, work: Work) -> Float64Array:
@@ -358,6 +376,10 @@ class WorkTimes:
         if stream is None:
             return self._call * of.calls
         return self._slow * of.words * WORD_BYTES / stream + self._call * of.calls
+
+    def _draw(self, of: BatchDraw) -> Float64Array:
+        of_block, of_row, of_nonzero = self._machine.drawn
+        return self._alone * (of_block * of.blocks + of_row * of.rows + of_nonzero * of.nonzeros)
 
     def _messages(self, of: PointToPoint) -> Float64Array:
         split = of.pairs.by_node(self._machine.node.ranks)

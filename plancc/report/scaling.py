@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from plancc.predict.machine import Machine
-from plancc.predict.schedule import STEPS
+from plancc.predict.schedule import COMPUTED, STEPS
 from plancc.predict.simulation import Prediction
 
-COMPUTATION = ("multiply", "dense")
-"""Steps that compute."""
-COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTATION)
+COMMUNICATION = tuple(step for step in STEPS if step not in COMPUTED)
 """Steps that move words."""
 
 
@@ -58,7 +56,7 @@ class Cell:
 
     @property
     def computation(self) -> float:
-        return sum(self.steps.get(name, 0.0) for name in COMPUTATION)
+        return sum(self.steps.get(name, 0.0) for name in COMPUTED)
 
 
 @dataclass(frozen=True)

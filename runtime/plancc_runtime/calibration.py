@@ -8,6 +8,7 @@ operands in the cache where it left them a moment ago.
                       and width
     epochs            of small networks on one rank each, without messages: dense products,
                       element-wise work and what every operation costs beside them
+    batches           that one rank each draws and builds, in seconds of the processor
     messages          exchanges between stretches of computing whose time is known
 """
 
@@ -31,13 +32,20 @@ from plancc.errors import InputError
 from plancc.plan.exchange import Exchange
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
+from plancc.sampling import Population
+from plancc.sampling.neighbour import NeighbourSampler
 from plancc.threads import check_threads, usable_cores
 from plancc_runtime.kernels.base import SparseMatrix
 from plancc_runtime.kernels.spmm import prepare
+from plancc_runtime.layouts.block import Block
+from plancc_runtime.layouts.draws import draws_of
+from plancc_runtime.layouts.local import LocalGraph
+from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.options import TrainOptions
 from plancc_runtime.train import train
 from plancc_runtime.transport.base import Channel, Transport
 from plancc_runtime.transport.links import Link
+from plancc_runtime.transport.row_numbers import finished
 from plancc_runtime.transport.single import SingleTransport
 
 SETS = 3
@@ -57,6 +65,10 @@ LAYERS, CLASSES = 3, 8
 """Depth and output width of the small networks."""
 WARM_UP = 3
 """First epochs, which do not count."""
+DRAWN_ROWS, BATCHES = 1 << 16, ((250, 2), (1_000, 10), (4_000, 2))
+"""Rows of the matrix that mini-batches are drawn of; their seeds and fan-outs."""
+DRAWN = 8
+"""Mini-batches of a size."""
 TURNS = 0.02
 """Seconds in which ranks that share a core have had several turns each."""
 
@@ -148,6 +160,21 @@ class MeasuredEpochs:
     rest: float
 
 
+@dataclass(frozen=True)
+class MeasuredDraws:
+    """Mini-batches of one rank: means over ranks of the mean over batches.
+
+    Attributes:
+        rows, nonzeros: Of all `blocks`.
+        seconds: Of the processor, to draw them and to build their blocks.
+    """
+
+    rows: float
+    nonzeros: float
+    blocks: int
+    seconds: float
+
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """The measurements; the same on all ranks.
@@ -174,6 +201,7 @@ class Calibration:
     memory: int
     sparse: MeasuredRates
     epochs: list[MeasuredEpochs]
+    draws: list[MeasuredDraws]
     inside: Link | None
     between: Link | None
     broadcast: str | None
@@ -217,6 +245,8 @@ def calibrate(
         sparse = _sparse_rates(watch)
         say("epochs")
         epochs = [_epoch_times(watch, threads, rows, width) for rows, width in effort.networks]
+        say("batches")
+        draws = [_draw_times(watch, seeds, fanout) for seeds, fanout in BATCHES]
         say("messages")
         node, place = divmod(transport.rank, per_node)
         nodes = transport.size // per_node
@@ -236,6 +266,7 @@ def calibrate(
         memory=_memory() // per_node,
         sparse=sparse,
         epochs=epochs,
+        draws=draws,
         inside=inside,
         between=between,
         broadcast=broadcast,
@@ -358,6 +389,28 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
     rest = typical([each["total"] - each["spmm"] for each in seconds])
     mean = np.mean(transport.gather([float(sparse), float(rest)]), axis=0)
     return MeasuredEpochs(rows, pattern.nnz, result.dims, float(mean[0]), float(mean[1]))
+
+
+def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
+    """Mini-batches that every rank draws by itself, all at once. Collective."""
+    transport, alone = watch.transport, SingleTransport()
+    rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
+    pattern = _pattern(random, rows, rows, 8 * rows)
+    sampler, population = NeighbourSampler(seeds, (fanout,) * 2), Population(rows)
+    block, resources = Block.of_part(_alone(pattern)[1], True), Resources(alone, torch.float32)
+    draws = draws_of(block, sampler, population, 0, alone, True, resources.clock)
+    found = np.zeros(3)
+    transport.allreduce_max(np.zeros(1))
+    for number in range(-1, DRAWN):  # the first one does not count
+        start = time.thread_time()
+        blocks = finished(draws.share(number % DRAWN, "live")).blocks
+        for each in blocks:
+            LocalGraph(each, resources).lay_out("values").lay_out_transposes()
+        sizes = [(each.num_outputs, len(each.column)) for each in blocks]
+        if number >= 0:
+            found += *np.sum(sizes, axis=0), time.thread_time() - start
+    of_batch = (np.mean(transport.gather(found.tolist()), axis=0) / DRAWN).tolist()
+    return MeasuredDraws(*of_batch[:2], sampler.num_blocks, of_batch[2])
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:

@@ -12,10 +12,14 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.convolutions import CONVOLUTIONS, Convolution
 from plancc.plan.lowering import lower
+from plancc.plan.population import population_of
+from plancc.plan.reader import PlanFile
 from plancc.predict.batches import predict_batches
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
 from plancc.predict.schedules import Approximation, read_tables
+from plancc.sampling import chosen_sampler
+from plancc.sampling import draw as draw_batch
 from plancc_cli import options as cli_options
 from plancc_runtime.nn import MODELS
 from plancc_runtime.options import TrainOptions
@@ -119,10 +123,63 @@ def test_the_mean_step_is_that_of_its_batches(plan):
 
 
 def test_rows_that_no_layer_reads_take_time_only(plan):
-    idle = predicted(plan, "neighbour", passes=("order", "constant"))
-    less = predicted(plan, "neighbour", passes=("order", "constant", "dead-rows"))
+    idle = predicted(plan, "neighbour", draw="owners", passes=("order", "constant"))
+    less = predicted(plan, "neighbour", draw="owners", passes=("order", "constant", "dead-rows"))
     assert less.seconds < idle.seconds
     assert [each.words for each in less.batches] == [each.words for each in idle.batches]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "draw", "ranks"),
+    [
+        *(("neighbour", draw, ranks) for draw in ("owners", "everywhere") for ranks in (1, PARTS)),
+        ("uniform", "everywhere", PARTS),
+    ],
+)
+def test_drawing_takes_the_rows_and_nonzeros_of_a_rank(plan, sampler, draw, ranks):
+    """They are counted here one by one, by prices that differ."""
+    crowded = replace(MACHINE.node, ranks=ranks, cores=ranks)
+    prices = replace(MACHINE.compute, drawn_block=1.0, drawn_row=1e-3, drawn_nonzero=1e-6)
+    machine = replace(MACHINE, node=crowded, compute=prices)
+    found = predicted(plan, sampler, draw=draw, number=1, ranks=ranks, machine=machine)
+    with PlanFile(plan) as file:
+        whole = file.read_plan()
+    population, owner = population_of(whole), whole.owner() * ranks // PARTS
+    chosen = chosen_sampler("", N, None, sampler, **SAMPLERS[sampler])
+    batch = draw_batch(chosen, population, SEED, 0)
+    size = np.diff(population.pattern[0])
+    rows, nonzeros = np.zeros((2, ranks))
+    for number in range(batch.num_blocks):
+        block = batch.block(number)
+        moved = set()
+        for row, *ends in zip(block.rows, block.ptr, block.ptr[1:], strict=False):
+            read = size[row] if sampler == "uniform" else ends[1] - ends[0]
+            rows[owner[row]] += 1
+            nonzeros[owner[row]] += read
+            if (sampler, draw) == ("neighbour", "everywhere"):
+                rows[np.arange(ranks) != owner[row]] += read
+            moved |= {(j, owner[row]) for j in block.columns[slice(*ends)]}
+        for column, part in moved:
+            if owner[column] != part:
+                rows[[owner[column], part]] += 1
+    blocks = batch.num_blocks * (1 if (draw, ranks) == ("owners", 1) else 2)
+    assert found.of_rank["draw"] == pytest.approx(blocks + 1e-3 * rows + 1e-6 * nonzeros)
+    # beside the step where ranks draw alone and a node has two cores for each
+    spare = replace(machine, node=replace(crowded, cores=2 * ranks))
+    beside = predicted(plan, sampler, draw=draw, number=1, ranks=ranks, machine=spare)
+    others = found.rank_seconds - found.of_rank["draw"]
+    hidden = others if draw == "everywhere" or ranks == 1 else 0 * others
+    assert beside.of_rank["draw"] == pytest.approx(found.of_rank["draw"] - hidden)
+    quick = replace(prices, drawn_block=1e-12, drawn_row=1e-12, drawn_nonzero=1e-12)
+    none = predicted(
+        plan,
+        sampler,
+        draw="everywhere",
+        number=1,
+        ranks=ranks,
+        machine=replace(spare, compute=quick),
+    )
+    assert not none.of_rank["draw"].any()
 
 
 def test_a_batch_of_all_vertices_is_the_epoch(plan):

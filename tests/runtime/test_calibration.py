@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from plancc.errors import InputError
 from plancc.plan.grid import Grid
 from plancc.plan.words import BroadcastWords
-from plancc.predict.fitting import EpochSeconds, fitted, work
+from plancc.predict.fitting import DrawSeconds, EpochSeconds, fitted, work
+from plancc.predict.machine import Machine
 from plancc.predict.machine_files import find_machine, read_machine, shipped_machines
 from plancc.predict.schedule import Pairs
 from plancc.predict.schedules import Tables, schedule_of
@@ -49,6 +50,10 @@ def test_what_is_measured_is_a_machine(ranks, tmp_path):
     assert machine.compute.dense > 0
     assert machine.compute.stream > 0
     assert 0 <= machine.compute.overhead < 1
+    assert min(machine.drawn) > 0
+    for batch, (seeds, fanout) in zip(found[0].draws, calibration.BATCHES, strict=True):
+        assert seeds <= batch.rows <= seeds * (fanout + 2)
+        assert batch.nonzeros <= batch.rows * fanout
     crowd = max(1, ranks / found[0].cores)
     assert machine.node.cores == found[0].cores
     # a rate of the table is found again where it was measured
@@ -94,6 +99,12 @@ def test_fitted_rates_are_those_that_made_the_times():
     np.testing.assert_allclose(
         [compute.dense, compute.stream, compute.overhead], 1 / cost ** [1, 1, -1]
     )
+    draws = [
+        DrawSeconds(rows, each * rows, 2, 2 * 1e-3 + (3e-7 + each * 2e-8) * rows)
+        for rows, each in ((300, 2), (3_000, 1), (20_000, 5))
+    ]
+    drawn = Machine(1, 1, 1, compute=fitted(timed, draws)).drawn
+    np.testing.assert_allclose(drawn, (1e-3, 3e-7, 2e-8))
     # of the widths 3, 5, 2: three forward products, two weight gradients and one of the input
     multiply_adds = 10 * (2 * 15 + 2 * 10 + 10)
     assert work(EpochSeconds(10, 20, (3, 5, 2), 1.0))[0] == multiply_adds

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from plancc.graph.graph import Graph
 from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.words import AllReduceWords
-from plancc.predict.schedule import Elementwise, Pairs, PointToPoint, Work
+from plancc.predict.schedule import DRAW, BatchDraw, Elementwise, Pairs, PointToPoint, Work
 from plancc.predict.schedules.approximate import SampledScheduler
 from plancc.predict.schedules.epoch import PACK_WORDS
 from plancc.predict.schedules.owner_tables import layer_tables
@@ -26,6 +26,9 @@ from plancc.sampling.walk import WalkSampler
 
 WORD_BITS = 32
 """Rows that a word of bits tells, as in the runtime."""
+BLOCKS = 2
+"""What a block takes beside its rows and nonzeros, over that of one rank that draws as their owner:
+messages are laid out, or rows found among those that a rank knows; fitted."""
 
 
 class Bits:
@@ -106,7 +109,7 @@ class Bits:
 
 
 def live_in_batch(
-    batch: Batch, owner: Int32Array, num_parts: int, *, idle: bool, bits: Bits | None = None
+    batch: Batch, matrix: Graph, owner: Int32Array, num_parts: int, *, idle: bool, bits: Bits | None
 ) -> Live:
     """What a row plan with these owners works on in a step, in every block of the batch.
 
@@ -115,7 +118,7 @@ def live_in_batch(
         idle: Whether layers also have the rows that the next one does not read.
         bits: Where owners draw.
     """
-    n = len(owner)
+    n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []
     told: tuple[Pairs, ...] = ()
     live = _marked(n, batch.vertices() if idle else batch.targets())
@@ -124,11 +127,21 @@ def live_in_batch(
         if not idle:
             live = live | (used.row_nonzeros() > 0)
         layers.insert(0, layer_tables(used, live, owner, num_parts))
+        drawn, moved = batch.block(number).rows, layers[0].expand.step
+        part = owner[drawn]
+        rows += np.bincount(part, minlength=num_parts) + moved.sent + moved.received
+        read = (used if batch.listed else matrix).row_nonzeros()[drawn]
+        own = np.bincount(part, read, num_parts).astype(np.int64)
+        nonzeros += own
+        if batch.listed and bits is None:
+            rows += read.sum() - own  # searched in vain, which takes as long as a row
         if not idle:
             live = live.copy()
             live[used.indices] = True
         told += () if bits is None else bits.told(used)
-    return Live(np.bincount(owner[live], minlength=num_parts), tuple(layers), told)
+    blocks = batch.num_blocks * (1 if num_parts == 1 and bits is not None else BLOCKS)
+    draw = BatchDraw(blocks, rows, nonzeros, alone=num_parts == 1 or bits is None)
+    return Live(np.bincount(owner[live], minlength=num_parts), tuple(layers), told, draw=draw)
 
 
 def _marked(n: int, vertices: Int32Array | None) -> npt.NDArray[np.bool_]:
@@ -147,11 +160,13 @@ def _whole(n: int, block: BatchLayer) -> Graph:
 
 
 class BatchScheduler(SampledScheduler):
-    """A row plan in a step that works on a mini-batch; drawing itself takes no time here."""
+    """A row plan in a step that works on a mini-batch."""
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
         live = self._tables.live
         assert live is not None
+        if live.draw is not None:
+            yield DRAW, live.draw
         for pairs in live.told or ():
             if len(pairs.source):
                 yield "expand", PointToPoint(pairs, 1)

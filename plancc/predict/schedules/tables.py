@@ -13,7 +13,7 @@ import numpy as np
 from plancc.plan.exchange import Int32Array, Int64Array
 from plancc.plan.grid import Grid
 from plancc.plan.topology import Topology
-from plancc.predict.schedule import Pairs
+from plancc.predict.schedule import BatchDraw, Pairs
 from plancc.predict.schedules.links import LinkTables
 
 CHUNK = 1 << 24
@@ -30,12 +30,14 @@ class Live:
         told: Of a mini-batch: words of bits by which owners hear of rows that it needs, round by
             round; empty where every rank draws all of it. None: no mini-batch.
         counted: Of a mini-batch: whether ranks add up its targets.
+        draw: Of a mini-batch.
     """
 
     inputs: Int64Array
     layers: tuple[Tables, ...]
     told: tuple[Pairs, ...] | None = None
     counted: bool = True
+    draw: BatchDraw | None = None
 
 
 @dataclass(frozen=True, eq=False)
