@@ -409,8 +409,8 @@ def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
         sizes = [(each.num_outputs, len(each.column)) for each in blocks]
         if number >= 0:
             found += *np.sum(sizes, axis=0), time.thread_time() - start
-    of_batch = (np.mean(transport.gather(found.tolist()), axis=0) / DRAWN).tolist()
-    return MeasuredDraws(*of_batch[:2], sampler.num_blocks, of_batch[2])
+    mean = np.mean(transport.gather(found.tolist()), axis=0) / DRAWN
+    return MeasuredDraws(float(mean[0]), float(mean[1]), sampler.num_blocks, float(mean[2]))
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:

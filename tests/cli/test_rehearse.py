@@ -120,7 +120,7 @@ def test_mini_batches_are_predicted_and_have_a_timeline(bare: Path, tmp_path: Pa
     assert found["predicted_seconds"] == pytest.approx(4 * said["seconds"])
     assert found["words"] == sum(said["batches"]["per_batch"]["words"]) > 0
     assert found["messages"] == sum(said["batches"]["per_batch"]["messages"]) > 0
-    assert "is 4 times the mean step on 4 mini-batches; drawing" in found["notes"][0]
+    assert "is 4 times the mean step on 4 mini-batches; rehearsed ranks draw" in found["notes"][0]
     events = json.loads(path.read_text())["traceEvents"]
     assert {"critical path", "rank 2"} <= {
         e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"
