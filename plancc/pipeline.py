@@ -35,7 +35,7 @@ from plancc.owners.choice import choose
 from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
-from plancc.owners.provenance import of_graph, of_links, provenance
+from plancc.owners.provenance import of_graph, of_wishes, provenance
 from plancc.owners.request import Assigner, balance_of, default_model, prepared, with_dims
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Ownership, Report, Task
@@ -229,10 +229,8 @@ def compile(
                 **({} if assigner.grid is None else {"blocks": assigner.model}),
                 **forecast.provenance(),
                 **found.how,
-                **({} if wishes.memory is None else {"memory": wishes.memory}),
                 **({"relays": relays} if relays else {}),
-                "predicted_memory": way.peak,
-                **of_links(*learnt, search.seed, wishes.link_times),
+                **of_wishes(wishes, search.seed, way.peak),
             },
             notes,
         ),

@@ -41,7 +41,7 @@ from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.weights import Balance, check_num_parts
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.memory import allowed_memory
-from plancc.owners.provenance import of_graph, of_links, provenance
+from plancc.owners.provenance import of_graph, of_wishes, provenance
 from plancc.owners.request import Assigner, prepared, with_dims
 from plancc.owners.task import Observer, Task
 from plancc.plan.digests import Digests, cut_points, digests_of, root_of
@@ -227,9 +227,7 @@ def compile_folder(
             "ranks": ranks.size,
             **forecast.provenance(),
             **how,
-            **({} if wishes.memory is None else {"memory": wishes.memory}),
-            "predicted_memory": predicted,
-            **of_links(*asked, search.seed, wishes.link_times),
+            **of_wishes(wishes, search.seed, predicted),
         },
         notes,
     )

@@ -1,4 +1,4 @@
-"""Nets between clusters of vertices, on rank 0, and refinement there by the passes of one process.
+"""Nets between clusters of vertices, on rank 0, for the passes of one process.
 
 What is merged is up to the labels: clusters of a coarse graph, or, on the finest level, all of a
 part but its *corridor*, the vertices near the boundary.
@@ -9,7 +9,6 @@ part but its *corridor*, the vertices near the boundary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,13 @@ import numpy as np
 from plancc.distributed.kernels import mark_columns, parts_of_nets
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
-from plancc.models.limits import Limits, part_weights
+from plancc.models.limits import part_weights
 from plancc.models.nets import merge_equal_nets
 from plancc.models.problem import Hypergraph
 from plancc.passes.kernels.label_propagation import numbered
-from plancc.passes.kernels.nets import nets_of
-from plancc.passes.kernels.state import state_of, volume
-from plancc.passes.multilevel import Sweeps
-from plancc.passes.presets import CUTS
 from plancc.plan.exchange import Int32Array, Int64Array, offsets
 from plancc.plan.lowering import mark_boundary
-from plancc.search.presets import ON_RANKS, SINGLE_CUTS
+from plancc.search.presets import ON_RANKS
 
 
 def nets_between(
@@ -86,27 +81,3 @@ def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None
     label[far] = first[owner[far]]
     numbered(label)
     return label
-
-
-def refined(
-    problem: Hypergraph, owners: Sequence[Int32Array], limits: Limits, seed: int, coarse: bool
-) -> Int32Array:
-    """Owners by sweeps and minimum cuts within the limits, from the start with the least volume.
-
-    Parameters:
-        owners (sequence of int32[num_vertices]): Starts; not changed.
-        coarse: Whether the vertices are clusters: then a V-cycle follows.
-    """
-    nets, sweeps = nets_of(problem), Sweeps(limits, np.random.default_rng(seed))
-    states = [state_of(nets, owner, limits.num_parts) for owner in owners]
-    state = min(states, key=lambda each: volume(nets, each))
-    if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
-        state = sweeps.v_cycle(nets, state.owner, sweeps.anneal)
-    found = []
-    for again in range(1 + coarse):
-        if again:
-            state = sweeps.v_cycle(nets, state.owner)
-        sweeps.settle(nets, state)
-        sweeps.cut(nets, state, (CUTS if coarse else SINGLE_CUTS,))
-        found.append((limits.overload(state.sums), volume(nets, state), again, state.owner))
-    return min(found)[-1]

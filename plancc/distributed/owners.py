@@ -9,7 +9,7 @@ import numpy as np
 
 from plancc.clock import wall_seconds
 from plancc.distributed.clusters import ClusterLevel, find_clusters
-from plancc.distributed.nets import corridor, nets_between, refined
+from plancc.distributed.nets import corridor, nets_between
 from plancc.distributed.ranks import Ranks
 from plancc.distributed.share import Share
 from plancc.distributed.sweeps import sweep
@@ -24,8 +24,11 @@ from plancc.owners.task import Ownership, Task
 from plancc.partitioners.options import AUTO, PartitionOptions
 from plancc.partitioners.run import PartitionResult, balance_notes, partitions
 from plancc.passes.clusters import Clusters, number_of_links
+from plancc.passes.kernels.nets import nets_of
+from plancc.passes.multilevel import Sweeps
+from plancc.passes.presets import CUTS
 from plancc.plan.exchange import Int32Array, Int64Array
-from plancc.search.presets import ON_RANKS
+from plancc.search.presets import ON_RANKS, SINGLE_CUTS
 from plancc.search.starts import beginnings, has_hubs, kind_of, tightest
 
 
@@ -76,7 +79,8 @@ def find_owners(
             if ranks.rank == 0:
                 start = np.empty(problem.num_vertices, dtype=np.int32)
                 start[label] = owner
-                made = refined(problem, [start], limits, seed, coarse=False)
+                sweeps = Sweeps(limits, np.random.default_rng(seed))
+                made = sweeps.refined(nets_of(problem), [start], SINGLE_CUTS, coarse=False)
         owner = ranks.from_root(made, np.int32)[label]
     how = {
         "partitioner": "plancc",
@@ -106,7 +110,8 @@ def _started(
             owner = first.owner
             if problem is not None:
                 starts = [owner, *(each.owner for each in others)]
-                owner = refined(problem, starts, limits, task.options.seed, coarse=True)
+                sweeps = Sweeps(limits, np.random.default_rng(task.options.seed))
+                owner = sweeps.refined(nets_of(problem), starts, CUTS, coarse=True)
             preset = f" {first.preset}" if first.preset else ""
             told = f"{first.partitioner}{preset} seed {task.options.seed}", first.about_run
     who, warnings = ranks.told(told)

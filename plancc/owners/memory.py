@@ -5,9 +5,7 @@ Numbers are those of `plancc.search.footprint`.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +14,7 @@ from plancc.graph.canonical import BLOCK
 from plancc.graph.graph import Graph
 from plancc.graph.mapped import is_mapped
 from plancc.graph.vertexdata import VertexData
-from plancc.memory import available_memory
+from plancc.memory import available_memory, held_memory
 from plancc.owners.task import Task
 from plancc.scratch import check_room, folder
 from plancc.search.footprint import (
@@ -48,16 +46,7 @@ def allowed_memory(given: int | None = None) -> int | None:
     left = available_memory()
     if given is not None or left is None:
         return given
-    return int(MemoryTerms.margin * (left + _held()))
-
-
-def _held() -> int:
-    """Bytes that this process has, without what only maps files."""
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return 1024 * int(line.split()[1])
-    return 0
+    return int(MemoryTerms.margin * (left + held_memory()))
 
 
 def mirrored_share(graph: Graph) -> float:
@@ -106,7 +95,6 @@ def within_memory(
     rows = graph.num_vertices
     every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())
     held = sum(array.nbytes for array in every if isinstance(array, np.ndarray))
-    mapped = is_mapped(graph.indices)
     degree = degrees(graph)
     sizes = ProblemSizes(
         rows,
@@ -116,43 +104,35 @@ def within_memory(
         constraints=constraints,
         uneven=is_uneven(degree),
         data=held,
-        mapped=mapped,
+        mapped=is_mapped(graph.indices),
     )
     searches = task.searches and task.model.layout == "row"
-    if not searches:
-        # A named partitioner is given all rows; edge plans are searched in their own way.
-        effort = "" if task.model.problem is None else "balanced" if task.searches else "fast"
-        chosen = fitting(sizes, effort, limit, only=bool(effort))
-        if not chosen.on_disk:
-            return task, chosen, ""
-        check_room(scratch(sizes))
-        options = replace(task.options, on_disk=True)
-        first = work(sizes, effort, False)
-        told = (
-            f"this takes about {shown(first.peak)}, and `memory` is {shown(limit or 0)}: matrix "
-            f"and plan are in files in {folder()} ({shown(chosen.peak)} of memory)"
-        )
-        return replace(task, options=options), chosen, told
-    clustered = begins_with_clusters(degree, task.effort, task.num_parts)
-    clustered &= graph.types is None  # which may have no clusters, and then begin with all rows
-    first = work(sizes, task.effort, clustered)
-    chosen = fitting(sizes, task.effort, limit, clustered)
+    # A named partitioner is given all rows; edge plans are searched in their own way.
+    effort = "" if task.model.problem is None else "balanced" if task.searches else "fast"
+    effort, clustered = task.effort if searches else effort, False
+    if searches and graph.types is None:  # types may have no clusters, and then begin with all rows
+        clustered = begins_with_clusters(degree, effort, task.num_parts)
+    first = work(sizes, effort, clustered)
+    chosen = fitting(sizes, effort, limit, clustered, only=bool(effort) and not searches)
     options = task.options
     if limit is not None and chosen.clustered:
-        spared = limit - chosen.stages["start"]
-        options = replace(options, room=spared + of_clusters(sizes))
+        options = replace(options, room=limit - chosen.stages["start"] + of_clusters(sizes))
     if chosen == first:
         return replace(task, options=options), first, ""
+    options = replace(options, lean=chosen.clustered, on_disk=chosen.on_disk)
     if chosen.on_disk:
         check_room(scratch(sizes))
-    options = replace(options, effort=chosen.effort, lean=chosen.clustered, on_disk=chosen.on_disk)
-    what = "partitioners are given clusters of rows"
-    if chosen.effort != task.effort:
-        what = f"the effort is {chosen.effort}, and {what}"
-    if chosen.on_disk:
-        what += f", matrix and nets are in files in {folder()}"
+    if searches:
+        options = replace(options, effort=chosen.effort)
+        who, what, of_memory = f"effort {effort}", "partitioners are given clusters of rows", ""
+        if chosen.effort != effort:
+            what = f"the effort is {chosen.effort}, and {what}"
+        what += ", matrix and nets" * chosen.on_disk
+    else:
+        who, what, of_memory = "this", "matrix and plan", " of memory"
+    what += f" are in files in {folder()}" * chosen.on_disk
     told = (
-        f"effort {task.effort} takes about {shown(first.peak)}, and `memory` is "
-        f"{shown(limit or 0)}: {what} ({shown(chosen.peak)})"
+        f"{who} takes about {shown(first.peak)}, and `memory` is {shown(limit or 0)}: {what} "
+        f"({shown(chosen.peak)}{of_memory})"
     )
     return replace(task, options=options), chosen, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plancc.graph.graph import Source
 from plancc.models.weights import Balance
-from plancc.options import SearchOptions
+from plancc.options import PlanOptions, SearchOptions
 from plancc.version import __version__
 
 MAX_WORDS = 16
@@ -46,24 +46,25 @@ def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str
     }
 
 
-def of_links(
-    source: Any, shares: Sequence[float] | None, disjoint: float, seed: int, times: Any
-) -> dict[str, Any]:
-    """What a provenance says of links; parameters as of `plancc.graph.links.linked`.
-
-    `times`: as of `plancc.graph.link_times.as_timed_source`.
-    """
+def of_wishes(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
+    """What a provenance says of memory, in bytes, and of links to learn."""
 
     def named(given: Any) -> str:
         is_path = isinstance(given, str | os.PathLike)
         return os.fspath(given) if is_path else f"<{type(given).__name__}>"
 
-    if source is None and shares is None:
-        return {}
-    split = {"links": named(source)} if shares is None else {"link_split": in_words(shares)}
-    if times is not None:
-        split["link_times"] = named(times)
-    return {**split, "disjoint_train_ratio": float(disjoint), "link_seed": seed}
+    found: dict[str, Any] = {} if wishes.memory is None else {"memory": wishes.memory}
+    found["predicted_memory"] = predicted
+    if wishes.link_split is not None:
+        found["link_split"] = in_words(wishes.link_split)
+    elif wishes.links is not None:
+        found["links"] = named(wishes.links)
+    else:
+        return found
+    if wishes.link_times is not None:
+        found["link_times"] = named(wishes.link_times)
+    found["disjoint_train_ratio"] = float(wishes.disjoint_train_ratio)
+    return {**found, "link_seed": seed}
 
 
 def provenance(

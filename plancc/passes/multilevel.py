@@ -12,7 +12,7 @@ parts have few neighbours, minimum cuts between them follow (`plancc.passes.flow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,6 +148,25 @@ class Sweeps:
         weight = nets.weight[vertices].sum(axis=0)
         least = self.numbers.annealing.least_boundary
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
+
+    def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
+        """Owners by sweeps and minimum cuts within the limits, from the start of least volume.
+
+        `owners` are not changed. `coarse`: whether vertices are clusters; then a V-cycle follows.
+        """
+        limits = self.limits
+        states = [state_of(nets, owner, limits.num_parts, limits.floor) for owner in owners]
+        state = min(states, key=lambda each: volume(nets, each))
+        if limits.overload(state.sums) > 0:  # clusters carry weight through chains of parts
+            state = self.v_cycle(nets, state.owner, self.anneal)
+        found = []
+        for again in range(1 + coarse):
+            if again:
+                state = self.v_cycle(nets, state.owner)
+            self.settle(nets, state)
+            self.cut(nets, state, (cuts,))
+            found.append((limits.overload(state.sums), volume(nets, state), again, state.owner))
+        return min(found)[-1]
 
     def settle(self, nets: Nets, state: State) -> None:
         """Bring parts below the limit and improve them within it.

@@ -146,39 +146,31 @@ def lowering(sizes: ProblemSizes) -> int:
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
-def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
-    """What an effort takes; "" for owners that are not searched for."""
-    held = matrix(sizes) + sizes.data
-    found = {
-        "read": reading(sizes) + sizes.data,
-        "normalise": normalising(sizes) + sizes.data,
-    }
+def work(sizes: ProblemSizes, effort: str, clustered: bool, on_disk: bool = False) -> Work:
+    """What an effort takes; "" for owners that are not searched for.
+
+    `on_disk`: with large arrays in files.
+    """
+    found = {"read": reading(sizes) + sizes.data}
+    if on_disk:
+        held = own(sizes) + 8 * sizes.rows + sizes.data
+        found["normalise"] = held + 40 * sizes.rows
+        lowered = held + 8 * sizes.nonzeros + 50 * sizes.rows
+    else:
+        held = matrix(sizes) + sizes.data
+        found["normalise"] = normalising(sizes) + sizes.data
+        lowered = lowering(sizes) + sizes.data
     if effort:
-        held += nets(sizes)
+        held += vertices(sizes) if on_disk else nets(sizes)
+        if on_disk:
+            found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
         found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
         found["sweeps"] = held + state(sizes)
         if effort != "fast" or not sizes.uneven:  # thin graphs may have one to be balanced
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
-    found["lower"] = lowering(sizes) + sizes.data
-    return Work(
-        effort, clustered, {stage: MemoryTerms.interpreter + size for stage, size in found.items()}
-    )
-
-
-def work_on_disk(sizes: ProblemSizes, effort: str) -> Work:
-    """What effort fast takes, or owners that are not searched for, with large arrays in files."""
-    given = own(sizes) + 8 * sizes.rows + sizes.data
-    found = {"read": reading(sizes) + sizes.data, "normalise": given + 40 * sizes.rows}
-    if effort:
-        held = given + vertices(sizes)
-        found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
-        found["start"] = held + clustering(sizes)
-        found["sweeps"] = held + state(sizes)
-        if not sizes.uneven:
-            found["V-cycles"] = held + state(sizes) + cycling(sizes)
-    found["lower"] = given + 8 * sizes.nonzeros + 50 * sizes.rows
+    found["lower"] = lowered
     stages = {stage: MemoryTerms.interpreter + size for stage, size in found.items()}
-    return Work(effort, bool(effort), stages, on_disk=True)
+    return Work(effort, clustered, stages, on_disk)
 
 
 def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
@@ -213,7 +205,7 @@ def ways(sizes: ProblemSizes, effort: str, clustered: bool = False) -> Iterator[
         yield work(sizes, effort, True)
     if effort and effort != "fast":
         yield work(sizes, "fast", True)
-    yield work_on_disk(sizes, effort and "fast")
+    yield work(sizes, effort and "fast", bool(effort), on_disk=True)
 
 
 def fitting(

@@ -34,6 +34,7 @@ from plancc.partitioners.run import (
 )
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.clusters import Clusters, degrees_of, find_clusters, links_of
+from plancc.passes.kernels.coarsening import contract
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
@@ -42,7 +43,15 @@ from plancc.passes.refine import refiner
 from plancc.search.expectation import Expectation
 from plancc.search.footprint import metis
 from plancc.search.job import RefiningJob
-from plancc.search.presets import IMPROVED, OF_KIND, QUICK_CUTS, SINGLE_CUTS, OfKind, Starts
+from plancc.search.presets import (
+    IMPROVED,
+    OF_KIND,
+    ON_RANKS,
+    QUICK_CUTS,
+    SINGLE_CUTS,
+    OfKind,
+    Starts,
+)
 from plancc.search.record import Member
 from plancc.search.starts import (
     Beginning,
@@ -262,12 +271,16 @@ class RowJob(RefiningJob):
             # Limits of every type end clusters early, where sweeps of random rows end far away.
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
+        one = tightest(self.degrees, replace(self.limits, weights=problem.vertex_weights))
+        problem = problem if one is None else replace(problem, vertex_weights=one.vertex_weights)
+        number = ON_RANKS.starts if self.of_kind.cuts else 1
         return self.start(
             problem,
             how.adapter,
-            seeds=[seed],
+            seeds=[(seed + k) % 2**31 for k in range(number)],
             preset=how.how.preset,
             share=share,
+            limits=one,
             label=self.clusters.label,
         )
 
@@ -317,7 +330,7 @@ class RowJob(RefiningJob):
         kind = problem.objective if isinstance(problem, WeightedGraph) else ""
         keys = [(name, preset, kind, each) for each in seeds]
         plain = limits is None and label is None
-        result = self.ready.pop(keys[0], None) if plain else None
+        result, others = self.ready.pop(keys[0], None) if plain else None, []
         try:
             if result is None:
                 result, *others = partitions(
@@ -334,7 +347,8 @@ class RowJob(RefiningJob):
                     limits=limits or self.shared,
                     stop=self.deadline.stopped,
                 )
-                self.ready.update(zip(keys[1:], others, strict=False))
+                if plain:
+                    self.ready.update(zip(keys[1:], others, strict=False))
         except (BackendError, BackendUnavailable) as error:
             if self.record.best is None or not self.kind:  # `first` goes on to the next
                 raise
@@ -348,9 +362,20 @@ class RowJob(RefiningJob):
         words = [result.partitioner, kind, result.preset if preset else ""]
         words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
         words += [] if limits is None else [f"by {','.join(limits.names)}"]
-        owner = result.owner if label is None else result.owner[label]
+        owner = result.owner
+        if label is not None:
+            owner = self._of_clusters([owner, *(each.owner for each in others)], label, seeds[0])
         self.note(" ".join(filter(None, words)), begin, Owners(owner))
         return None if result.partitioner == TRIVIAL and label is None else owner
+
+    def _of_clusters(self, owners: Sequence[Owner], label: Owner, seed: int) -> Owner:
+        """Owners of the vertices by those of clusters, which are refined where cuts pay."""
+        if not self.of_kind.cuts:
+            return owners[0][label]
+        nets = self.nets._replace(source=self.nets.source[:0])
+        sweeps = self.sweeps(np.random.default_rng(seed))
+        owner = sweeps.refined(contract(nets, label), owners, CUTS, coarse=True)[label]
+        return sweeps.refined(nets, [owner], SINGLE_CUTS, coarse=False)
 
     def measure(self, owners: Owners) -> Member:
         return self.member_of(self.state(owners.rows))
