@@ -19,11 +19,7 @@ from plancc.plan.convolutions import MeshGraphNetOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
 from plancc_runtime.nn.conv import Conv, uniform
-<<<<<<< HEAD
-from plancc_runtime.nn.edges import EdgeBlock, EdgeUpdate, edge_features_of, mapping, scaled
-=======
-from plancc_runtime.nn.edges import MLP, EdgeBlock, EdgeUpdate, edge_features_of
->>>>>>> bdfaa288 (Layers of MeshGraphNet are made of compiled products: gathered ends take the first product, normalised rows are added to the rows before in one pass, parts side by side are not joined)
+from plancc_runtime.nn.edges import MLP, EdgeBlock, EdgeUpdate, edge_features_of, scaled
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, stack_graph
 
