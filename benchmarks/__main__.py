@@ -47,6 +47,7 @@ NAMES = (
     "bfloat16",
     "distgnn",
     "epochs",
+    "sage",
     "predict",
     "pipeline",
     "collectives",

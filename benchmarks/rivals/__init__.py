@@ -24,8 +24,11 @@ SCRIPTS: dict[str, tuple[str, Environment | None]] = {
     "pyg-csr": ("pyg_gcnconv.py", PYG),
     "pyg-scatter": ("pyg_gcnconv.py", PYG),
     "dgl": ("dgl_graphconv.py", DGL),
+    "dgl-sage": ("dgl_graphconv.py", DGL),
 }
 """Name -> script, and the environment that it runs in (None: the one that runs this)."""
+OF_GCN = ("torch-csr", "pyg-csr", "pyg-scatter", "dgl")
+"""Those that train a GCN from the same weights."""
 
 TIMEOUT = 1800
 """Seconds for one run."""
@@ -46,7 +49,7 @@ class Rival:
     why_not: str
 
 
-def rivals(folder: Path, names: Sequence[str] = tuple(SCRIPTS), make: bool = True) -> list[Rival]:
+def rivals(folder: Path, names: Sequence[str] = OF_GCN, make: bool = True) -> list[Rival]:
     """The rivals, with the environments that they need.
 
     Parameters:
