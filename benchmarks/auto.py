@@ -23,7 +23,7 @@ from plancc.graph.normalize import normalize
 from plancc.models import MODELS
 from plancc.models.auto import CANDIDATES
 from plancc.options import SearchOptions
-from plancc.owners.choice import Form
+from plancc.owners.prices import Form
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.predict.predictor import default_predictor
 from plancc.sweep import sweep

@@ -35,7 +35,7 @@ MEAN, MOST = 1.02, 1.10
 
 
 def cpu_seconds() -> float:
-    """Of this process, and of the partitioners that have ended."""
+    """CPU seconds of this process and of the partitioners that have ended."""
     every = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in every)
 

@@ -237,8 +237,12 @@ class PlanOptions:
         "from 64 parts on.",
         choices=("auto", "flat", "nodes", "relays"),
     )
-    relay_hops: int = of_search(
-        3, "messages that a row takes at most, with relays: 2 or 3", at_least=2, at_most=3
+    relay_hops: int | None = of_search(
+        None,
+        "messages that a row takes at most, with relays: 2 or 3",
+        otherwise="3",
+        at_least=2,
+        at_most=3,
     )
     memory: int | None = of_search(
         None,

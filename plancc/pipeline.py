@@ -20,7 +20,7 @@ from plancc.fields import divided, taking
 from plancc.graph.folders import check_reading
 from plancc.graph.graph import Graph
 from plancc.graph.link_times import as_timed_source
-from plancc.graph.links import SplitLinks, linked
+from plancc.graph.links import SplitLinks, learnt, without
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.union import without_relations
@@ -99,6 +99,8 @@ def compile(
     wishes, search = PlanOptions(**of_plan), SearchOptions(**of_search)
     if wishes.exchange == "nodes" and search.topology is None:
         raise InputError("`exchange` nodes: needs a topology, nodes x ranks per node (`topology`)")
+    if wishes.relay_hops is not None and wishes.exchange in ("flat", "nodes"):
+        raise InputError(f"`relay_hops`: `exchange` {wishes.exchange} has no relays")
     balance = balance_of(wishes.balance, wishes.weights)
     if model is None:
         model, chosen = default_model(search, balance)
@@ -124,8 +126,11 @@ def compile(
         )
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
-        learnt = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
-        graph, links = linked(graph, *learnt, search.seed, times)
+        links, ratio = None, wishes.disjoint_train_ratio
+        if wishes.links is not None or wishes.link_split is not None:
+            ways = wishes.links, wishes.link_split
+            links, away = learnt(graph, *ways, ratio, search.seed, times)
+            graph = without(graph, away)
         assigner.check_graph(graph.num_vertices, vertex_data)
         given, graph = graph, without_relations(graph)
         of_rows = _what_no_grid_has(given, links, several=given is not graph)
@@ -258,7 +263,7 @@ def _with_hops(plan: Plan, task: Task, wishes: PlanOptions) -> tuple[Plan, list[
     busiest = task.objective in OBJECTIVES and OBJECTIVES[task.objective].of_busiest
     tried = wishes.exchange == "auto" and plan.num_parts >= MANY and plan.header.grid is None
     if asked or (tried and busiest):
-        relayed, seconds, how = best_relays(plan, predictor, wishes.relay_hops)
+        relayed, seconds, how = best_relays(plan, predictor, wishes.relay_hops or 3)
         if asked or seconds < predictor.epoch(tables_of(routed)).seconds:
             return relayed, [], how
     return routed, notes, ""

@@ -303,26 +303,6 @@ def _negatives(
     )
 
 
-def linked(
-    graph: Graph,
-    source: Any,
-    shares: Sequence[float] | None,
-    disjoint: float,
-    seed: int,
-    times: npt.NDArray[np.float64] | None = None,
-) -> tuple[Graph, SplitLinks | None]:
-    """The graph that carries messages, and the links to learn, if any are asked for.
-
-    Parameters:
-        source: As of `read_links`; shares, times: as of `random_links`; at most one of them.
-        disjoint, seed: As of `withheld`.
-    """
-    if source is None and shares is None:
-        return graph, None
-    links, away = learnt(graph, source, shares, disjoint, seed, times)
-    return without(graph, away), links
-
-
 def learnt(
     graph: Graph,
     source: Any,
@@ -333,7 +313,9 @@ def learnt(
 ) -> tuple[SplitLinks, Pair]:
     """The links to learn, and the links whose edges carry no messages.
 
-    Parameters are those of `linked`, one of `source` and `shares`.
+    Parameters:
+        source, shares, times: As of `read_links`, or of `random_links`; one of the first two.
+        disjoint, seed: As of `withheld`.
     """
     links = random_links(graph, shares, seed, times) if shares else read_links(source, graph)
     return withheld(links, disjoint, seed)

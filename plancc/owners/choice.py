@@ -2,16 +2,15 @@
 
 They are judged by predicted epochs (`plancc.predict.predictor`) unless an objective is named; the
 table of all of them goes into the provenance. A candidate takes part in its best form, such as the
-best process grid. A form whose owners are assigned is predicted as it is. One that is searched for
-has a *price* first: the epoch with owners that a partitioner finds at once.
+best process grid; its *price* (`plancc.owners.prices`) says whether it is searched for.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,24 +20,15 @@ from plancc.cost.objectives import OBJECTIVES, objective_value
 from plancc.cost.owners import random_traffic, traffic
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
-from plancc.graph.vertexdata import VertexData
-from plancc.models import MODELS, build_problem, make_model
+from plancc.models import MODELS, make_model
 from plancc.models.auto import AutoModel
-from plancc.models.base import EdgeModel, Model
 from plancc.models.capacities import relative_capacities
-from plancc.models.checkerboard import CheckerboardModel, assemble
 from plancc.models.crowd import HUB, Crowd
-from plancc.models.graph import GraphModel
-from plancc.models.medium_grain import lighter_columns
 from plancc.models.weights import Balance
 from plancc.owners.find import find_owners, told_of_stop
 from plancc.owners.numbering import numbered
-from plancc.owners.request import Assigner
+from plancc.owners.prices import MOST, Form, PricedForms
 from plancc.owners.task import Observer, Ownership, Report, Task
-from plancc.partitioners.options import PartitionOptions
-from plancc.partitioners.run import partition
-from plancc.passes.multilevel import Owner
 from plancc.plan.lowering import lower
 from plancc.plan.metrics import imbalance, summarize
 from plancc.plan.routing import with_routes
@@ -48,8 +38,6 @@ from plancc.registry import check_choice
 
 BESIDE_EPSILON = 0.01
 """A candidate may miss the balance by this much more than the best balanced one."""
-MOST = 3
-"""Candidates that are searched for where none are named, and that are rehearsed."""
 
 
 @dataclass(frozen=True)
@@ -83,30 +71,6 @@ class Candidate:
     seconds: float = 0.0
     failed: str = ""
     chosen: bool = False
-
-
-@dataclass(frozen=True)
-class Form:
-    """A candidate with the options of a form, and what it needs on these ranks."""
-
-    name: str
-    assigner: Assigner
-    label: str
-
-    @classmethod
-    def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """The form with these options; InputError where these ranks have none."""
-        words = (key if value is True else f"{key}={value}" for key, value in options.items())
-        return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
-
-    @property
-    def by_rows(self) -> bool:
-        """Whether rows have one owner each."""
-        return MODELS[self.assigner.model].layout == "row"
-
-    @property
-    def searched(self) -> bool:
-        return MODELS[self.assigner.model].searched
 
 
 def choose(
@@ -147,7 +111,7 @@ def choose(
     if any(unfits.values()):  # an extreme graph, on which much search gains little
         task = replace(task, options=replace(options, effort="fast"))
     begin, least, late = wall_seconds(), 0.0, list[str]()
-    prices = _Prices(matrix, task, balance)
+    prices = PricedForms(matrix, task, balance)
     with observer("price"):
         forms = [form for name in names for form in prices.best_form(name, bool(unfits.get(name)))]
         why = dict(unfits) | (prices.left_out(forms, unfits) if free and goal == "time" else {})
@@ -291,98 +255,6 @@ def _judged(
         value=value,
     )
     return entry, found
-
-
-@dataclass
-class _Prices:
-    """Forms of the candidates, and seconds of their epochs before anything is searched for.
-
-    Attributes:
-        rows: Owners of rows that are found at once, by balance, or model, and number of parts.
-        seconds: By the label of a form, whether a rank lacks the memory and the epoch; infinite
-            where a partitioner fails.
-    """
-
-    matrix: Graph
-    task: Task
-    balance: Balance
-    rows: dict[tuple[str, int], Owner] = field(default_factory=dict)
-    seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
-
-    def balance_of(self, form: Form) -> Balance:
-        """What the parts of a form share: nonzeros alone, in edge plans."""
-        if form.by_rows or "rows" not in self.balance.names:
-            return self.balance
-        return replace(self.balance, names=("nnz",), allowed={})
-
-    def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """The form of least price, or the first; none where these ranks and widths have none."""
-        forms = []
-        for options in MODELS[name].forms(self.task.num_parts):
-            try:
-                form = Form.of(name, self.task.num_parts, options)
-                form.assigner.check_options(self.task.options.dims, None)
-                form.assigner.check_graph(self.matrix.num_vertices, VertexData())
-            except InputError:
-                continue
-            forms.append(form)
-        return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
-
-    def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Why candidates are not searched for: all but `MOST` of least price."""
-        searched = [form for form in forms if form.searched and not unfits.get(form.name)]
-        if len(searched) <= MOST:
-            return {}
-        return {
-            form.name: f"not searched for: {MOST} others are predicted quicker; from a quick "
-            f"partition its epoch takes {1e3 * self.price(form)[1]:.4g} ms"
-            for form in sorted(searched, key=self.price)[MOST:]
-        }
-
-    def price(self, form: Form) -> tuple[bool, float]:
-        """`seconds` of a form."""
-        if form.label not in self.seconds:
-            assigner = form.assigner
-            try:
-                found = self.task.options.predictor.of_owners(
-                    self.matrix, self._owners(form), assigner.num_parts, assigner.grid
-                )
-                self.seconds[form.label] = found.fits is False, found.seconds
-            except (BackendError, BackendUnavailable):
-                self.seconds[form.label] = True, math.inf
-        return self.seconds[form.label]
-
-    def _owners(self, form: Form) -> Owners:
-        """Owners that the model assigns, or such as it would search for."""
-        matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
-        model = make_model(assigner.model, assigner.options)
-        key = str(balance) if form.searched else assigner.model, assigner.num_parts
-        if key not in self.rows:
-            self.rows[key] = self._rows(form, model, balance)
-        rows = self.rows[key]
-        if not isinstance(model, EdgeModel):
-            return Owners(rows)
-        if isinstance(model, CheckerboardModel):
-            columns = model.shape(assigner.num_parts)[1]
-            return assemble(matrix, *np.divmod(rows, np.int32(columns)), columns)
-        with_column = model.allowed(matrix, assigner.num_parts)
-        if with_column is None:
-            with_column = lighter_columns(matrix)
-        of_row = np.repeat(rows, matrix.row_nonzeros())
-        return Owners(rows, np.where(with_column, rows[matrix.indices], of_row))
-
-    def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Owners of rows: what the model assigns, or few cut edges by one partitioner."""
-        matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
-        common: Any = {"balance": balance, "seed": options.seed}
-        if not form.searched:
-            return build_problem(model, matrix, num_parts, **common).rows
-        how = PartitionOptions(
-            epsilon=options.epsilon, seed=options.seed, time_limit=options.time_limit
-        )
-        limits = balance.limits(matrix, num_parts, options.epsilon)
-        problem = GraphModel().build(matrix, num_parts, **common)
-        return partition(problem, num_parts, how, limits=limits).owner
 
 
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:

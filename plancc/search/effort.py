@@ -31,8 +31,8 @@ from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
-from plancc.search.around import HypergraphJob, check_fixed, fixed_around
 from plancc.search.expectation import Expectation
+from plancc.search.given_nets import HypergraphJob, check_fixed, fixed_around
 from plancc.search.job import Job
 from plancc.search.memetic import evolve
 from plancc.search.presets import (

@@ -22,8 +22,8 @@ from plancc.partitioners.run import check_problem
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Owner
-from plancc.search.around import HypergraphJob, check_fixed, fixed_around
 from plancc.search.effort import STEPS
+from plancc.search.given_nets import HypergraphJob, check_fixed, fixed_around
 from plancc.search.record import SearchResult, Trial
 
 

@@ -10,7 +10,7 @@ import plancc
 from plancc.contenders import Contender
 from plancc.errors import InputError
 from plancc.models import MODELS, make_model
-from plancc.owners.choice import MOST
+from plancc.owners.prices import MOST
 from plancc.predict.machine import Node
 from plancc.predict.machine_files import find_machine
 from plancc.predict.predictor import Predictor
@@ -67,7 +67,7 @@ def test_every_layout_competes_and_the_prediction_is_the_plans():
 
 
 def test_the_form_is_what_its_label_compiles():
-    """Of a grid that a user names: the same content, and as quick as every other of its forms."""
+    """A grid that a user names has the same content, and no other of its forms is quicker."""
     machine = apart(latency=1.0)
     plan, table, label = chosen(machine, candidates="cagnet-1.5d,cagnet-2d")
     form = Contender.parse(label)

@@ -173,6 +173,7 @@ def test_relays_are_tried_for_the_busiest_of_many_parts(graph):
             "`exchange` relays: a process grid has none",
         ),
         ({"exchange": "relays", "relay_hops": 4}, "`relay_hops`"),
+        ({"exchange": "flat", "relay_hops": 3}, "`relay_hops`: `exchange` flat has no relays"),
         ({"topology": "4x3", "exchange": "some"}, "unknown exchange 'some'"),
     ],
 )

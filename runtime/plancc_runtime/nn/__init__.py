@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plancc_runtime.nn.gin import GINConv
     from plancc_runtime.nn.meshgraphnet import MeshGraphNetConv, RelationMeshGraphNetConv
     from plancc_runtime.nn.norm import BatchNorm, LayerNorm
-    from plancc_runtime.nn.relation_edges import RelationGINEConv
+    from plancc_runtime.nn.relation_gine import RelationGINEConv
     from plancc_runtime.nn.relations import (
         RelationGATConv,
         RelationSAGEConv,
@@ -50,7 +50,7 @@ RELATIONAL = Registry(
         "rgcn": "plancc_runtime.nn.relations:RGCNConv",
         "sage": "plancc_runtime.nn.relations:RelationSAGEConv",
         "gat": "plancc_runtime.nn.relations:RelationGATConv",
-        "gine": "plancc_runtime.nn.relation_edges:RelationGINEConv",
+        "gine": "plancc_runtime.nn.relation_gine:RelationGINEConv",
         "meshgraphnet": "plancc_runtime.nn.meshgraphnet:RelationMeshGraphNetConv",
     },
     subclass_of="plancc_runtime.nn.relations:RelationConv",
@@ -65,7 +65,7 @@ _MODULES = {
     "LinearMap": "edges",
     "MeshGraphNetConv": "meshgraphnet",
     "RelationMeshGraphNetConv": "meshgraphnet",
-    "RelationGINEConv": "relation_edges",
+    "RelationGINEConv": "relation_gine",
     "RGCNConv": "relations",
     "RelationSAGEConv": "relations",
     "RelationGATConv": "relations",

@@ -8,7 +8,7 @@ vertices, so that all layers have the same edges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,12 +18,10 @@ from plancc.graph.types import Relation
 from plancc.plan.convolutions import MeshGraphNetOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.local import local_graph
-from plancc_runtime.nn.conv import Conv, uniform
+from plancc_runtime.nn.conv import Conv, drawn
 from plancc_runtime.nn.edges import MLP, EdgeBlock, EdgeUpdate, edge_features_of, scaled
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, stack_graph
-
-T = TypeVar("T", bound=nn.Module)
 
 
 class EncodingConv(Conv):
@@ -162,14 +160,3 @@ class RelationMeshGraphNetConv(EncodingConv, RelationConv):
                 for name, rows in inputs_of.items()
             ]
         )
-
-
-def drawn(module: T, random: np.random.Generator) -> T:
-    """The module in float64, with weights and biases as torch draws those of linear maps."""
-    for each in module.double().modules():
-        if isinstance(each, nn.Linear):
-            shape = each.out_features, each.in_features
-            each.weight.data = uniform(random, shape, fan_in=each.in_features)
-            if each.bias is not None:
-                each.bias.data = uniform(random, shape[:1], fan_in=each.in_features)
-    return module

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from plancc.plan.convolutions import GINEOptions
 from plancc_runtime.layouts.layer_graph import LayerGraph
 from plancc_runtime.layouts.stack import StackGraph
+from plancc_runtime.nn.conv import drawn
 from plancc_runtime.nn.edges import edge_features_of, messages, scaled
-from plancc_runtime.nn.meshgraphnet import drawn
 from plancc_runtime.nn.operators import aggregate
 from plancc_runtime.nn.relations import RelationConv, narrow, stack_graph
 
