@@ -5,6 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# PyTorch's CPU build is a tenth of PyPI's, which has CUDA. Without an NVIDIA driver pip looks for it in
+# PyTorch's own index too, if that answers within 10 seconds; a machine's own settings of pip stay.
+CPU_TORCH := https://download.pytorch.org/whl/cpu
+CPU_INDEX = { [ -e /proc/driver/nvidia ] || command -v nvidia-smi > /dev/null || $(BIN)/python -c \
+  'import signal, urllib.request as web; signal.alarm(10); web.urlopen("$(CPU_TORCH)/torch/"); \
+  print("--extra-index-url $(CPU_TORCH)")'; } 2> /dev/null
+
 # Sources are compiled once, not at every start of a program, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -13,7 +20,8 @@ export PYTHONDONTWRITEBYTECODE :=
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("plancc needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@echo "installing what pyproject.toml names into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check $$($(CPU_INDEX)) -c constraints.txt -e '.[test]'
 	@touch $@
 
 FIRST := $(VENV)/.first
