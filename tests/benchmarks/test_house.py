@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from cases import long
 
-from benchmarks.house import run
+from benchmarks.house import measured, mentions_outside, modules, run
 
 SOURCES = {
     "plancc/lists.py": '''"""Lists."""
@@ -93,7 +93,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_all_measures_of_a_small_tree(tree: Path):
-    report = run(root=tree)
+    report = measured(tree)
     found = {figure.name: figure.value for figure in report.figures}
     assert found["types that spell a message list (peer, ptr)"] == 2
     assert found["types that hold one of these"] == 2
@@ -109,7 +109,7 @@ def test_all_measures_of_a_small_tree(tree: Path):
 
 
 def test_the_notes_list_what_is_counted(tree: Path):
-    notes = [note.strip() for note in run(root=tree).notes]
+    notes = [note.strip() for note in measured(tree).notes]
     lists = notes[notes.index("message lists") + 1 : notes.index("held by")]
     assert lists == ["plancc.lists.Derived", "plancc.lists.Lists"]
     held = notes[notes.index("held by") + 1 : notes.index("mentions")]
@@ -117,6 +117,17 @@ def test_the_notes_list_what_is_counted(tree: Path):
     walks = notes[notes.index("walks") + 1 : notes.index("tuned numbers")]
     assert [walk.rpartition(" ")[2] for walk in walks] == ["Scheduler.counts", "Layout.forward"]
     assert "Other: plancc/lists.py, plancc/search/tuned.py" in notes
+
+
+def test_lines_that_name_a_feature_are_counted_outside_its_own_files(tmp_path: Path):
+    files = {
+        "plancc/types.py": "types = 1\n",
+        "plancc/other.py": '"""Of types."""\n# types\nlet_types = 1\nprototypes = 2\nof_types, relation = 3, 4\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert mentions_outside(modules(tmp_path, ["plancc"]), "types") == {"plancc/other.py": 2}
 
 
 @long
