@@ -1,6 +1,6 @@
 """Measures of the sources: how often one concept is written, and how many lines all take.
 
-All but two measures are read off the syntax trees; for what is loaded and for the row path a process
+All but two are read off the syntax trees; for what is loaded and for the row path a process
 imports and runs the product. Of what is to become one concept the notes list every place. A target
 is where the sources should be; `tests/test_budget.py` has the numbers that only fall. Measured
 elsewhere: files that a change touches (its diff), seconds (`make durations`,
