@@ -90,14 +90,20 @@ COMMANDS_OWN = (
 
 
 def pairs(
-    needed: str, divide: Any = str.partition, rename: Callable[[str], str] = str
+    needed: str,
+    divide: Any = str.partition,
+    rename: Callable[[str], str] = str,
+    empty: str = "",
 ) -> dict[str, Any]:
-    """Settings of an option ``NAME=VALUE`` that may be repeated; errors say what is `needed`."""
+    """Settings of an option ``NAME=VALUE`` that may be repeated; errors say what is `needed`.
+
+    The value of the name `empty` may be left out.
+    """
 
     def parse(
         context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
     ) -> dict[str, str] | None:
-        return parsed_pairs(parameter.opts[0], given, needed, divide, rename)
+        return parsed_pairs(parameter.opts[0], given, needed, divide, rename, empty)
 
     return {"multiple": True, "callback": parse}
 
@@ -108,13 +114,14 @@ def parsed_pairs(
     needed: str,
     divide: Any = str.partition,
     rename: Callable[[str], str] = str,
+    empty: str = "",
 ) -> dict[str, str] | None:
     """The pairs ``NAME=VALUE`` of an option, see `pairs`; None: there are none."""
     found: dict[str, str] = {}
     for text in given:
         name, _, value = divide(text, "=")
         name = rename(name)
-        if not name or not value or name in found:
+        if not name or not (value or name == empty) or name in found:
             why = f"{name} is given twice" if name in found else f"give {needed}"
             raise InputError(f"{option} '{text}': {why}")
         found[name] = value
@@ -397,7 +404,7 @@ READERS: dict[str, dict[str, Any]] = {
     "data": {"type": click.Path(), "multiple": True, "default": ()},
     "columns": {"callback": read_by(split_names)},
     "link_split": shares("two shares, such as 0.1,0.1"),
-    "keys": pairs("WHAT=NAME, such as features=X_pca"),
+    "keys": pairs("WHAT=NAME, such as features=X_pca", empty="id"),
     **{
         name: {"type": str, "callback": read_by(partial(parse_share, name))}
         for name in ("max_extra_volume", "max_moves")

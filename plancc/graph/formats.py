@@ -213,10 +213,15 @@ def find_held(obj: Any) -> Held | None:
     return next((held for hold in holds if (held := hold(obj)) is not None), None)
 
 
-def format_of_table(name: str) -> Format | None:
-    """The format that reads a file of this name as a table of vertices; None: there is none."""
-    able = (entry for entry in FORMATS.loaded().values() if entry.read_columns is not None)
-    return next((entry for entry in able if name.endswith(entry.extensions)), None)
+def format_of_table(path: StrPath) -> Format | None:
+    """The format that reads a file, or a folder, as a table of vertices; None: there is none."""
+    name, folder = os.fspath(path), os.path.isdir(path)
+    for entry in FORMATS.loaded().values():
+        if folder and entry.files is not None and entry.files(name):
+            return None if entry.read_columns is None else entry
+        if not folder and entry.read_columns and name.lower().endswith(entry.extensions):
+            return entry
+    return None
 
 
 def check_beginning(path: StrPath, format: str) -> None:

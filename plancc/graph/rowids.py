@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +15,22 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import places_in
+from plancc.graph.textfile import show
 
 ROW_IDS = ("id", "ids")
-"""Names of the ids of the rows."""
+"""Names of the ids of the rows; in tables in capitals too."""
+_OF_PANDAS = ("index", "unnamed: 0", "")
+USUAL_IDS = (
+    *("node_id", "nodeid", "vertex_id", "vertexid", "nid", "vid", "node", "vertex"),
+    *_OF_PANDAS,
+)
+"""What else tables call ids, in small letters, where most of the vertices are among them."""
+_MOST = 0.9
+"""Share of the vertices from which a column of a usual name is of ids, some of which are wrong."""
+FEW = 2
+"""Vertices of which a column of 0 and 1 names each by chance."""
+SAMPLE = 200
+"""Rows of a table by which columns that cannot be ids are left out."""
 GRAPH_IDS = ("n_id", "ids")
 """Names of the ids of vertices beside an ``edge_index``."""
 
@@ -41,29 +58,36 @@ def rows_by_id(
         raise InputError(
             f"{what} must be a list of vertex ids, integers, not '{ids.dtype}' of shape {ids.shape}"
         )
-    graph = num_vertices if isinstance(num_vertices, Graph) else None
-    vertices = None if graph is None else graph.original_ids
-    if vertices is None:
-        count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
-        vertices = np.arange(count, dtype=np.int64)
+    graph, vertices = num_vertices, ids_of(num_vertices)
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
+    if shift := _shift(ascending, vertices):
+        warnings.warn(
+            f"{what}: ids count from {ascending[0]} here, the graph's from {vertices.min()}: taken "
+            f"as the graph's, {-shift:+d} each",
+            PlanccWarning,
+            stacklevel=2,
+        )
+        ascending = ascending - shift
     twice = ascending[1:] == ascending[:-1]
     if twice.any():
         raise InputError(f"{what} holds '{ascending[1:][twice][0]}' twice: give every id one row")
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
+        of_one = ""
+        if ascending[0] == 1 and vertices.min() == 0:
+            of_one = "; ids count from 1 here, the graph's from 0"
         raise InputError(
             f"{what}: vertex '{vertices[~there][0]}' of the graph has no row "
-            f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none): give every "
-            "vertex a row; -1 is a label that is not known"
+            f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
+            f"{of_one}: give every vertex a row; -1 is a label that is not known"
         )
     others = len(ids) - len(vertices)
     if others:
         kept = ""
         all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
-        if all_there and graph is not None and has_choice(graph):
+        if all_there and isinstance(graph, Graph) and has_choice(graph):
             kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
         warnings.warn(
             f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
@@ -72,6 +96,128 @@ def rows_by_id(
             stacklevel=2,
         )
     return order[place]
+
+
+def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
+    """What ids are above the graph's where one counts from 1, the other from 0, without gaps."""
+    count, least = len(vertices), vertices.min(initial=2)
+    if len(ascending) != count or {ascending[:1].sum(), least} != {0, 1}:
+        return 0
+    whole = ascending[-1] - ascending[0] == vertices.max() - least == count - 1
+    return int(ascending[0] - least) * bool(whole)
+
+
+def may_be_ids(name: str, first: Sequence[Any]) -> bool:
+    """Whether a column of a table that has no other meaning may be ids, by its first numbers."""
+    if not all(isinstance(each, int) or each.isdecimal() for each in first):
+        return False
+    return name.strip().lower() in ROW_IDS or len({*first}) == len(first)
+
+
+def id_column(
+    columns: Mapping[str, npt.NDArray[Any] | None],
+    taken: Collection[str],
+    num_vertices: int | Graph,
+    where: str,
+) -> str | None:
+    """The column of a table that says whose its rows are; None: they are as the vertices.
+
+    Parameters:
+        columns: Numbers by name; None for what was not read.
+        taken: Names of columns that hold something else.
+        where: Names the table in messages.
+
+    Raises:
+        InputError: For a column without a usual name that holds every vertex once, in another
+            order.
+    """
+    vertices = ids_of(num_vertices)
+    rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
+    lower = {name: name.strip().lower() for name in rest}
+    for name in rest:
+        if lower[name] in ROW_IDS:
+            return name
+    for name in sorted(
+        (n for n in rest if lower[n] in USUAL_IDS), key=lambda n: USUAL_IDS.index(lower[n])
+    ):
+        share = _share_named(rest[name], vertices)
+        if share == 1 or (share >= _MOST and lower[name] not in _OF_PANDAS):
+            return name
+    for name, column in rest.items():
+        if _share_named(column, vertices) == 1 and not are_in_order(column, vertices):
+            raise InputError(
+                f"{where}: column {show(name)} holds every vertex once, not in the graph's order: "
+                f"call it 'id', or give `keys` id={name}, if rows are of these vertices; `keys` "
+                "id= takes rows by line"
+            )
+    return None
+
+
+def ids_of(num_vertices: int | Graph) -> npt.NDArray[np.int64]:
+    """The source's ids of all vertices, or their numbers where it has none: int64[n]."""
+    if isinstance(num_vertices, int):
+        return np.arange(num_vertices)
+    ids = num_vertices.original_ids
+    return np.arange(num_vertices.num_vertices) if ids is None else ids
+
+
+def _share_named(column: Any, vertices: npt.NDArray[np.int64]) -> float:
+    """The share of the vertices that a column names; 0 of one that is no list of distinct ids."""
+    if column.ndim != 1 or not len(vertices) or column.dtype.kind not in "iuf":
+        return 0.0
+    if column.dtype.kind == "f" and not ((column == np.floor(column)) & (column < 2**53)).all():
+        return 0.0
+    ids = np.sort(column.astype(np.int64))
+    if (ids[1:] == ids[:-1]).any():
+        return 0.0
+    if _shift(ids, vertices):
+        return 1.0
+    return np.count_nonzero(places_in(ids, vertices) >= 0) / len(vertices)
+
+
+def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[np.int64]) -> bool:
+    """Whether ids are those of the vertices in their order, from wherever they count."""
+    return len(column) == len(vertices) and bool(
+        (column.astype(np.int64) - vertices == int(column[0]) - vertices[0]).all()
+    )
+
+
+def is_of_ids(table: npt.NDArray[np.float64], num_vertices: int | Graph, where: str) -> bool:
+    """Whether the first of several columns without names is ids: it holds every vertex once.
+
+    Warns:
+        PlanccWarning: If it is.
+    """
+    vertices = ids_of(num_vertices)
+    if table.shape[1] < 2 or len(vertices) <= FEW or _share_named(table[:, 0], vertices) < 1:
+        return False
+    warnings.warn(
+        f"{where}: the first column holds {table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every "
+        "vertex once: rows are of these (a line of names, as f0,f1, says otherwise)",
+        PlanccWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def by_numbers(name: str) -> list[Any]:
+    """A key that sorts part.2 before part.10, as those who wrote the parts counted them."""
+    words: list[Any] = re.split(r"([0-9]+)", name)
+    words[1::2] = map(int, words[1::2])
+    return words
+
+
+def say_order(folder: str, names: Sequence[str], what: str) -> None:
+    """Say it where the order of parts by numbers has a meaning, and is not that of their names."""
+    for plain, name in zip(names, sorted(names, key=by_numbers), strict=True):
+        if plain != name and os.path.isdir(folder):
+            warnings.warn(
+                f"{folder}: {len(names)} parts are taken by the numbers in their names, "
+                f"{show(name)} before {show(plain)}: {what}",
+                PlanccWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:

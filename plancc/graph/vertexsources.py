@@ -20,7 +20,18 @@ from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.npz import Archive, map_array, read_npz_data
-from plancc.graph.rowids import GRAPH_IDS, ROW_IDS, rows_by_id, warn_of_order, why_not
+from plancc.graph.rowids import (
+    GRAPH_IDS,
+    ROW_IDS,
+    USUAL_IDS,
+    are_in_order,
+    id_column,
+    ids_of,
+    rows_by_id,
+    say_order,
+    warn_of_order,
+    why_not,
+)
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.types import Types
@@ -98,17 +109,18 @@ def read_vertex_data(
         BackendUnavailable: If the library that reads this format is not installed.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
-    choice: Any = {"split": split, "keys": keys, "required": required, "elsewhere": len(paths) > 1}
+    choice: Any = {"split": split, "required": required, "elsewhere": len(paths) > 1}
     found: dict[str, Any] = {}
     home: dict[str, str] = {}
-    missing = data_keys(keys) if len(paths) > 1 else {}
+    missing = {k: v for k, v in data_keys(keys).items() if len(paths) > 1 or k == "id"}
     with allowing(large=allow_large):
         for each in paths:
             name = os.fspath(each)
-            held = _held(each, num_vertices, format, split, keys, required)
+            held, ids = _held(each, num_vertices, format, split, keys, required)
             if held is None:
                 continue
-            data = vertex_data_of(held, num_vertices, f"{name}: ", **choice)
+            chosen = keys if ids is None else {**(keys or {}), "id": ids}
+            data = vertex_data_of(held, num_vertices, f"{name}: ", **choice, keys=chosen)
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if len(paths) > 1:
@@ -119,8 +131,8 @@ def read_vertex_data(
                     raise InputError(f"{name}: {key} are in {home[key]} too; give one")
                 found[key], home[key] = array, name
         listed = ", ".join(os.fspath(each) for each in paths)
-        for called in missing.values():
-            raise InputError(f"key '{called}' is missing in all of {listed}")
+        for called in filter(None, missing.values()):
+            raise InputError(f"key '{called}' is missing in {'all of ' * (len(paths) > 1)}{listed}")
         data = VertexData(**found)
         check_labels(data, listed)
         return data
@@ -133,21 +145,26 @@ def _held(
     split: str | None,
     keys: Mapping[str, str] | None,
     required: bool,
-) -> Mapping[str, Any] | None:
-    """What a source holds, by its own names; None if its format holds no vertex data."""
+) -> tuple[Mapping[str, Any] | None, str | None]:
+    """What a source holds, by its own names; None if its format holds no vertex data.
+
+    And the name of the ids of rows of a table, "" where it has none; None of other sources.
+    """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")
     held: Mapping[str, Any]
-    table = format_of_table(plain) if format is None and required else None
+    ids: str | None = None
+    table = format_of_table(name) if format is None and required else None
     if table is not None and table.read_columns is not None:
-        held = arrays_of_columns(
-            table.read_columns(path, partial(wanted_columns, keys=keys)), keys, name
-        )
+        columns = table.read_columns(path, partial(wanted_columns, keys=keys))
+        held, ids = arrays_of_columns(columns, keys, name, num_vertices)
+        if table.files is not None and not ids:
+            say_order(name, table.files(name), "a column 'id' says whose each row is")
     elif format is None and plain.endswith(NO_GRAPH) and required:
         if plain.endswith(".npy"):
             held = _read_array_file(name)
         else:
-            held = read_table(name, num_vertices, keys)
+            held, ids = read_table(name, num_vertices, keys)
     else:
         read: Callable[..., Mapping[str, Any]] = read_npz_data
         if format is not None or os.path.isdir(name) or not _unknown(name):
@@ -155,7 +172,7 @@ def _held(
             of_format: Format = FORMATS[known]
             if of_format.read_data is None:
                 if not required and not data_keys(keys):
-                    return None
+                    return None, None
                 able = [each for each in FORMATS if FORMATS.loaded()[each].read_data is not None]
                 raise InputError(
                     f"{name}: format '{known}' holds no vertex data; give .npz, .npy, .csv, or a "
@@ -165,7 +182,7 @@ def _held(
         held = read(path, split=split, keys=keys or {})
     if isinstance(held, Archive):
         held = _of_archive(held, num_vertices, keys or {})
-    return held
+    return held, ids
 
 
 def _unknown(name: str) -> bool:
@@ -187,7 +204,7 @@ def _of_archive(
     archive: Archive, num_vertices: int | Graph, keys: Mapping[str, str]
 ) -> dict[str, Any]:
     """All names of an archive; arrays that cannot be vertex data are not read, and None."""
-    wanted = names_of_data(keys)
+    wanted = names_of_data(keys) | {*USUAL_IDS}
     found: dict[str, Any] = {name: archive[name] if name in wanted else None for name in archive}
     if "feat_indptr" in found and "features" not in found:
         ids = _row_ids(found)
@@ -235,10 +252,11 @@ def vertex_data_of(
     called: dict[str, str] = {}
     keys = data_keys(keys)
     for key in keys:
-        check_choice("name of vertex data", key, SOURCE_KEYS)
+        check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
+    for name in filter(None, keys.values()):
+        if name not in held and not elsewhere:
+            raise InputError(f"{where}key '{name}' is missing; there are {_listed(held)}")
     for key in SOURCE_KEYS:
-        if key in keys and keys[key] not in held and not elsewhere:
-            raise InputError(f"{where}key '{keys[key]}' is missing; there are {_listed(held)}")
         names = (keys[key],) if key in keys else (key, *ALIASES.get(key, ()))
         there = [name for name in names if held.get(name) is not None]
         if key == "weights" and not required:  # a graph's own may be of edges
@@ -250,7 +268,10 @@ def vertex_data_of(
             arrays[key] = as_array(held[there[0]], f"{where}key '{there[0]}'")
         elif indexed:
             lists[key], called[key] = held[indexed[0]], indexed[0]
-    ids = None if in_order else _row_ids(held, called.values())
+    ids = keys.get("id")
+    if in_order or (ids != "" and ids not in held):
+        ids = None if in_order else _row_ids(held, called.values())
+    ids = ids or None
     rows = count
     if ids is not None and (arrays or lists):
         called["ids"] = ids
@@ -260,7 +281,8 @@ def vertex_data_of(
     if own is not None:
         called["original_ids"] = own
     if arrays or lists or not (required or elsewhere):
-        _warn_of_unused(held, called, rows, where)
+        whose = "" if in_order or keys.get("id") == "" else _may_be_row_ids(held, num_vertices)
+        _warn_of_unused(held, called, rows, where, whose if ids is None else "")
     if not arrays and not lists:
         if not required:
             return VertexData()
@@ -329,7 +351,7 @@ def _by_type(
         missing = {key: each for key, each in missing.items() if each not in given}
         if data.arrays():
             found[name] = data
-    for each in missing.values():
+    for each in filter(None, missing.values()):
         raise InputError(f"{where}key '{each}' is missing in all types")
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
@@ -359,6 +381,16 @@ def _row_ids(held: Mapping[str, Any], taken: Iterable[str] = ()) -> str | None:
     )
 
 
+def _may_be_row_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str:
+    """How rows are taken by an array that may be their ids; "" where there is none."""
+    if held.keys() & {"edge_index", "adj_t", "indptr"}:
+        return ""
+    own = {n: held[n] for n in USUAL_IDS if isinstance(held.get(n), np.ndarray)}
+    name = id_column(own, (), num_vertices, "")
+    ordered = name is None or are_in_order(own[name], ids_of(num_vertices))
+    return "" if ordered else f"; `keys` id={name} takes rows by it"
+
+
 def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
     """The name of the ids that the graph took from the same source, or None."""
     if isinstance(num_vertices, int) or not held.keys() & {"edge_index", "adj_t"}:
@@ -375,7 +407,7 @@ def _own_ids(held: Mapping[str, Any], num_vertices: int | Graph) -> str | None:
 
 
 def _warn_of_unused(
-    held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str
+    held: Mapping[str, Any], called: Mapping[str, str], rows: int, where: str, whose: str
 ) -> None:
     """Say which arrays with a row for every vertex are not taken."""
     unused = []
@@ -395,7 +427,7 @@ def _warn_of_unused(
         if not {*GRAPH_IDS}.isdisjoint(unused):
             missing += "; vertices, and predictions for them, are numbered by row, from 0"
         warnings.warn(
-            f"{where}not taken: {_listed(unused, MOST_LISTED)}{missing}",
+            f"{where}not taken: {_listed(unused, MOST_LISTED)}{whose}{missing}",
             PlanccWarning,
             stacklevel=3,
         )

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph
-from plancc.graph.rowids import ROW_IDS
+from plancc.graph.rowids import ROW_IDS, SAMPLE, id_column, is_of_ids, may_be_ids
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
 from plancc.graph.vertexchecks import count_of, finite
@@ -36,33 +36,55 @@ _NUMBERED = {
 
 def read_table(
     name: str, num_vertices: int | Graph, keys: Mapping[str, str] | None
-) -> Mapping[str, npt.NDArray[Any] | None]:
-    """Columns of numbers by their names; without names one is the labels, several the features."""
+) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
+    """Columns of numbers by their names, and the name of the ids as of `arrays_of_columns`.
+
+    Without names one column is the labels, several the features; perhaps behind ids.
+    """
     check_readable(name)
     check_kind(name, "table")
     mark = "\t" if name.lower().removesuffix(".gz").endswith(".tsv") else ","
     with input_errors(name), open_input(name) as stream:
-        words, second = (_words(stream, mark, name) for _ in range(2))
+        words, *first = (_words(stream, mark, name) for _ in range(SAMPLE))
+    if "index" not in words:  # pandas writes no name of it
+        words = [word or "index" for word in words]
     try:
         [float(word) for word in words]
     except ValueError:
         pass
     else:
-        return _without_names(name, mark, words, num_vertices)
-    if len(set(words)) != len(words) or len(words) != len(second or words):
-        raise InputError(f"{name}: {len(words)} column names for {len(second)} columns")
-    wanted = [*wanted_columns(words, keys)]
-    of_masks = {name for name, key in _names_of(keys).items() if key in MASKS}
+        return _without_names(name, mark, words, num_vertices, keys)
+    if len(set(words)) != len(words) or len(words) != len(first[0] or words):
+        raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
+    wanted = wanted_columns(words, keys)
+    rows = [row for row in first if len(row) == len(words)]
+    others = [
+        word
+        for place, word in enumerate(words)
+        if word not in wanted and rows and may_be_ids(word, [row[place] for row in rows])
+    ]
+    columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
+    try:
+        columns |= _columns(name, mark, words, [*wanted, *others], keys)
+    except InputError:  # perhaps of a column that is not needed
+        if not others:
+            raise
+        columns |= _columns(name, mark, words, wanted, keys)
+    return arrays_of_columns(columns, keys, name, num_vertices)
+
+
+def _columns(
+    name: str, mark: str, words: list[str], wanted: list[str], keys: Mapping[str, str] | None
+) -> dict[str, npt.NDArray[Any]]:
+    """The wanted columns of a table with a line of names."""
+    of_masks = {word for word, key in _names_of(keys).items() if key in MASKS}
     reading = TableReading(
         columns=tuple(words.index(word) for word in wanted),
         booleans=tuple(words.index(word) for word in wanted if word in of_masks),
         names=tuple(words),
     )
-    columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
-    if wanted:
-        table = read_numbers(name, mark, skipped=1, reading=reading)
-        columns |= {word: table[:, place] for place, word in enumerate(wanted)}
-    return arrays_of_columns(columns, keys, name)
+    table = read_numbers(name, mark, skipped=1, reading=reading) if wanted else np.empty((0, 0))
+    return {word: table[:, place] for place, word in enumerate(wanted)}
 
 
 def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
@@ -80,12 +102,19 @@ def _words(stream: BinaryIO, mark: str, name: str) -> list[str]:
 
 
 def _without_names(
-    name: str, mark: str, words: list[str], num_vertices: int | Graph
-) -> dict[str, npt.NDArray[Any]]:
-    table = read_numbers(name, mark)
+    name: str,
+    mark: str,
+    words: list[str],
+    num_vertices: int | Graph,
+    keys: Mapping[str, str] | None,
+) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
+    table, found = read_numbers(name, mark), dict[str, npt.NDArray[Any] | None]()
     count = count_of(num_vertices)
+    if data_keys(keys).get("id") != "" and is_of_ids(table, num_vertices, name):
+        found["id"], table = table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
-        return {"labels": class_numbers(table[:, 0], f"{name}: the column")}
+        found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
+        return found, "id" * ("id" in found)
     if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
         warnings.warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
@@ -94,7 +123,8 @@ def _without_names(
             stacklevel=2,
         )
         table = table[1:]
-    return {"features": table.astype(np.float32)}
+    found["features"] = table.astype(np.float32)
+    return found, "id" * ("id" in found)
 
 
 def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
@@ -106,7 +136,7 @@ def _names_of(keys: Mapping[str, str] | None) -> dict[str, str]:
         for name in (key, *ALIASES.get(key, ()))
         if key not in chosen
     }
-    return named | {name: key for key, name in chosen.items()}
+    return named | {name: key for key, name in chosen.items() if name}
 
 
 def _numbered(key: str, names: Iterable[str], keys: Mapping[str, str] | None) -> list[str]:
@@ -136,25 +166,36 @@ def wanted_columns(names: Iterable[str], keys: Mapping[str, str] | None) -> list
 
 
 def arrays_of_columns(
-    columns: Mapping[str, npt.NDArray[Any] | None], keys: Mapping[str, str] | None, where: str
-) -> dict[str, npt.NDArray[Any] | None]:
-    """Arrays of vertex data from columns; those that are not read are None."""
+    columns: Mapping[str, npt.NDArray[Any] | None],
+    keys: Mapping[str, str] | None,
+    where: str,
+    num_vertices: int | Graph,
+) -> tuple[dict[str, npt.NDArray[Any] | None], str]:
+    """Arrays of vertex data from columns; those that are not read are None.
+
+    Returns them and the name of the ids of the rows: what `keys` say, or `id_column`; "": none.
+    """
     known, groups = _names_of(keys), {key: _numbered(key, columns, keys) for key in _NUMBERED}
     numbered = {name for group in groups.values() for name in group}
+    ids = data_keys(keys).get("id")
+    if ids is None or (ids and ids not in columns):
+        ids = id_column(columns, {*known, *numbered}, num_vertices, where) or ""
     found: dict[str, npt.NDArray[Any] | None] = {}
     for name, column in columns.items():
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         if column is None or name in numbered:
             if name not in numbered:
                 found[name] = None
-        elif name in ROW_IDS or key in ("labels", "clusters"):
+        elif name == ids or key in ("labels", "clusters"):
             found[name] = class_numbers(column, what) if column.dtype.kind == "f" else column
         elif key in MASKS:
             if column.dtype.kind not in "biuf" or not np.isin(column, (0, 1)).all():
                 raise InputError(f"{what} is a mask: it must hold 0 and 1, or True and False")
             found[name] = column == 1
-        else:
+        elif key:
             found[name] = column.reshape(len(column), prod(column.shape[1:]))
+        else:
+            found[name] = None
     for key, group in groups.items():
         parts = [np.asarray(columns[name]) for name in group]
         if key == "features":
@@ -167,7 +208,7 @@ def arrays_of_columns(
                 raise InputError(f"{where}: column '{name}' holds lists, not numbers")
         if group:
             found[data_keys(keys).get(key, key)] = np.stack(parts, axis=1)
-    return found
+    return found, ids
 
 
 @dataclass(frozen=True)

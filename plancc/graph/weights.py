@@ -18,7 +18,7 @@ from plancc.errors import InputError
 from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.npz import map_array
-from plancc.graph.rowids import ROW_IDS
+from plancc.graph.rowids import ROW_IDS, id_column, is_of_ids
 from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
@@ -69,7 +69,7 @@ def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
     if plain.endswith(".npy"):
         check_readable(name)
         found = vertex_data_of({"weights": map_array(name)}, graph, f"{name}: ").weights
-    elif plain.endswith(".npz") or format_of_table(plain) is not None:
+    elif plain.endswith(".npz") or format_of_table(name) is not None:
         found = read_vertex_data(path, graph).weights
     else:
         found = vertex_data_of(_read_text(name, graph), graph, f"{name}: ").weights
@@ -86,9 +86,13 @@ def _read_text(name: str, graph: Graph) -> dict[str, npt.NDArray[Any]]:
     mark = next((each for each in ",\t" if each in line), None)
     words = [word.strip() for word in line.split(mark)]
     has_names = not all(map(_is_number, words))
-    table = read_numbers(name, mark, skipped=int(has_names))
-    ids = [k for k, word in enumerate(words) if has_names and word.lower() in ROW_IDS][:1]
-    if not ids and not has_names and table.shape[1] == 2 and _are_ids(table[:, 0], graph):
+    table, ids = read_numbers(name, mark, skipped=int(has_names)), list[int]()
+    if has_names and len(words) == table.shape[1]:
+        alone = [word for word in words if len(words) == 1 and word.lower() not in ROW_IDS]
+        taken = ("weight", "weights", *alone)
+        called = id_column(dict(zip(words, table.T, strict=True)), taken, graph, name)
+        ids = [] if called is None else [words.index(called)]
+    elif not has_names and is_of_ids(table, graph, name):
         ids = [0]
     weights = np.delete(table, ids, axis=1)
     wrong = first_wrong(weights)
@@ -106,11 +110,3 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _are_ids(column: npt.NDArray[np.float64], graph: Graph) -> bool:
-    """Whether a column holds the id of every vertex once."""
-    ids = graph.original_ids
-    return np.array_equal(
-        np.sort(column), np.arange(graph.num_vertices) if ids is None else np.sort(ids)
-    )

@@ -21,7 +21,9 @@ from plancc.graph.external import Entries
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, edge_columns, number
+from plancc.graph.listed_edges import is_listing
 from plancc.graph.optional import library
+from plancc.graph.rowids import SAMPLE, by_numbers, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, show
 from plancc.memory import check_memory
 from plancc.text import shown
@@ -34,6 +36,8 @@ DEEPEST = 3
 BYTES_OF_NUMBER = 16
 """Bytes that a number of a column takes while it is read: as Arrow's, and as numpy's."""
 EXTENSIONS = (".parquet", ".pq")
+INDEX = "__index_level_0__"
+"""What pandas calls an index without a name."""
 
 
 def parts_of(folder: str) -> list[str]:
@@ -82,6 +86,8 @@ def read_parquet(
         read = table.to_table(columns=list(names))
     if not read.num_rows:
         raise InputError(f"{where}: the file holds no edge")
+    if is_listing():
+        say_order(where, parts_of(where), "what is given of edges follows them")
     u, v, weights = _edges(read, names, where)
     found = number(
         *(u, v, where),
@@ -211,10 +217,13 @@ def _check_cost(numbers: int, where: str, what: str) -> None:
 
 
 def _files_of(where: str) -> list[str]:
-    """The file, or those of a folder; InputError for what is no regular file."""
+    """The file, or those of a folder in the order of the numbers in their names.
+
+    InputError for what is no regular file.
+    """
     files = [where]
     if os.path.isdir(where):
-        files = [os.path.join(where, name) for name in parts_of(where)]
+        files = [os.path.join(where, name) for name in sorted(parts_of(where), key=by_numbers)]
     for each in files:
         check_input(each)
     return files
@@ -227,11 +236,12 @@ def read_columns(
 
     Parameters:
         path: A file, or a folder of parts.
-        wanted: Called with the names of all columns; returns those to read.
+        wanted: Called with the names of all columns; returns those to read. Others are read too
+            where they may be ids.
 
     Returns:
-        dict of str to array, or None: All columns by name; None for those that were not read. A
-            null number is nan.
+        dict of str to array, or None: All columns by name, the index that pandas wrote without a
+            name as "index"; None for those that were not read. A null number is nan.
 
     Raises:
         InputError: For a damaged file, two columns of one name, lists of different lengths, what is
@@ -247,6 +257,10 @@ def read_columns(
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
         chosen = wanted(names)
+        whole = [n for n in names if arrow.types.is_integer(table.schema.field(n).type)]
+        rest = [name for name in whole if name not in chosen]
+        first = table.head(SAMPLE, columns=rest).to_pydict() if rest else {}
+        chosen += [name for name, column in first.items() if may_be_ids(name, column)]
         numbers = sum(
             column.num_values
             for fragment in table.get_fragments()
@@ -259,7 +273,9 @@ def read_columns(
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'")
-    return found
+    return {
+        "index" if name == INDEX and "index" not in found else name: found[name] for name in found
+    }
 
 
 def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:

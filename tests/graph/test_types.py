@@ -285,7 +285,10 @@ def test_rows_by_id_of_a_type_are_aligned():
         assert found.labels.tolist() == [0, 1, 2] * 2
         assert np.flatnonzero(found.train_mask).tolist() == [5]
     with pytest.raises(InputError, match="type 'paper': key 'id': vertex '0' of the graph has no"):
-        as_source(relations(), {"paper": given | {"id": ids + 1}})
+        as_source(relations(), {"paper": given | {"id": ids + 2}})
+    with pytest.warns(PlanccWarning, match="type 'paper': key 'id': ids count from 1 here, the gr"):
+        found = as_source(relations(), {"paper": given | {"id": ids + 1, "train_idx": [6]}})[1]
+    assert found.of_type["paper"].features.tolist() == x.tolist()
     with pytest.warns(PlanccWarning, match="type 'paper': not taken: 'id'"):
         found = as_source(relations(), {"paper": given, BY: {}})[1].of_type["paper"]
     assert found.features.tolist() == x[ids].tolist()

@@ -8,7 +8,7 @@ import pytest
 import worlds
 
 import plancc
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.convert import as_source
 from plancc.graph.vertexdata import save_vertex_data
 from plancc.graph.vertexsources import read_vertex_data
@@ -30,6 +30,15 @@ OF_IDS = {
     "id.csv": ("id,weight\n31,5\n4,3\n17,4\n9,1\n20,1\n", ONE),
     "several.csv": ("x,id,y\n2,31,5\n1,4,3\n0,17,4\n0,9,1\n0,20,1\n", None),
     "bare.csv": ("31,5\n4,3\n17,4\n9,1\n20,1\n", ONE),
+    "bare_two.csv": ("31,5,2\n4,3,10\n17,4,0\n9,1,0\n20,1,7\n", TWO),
+    "node.csv": ("cost,Node_ID\n5,31\n3,4\n4,17\n1,9\n1,20\n", ONE),
+    "vertex.tsv": ("vertex\tcost\n31\t5\n4\t3\n17\t4\n9\t1\n20\t1\n", ONE),
+}
+OF_NUMBERS = {
+    "one.csv": "5,5\n1,3\n3,4\n2,1\n4,1\n",
+    "one.txt": "5 5\n1 3\n3 4\n2 1\n4 1\n",
+    "nil.csv": "4,5\n0,3\n2,4\n1,1\n3,1\n",
+    "id.csv": "id,cost\n5,5\n1,3\n3,4\n2,1\n4,1\n",
 }
 
 
@@ -46,6 +55,14 @@ def test_texts(name, tmp_path):
         found = read_weights(each, graph)
         assert found.dtype == np.int64
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_ids_from_0_or_1_of_a_graph_without_ids(name, tmp_path):
+    path = tmp_path / name
+    path.write_text(OF_NUMBERS[name])
+    with pytest.warns(PlanccWarning, match="every vertex once|ids count from 1 here"):
+        assert read_weights(path, GRAPH).tolist() == ONE
 
 
 def test_arrays_and_vertex_data(tmp_path):
@@ -97,6 +114,7 @@ WRONG = {
     "empty.txt": ("", "the file is empty"),
     "twice.csv": ("id,weight\n0,1\n1,1\n2,1\n3,1\n3,1\n", "'3' twice"),
     "missing.csv": ("id,weight\n0,1\n1,1\n2,1\n3,1\n7,1\n", "vertex '4' of the graph has no row"),
+    "other.csv": ("cost,person\n1,3\n1,0\n1,2\n1,1\n3,4\n", "column 'person' holds every vertex"),
     "ids.csv": ("id\n0\n1\n2\n3\n4\n", "must have a number, or several, for every vertex"),
 }
 

@@ -1,0 +1,291 @@
+"""Vertex data of people's daily work: every row is its vertex's, or it is said, or refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from input_case import Case, run_case
+
+N = 12
+RING = f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {N}\n" + "".join(
+    f"{i + 1} {(i + 1) % N + 1}\n" for i in range(N)
+)
+FROM_7 = "".join(f"{i + 7} {(i + 1) % N + 7}\n" for i in range(N))
+"""The ring as an edge list of the ids 7..18."""
+ORDER = [(5 * i + 3) % N for i in range(N)]
+"""Whose the rows of shuffled tables are."""
+FEATURES = np.array([[v, 10 * v] for v in range(N)], np.float32)
+LABELS = np.arange(N) % 3
+DATA = "compile g.mtx --data {} PLAIN"
+
+
+def table(
+    name: str, *, first: int = 0, order: Any = ORDER, others: str = "f0,f1,label", mark: str = ","
+) -> str:
+    """Rows of features and labels with an id, under a line of names; without where `name` is
+    None."""
+    words = {"f0": lambda v: v, "f1": lambda v: 10 * v, "label": lambda v: v % 3}
+    columns = others.split(",")
+    lines = [[name, *columns]] if name is not None else []
+    lines += [[v + first, *(words[each](v) for each in columns)] for v in order]
+    return "".join(mark.join(map(str, line)) + "\n" for line in lines)
+
+
+def parquet(name: str, first: int = 0, index: bool = False) -> Callable[[Path], object]:
+    """Write the same columns with pyarrow."""
+
+    def write(path: Path) -> None:
+        arrow = pytest.importorskip("pyarrow")
+        files = pytest.importorskip("pyarrow.parquet")
+        order = np.array(ORDER)
+        columns = {"f0": FEATURES[order, 0], "f1": FEATURES[order, 1], "label": LABELS[order]}
+        files.write_table(arrow.table({**columns, name: order + first}), path)
+
+    return write
+
+
+def parts(count: int, pattern: str, columns: Callable[[np.ndarray], dict[str, Any]]) -> Any:
+    """Write a folder of parts, each with a twelfth of what `columns` makes of 0..N-1."""
+
+    def write(path: Path) -> None:
+        arrow = pytest.importorskip("pyarrow")
+        files = pytest.importorskip("pyarrow.parquet")
+        path.mkdir()
+        for k, of in enumerate(np.array_split(np.arange(N), count)):
+            files.write_table(arrow.table(columns(of)), path / pattern.format(k))
+
+    return write
+
+
+def saved(name: str, **arrays: Any) -> Callable[[Path], object]:
+    return lambda path: np.savez(path, **arrays)
+
+
+def features_and_id(of: np.ndarray) -> dict[str, Any]:
+    return {"f0": FEATURES[of, 0], "f1": FEATURES[of, 1], "id": of}
+
+
+def features_only(of: np.ndarray) -> dict[str, Any]:
+    return {"f0": FEATURES[of, 0], "f1": FEATURES[of, 1]}
+
+
+RIGHT = {"features": FEATURES, "labels": LABELS}
+BY_LINE = {"features": FEATURES[ORDER], "labels": LABELS[ORDER]}
+IN_LINE = {"features": FEATURES}
+TAKEN_BY_NUMBERS = "12 parts are taken by the numbers in their names, 'part.2.parquet'"
+
+CASES = [
+    *(
+        Case(
+            f"C13 rows by the column {name!r}",
+            {"g.mtx": RING, "t.csv": table(name)},
+            DATA.format("t.csv"),
+            rows=RIGHT,
+            silent=("warning: t.csv",),
+        )
+        for name in (
+            *("id", "ids", "ID", "Id", "node_id", "nodeId", "NODE_ID", "vertex_id", "index"),
+            *("nid", "node", "vertex", "Unnamed: 0", ""),
+        )
+    ),
+    *(
+        Case(
+            f"C13 rows by the column {name!r} of Parquet",
+            {"g.mtx": RING, "t.parquet": parquet(name)},
+            DATA.format("t.parquet"),
+            rows=RIGHT,
+            silent=("not taken",),
+        )
+        for name in ("node_id", "ID", "index", "__index_level_0__")
+    ),
+    Case(
+        "C13 another name",
+        {"g.mtx": RING, "t.csv": table("person")},
+        DATA.format("t.csv"),
+        refused="t.csv: column 'person' holds every vertex once|--key id=person|--key id=",
+    ),
+    Case(
+        "C13 another name in Parquet",
+        {"g.mtx": RING, "t.parquet": parquet("person")},
+        DATA.format("t.parquet"),
+        refused="t.parquet: column 'person' holds every vertex once",
+    ),
+    Case(
+        "C13 another name that is said",
+        {"g.mtx": RING, "t.csv": table("person")},
+        DATA.format("t.csv --key id=person"),
+        rows=RIGHT,
+        silent=("not taken",),
+    ),
+    Case(
+        "C13 by line",
+        {"g.mtx": RING, "t.csv": table("node_id")},
+        DATA.format("t.csv --key id="),
+        says=("not taken: 'node_id'",),
+        rows=BY_LINE,
+    ),
+    Case(
+        "C13 a name that is not there",
+        {"g.mtx": RING, "t.csv": table("node_id")},
+        DATA.format("t.csv --key id=nodes"),
+        refused="key 'nodes' is missing in t.csv",
+    ),
+    Case(
+        "C13 ascending under another name",
+        {"g.mtx": RING, "t.csv": table("person", order=range(N))},
+        DATA.format("t.csv"),
+        rows=RIGHT,
+    ),
+    Case(
+        "C13 in tabs, of ids of the source",
+        {"g.txt": FROM_7, "t.tsv": table("Node_ID", first=7, mark="\t")},
+        "compile g.txt --data t.tsv PLAIN",
+        rows=RIGHT,
+    ),
+    Case(
+        "C13 an id that is not the graph's",
+        {"g.mtx": RING, "t.csv": table("node_id").replace("\n11,", "\n99,")},
+        DATA.format("t.csv"),
+        refused="t.csv: key 'node_id': vertex '11' of the graph has no row (1 of 12",
+    ),
+    Case(
+        "C13 an index of other rows is none",
+        {"g.mtx": RING, "t.csv": table("index", first=700, order=range(N))},
+        DATA.format("t.csv"),
+        says=("not taken: 'index'",),
+        rows=RIGHT,
+    ),
+    Case(
+        "C13 a column of text beside it",
+        {
+            "g.mtx": RING,
+            "t.csv": "node,f0,f1\n" + "".join(f"n{v},{v},{10 * v}\n" for v in range(N)),
+        },
+        DATA.format("t.csv"),
+        says=("not taken: 'node'",),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C13 an archive goes by its order, and says so",
+        {"g.mtx": RING, "t.npz": saved("t", features=FEATURES, node_id=np.array(ORDER))},
+        DATA.format("t.npz"),
+        says=("t.npz: not taken: 'node_id'; --key id=node_id takes rows by it",),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C13 an archive by a name",
+        {"g.mtx": RING, "t.npz": saved("t", features=FEATURES[ORDER], node_id=np.array(ORDER))},
+        DATA.format("t.npz --key id=node_id"),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C14 ids from 1 under their name",
+        {"g.mtx": RING, "t.csv": table("id", first=1)},
+        DATA.format("t.csv"),
+        says=("t.csv: key 'id': ids count from 1 here, the graph's from 0|-1 each",),
+        rows=RIGHT,
+    ),
+    Case(
+        "C14 ids from 1 with one too many",
+        {"g.mtx": RING, "t.csv": table("id", first=1) + "13,0,0,0\n"},
+        DATA.format("t.csv"),
+        refused="vertex '0' of the graph has no row|ids count from 1 here, the graph's from 0",
+    ),
+    *(
+        Case(
+            f"C14 without names, ids from {first}",
+            {"g.mtx": RING, "t.csv": table(None, first=first, others="f0,f1")},
+            DATA.format("t.csv"),
+            says=(f"t.csv: the first column holds {first}..{first + 11}, every vertex once",),
+            rows=IN_LINE,
+        )
+        for first in (0, 1)
+    ),
+    Case(
+        "C14 without names, ids of the source",
+        {"g.txt": FROM_7, "t.csv": table(None, first=7, others="f0,f1")},
+        "compile g.txt --data t.csv PLAIN",
+        says=("t.csv: the first column holds 7..18, every vertex once",),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C14 id,label without names",
+        {"g.mtx": RING, "t.csv": table(None, first=1, others="label")},
+        DATA.format("t.csv"),
+        says=("t.csv: the first column holds 1..12",),
+        rows={"labels": LABELS},
+    ),
+    Case(
+        "C14 without names, by line",
+        {"g.mtx": RING, "t.csv": table(None, others="label")},
+        DATA.format("t.csv --key id="),
+        rows={"features": np.array([[v, v % 3] for v in ORDER], np.float32)},
+    ),
+    Case(
+        "C14 without names, no ids",
+        {"g.mtx": RING, "t.csv": "".join(f"{v + 0.5},{v}\n" for v in range(N))},
+        DATA.format("t.csv"),
+        rows={"features": np.array([[v + 0.5, v] for v in range(N)], np.float32)},
+        silent=("first column",),
+    ),
+    Case(
+        "C12 parts by their numbers",
+        {"g.mtx": RING, "d.parquet": parts(12, "part.{}.parquet", features_only)},
+        DATA.format("d.parquet"),
+        says=(f"d.parquet: {TAKEN_BY_NUMBERS} before 'part.10.parquet'",),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C12 a folder of another name",
+        {"g.mtx": RING, "nodes": parts(12, "{}.parquet", features_only)},
+        DATA.format("nodes"),
+        says=("nodes: 12 parts are taken by the numbers in their names, '2.parquet' before",),
+        rows=IN_LINE,
+    ),
+    Case(
+        "C12 parts with ids",
+        {"g.mtx": RING, "d.parquet": parts(12, "part.{}.parquet", features_and_id)},
+        DATA.format("d.parquet/"),
+        rows=IN_LINE,
+        silent=("parts are taken",),
+    ),
+    Case(
+        "C12 parts with leading zeros",
+        {"g.mtx": RING, "d.parquet": parts(12, "part-{:05}.parquet", features_only)},
+        DATA.format("d.parquet"),
+        rows=IN_LINE,
+        silent=("parts are taken",),
+    ),
+    Case(
+        "C12 edges in parts and their features",
+        {
+            "g": parts(12, "part.{}.parquet", lambda of: {"u": of, "v": (of + 1) % N}),
+            "e.npy": lambda path: np.save(path, np.arange(N, dtype=np.float32)),
+        },
+        "compile g --edge-features e.npy PLAIN",
+        says=(f"g: {TAKEN_BY_NUMBERS}|what is given of edges",),
+        check=lambda folder: edge_k_has_k(folder),
+    ),
+    Case(
+        "C12 edges in parts alone",
+        {"g": parts(12, "part.{}.parquet", lambda of: {"u": of, "v": (of + 1) % N})},
+        "compile g PLAIN",
+        entries={(i, (i + 1) % N): 1.0 for i in range(N)},
+        silent=("parts are taken",),
+    ),
+]
+
+
+def edge_k_has_k(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "p.h5", "r") as file:
+        row = file["rows/global_id"][:]
+        np.testing.assert_array_equal(file["matrix/edge_features"][:, 0], row)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_row_is_its_vertex(case, tmp_path, monkeypatch):
+    run_case(case, tmp_path, monkeypatch)
