@@ -69,9 +69,9 @@ def build_graph(
     check_num_vertices(num_vertices, where)
     check_range(row, num_vertices, where)
     check_range(col, num_vertices, where)
-    list_edges(row, col, values=values)
     if transpose:
         row, col = col, row
+    list_edges(row, col, values=values)
     shape = (num_vertices, num_vertices)
     row, col = row.astype(np.int32, copy=False), col.astype(np.int32, copy=False)
     # data of a pattern is never looked at, so its sums may overflow

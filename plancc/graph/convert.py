@@ -127,7 +127,8 @@ def as_source(
         with taking_features(takes), listed as edges:
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     if edge_features is not None:
-        graph = with_edges(graph, edge_features, edges, obj, keys=keys, format=format, **flags)
+        of_source: Any = {"keys": keys, "format": format, "symmetrize": flags["symmetrize"]}
+        graph = with_edges(graph, edge_features, edges, obj, **of_source)
     choice: Any = {"split": split, "keys": keys, "allow_large": large}
     found = data_beside(obj, graph, data, **choice, format=format)
     if features_from_edges is not None:

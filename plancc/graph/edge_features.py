@@ -54,7 +54,7 @@ def with_edges(
     *,
     keys: Mapping[str, str] | None = None,
     format: str | None = None,
-    **reading: bool,
+    symmetrize: bool = False,
 ) -> Graph:
     """The graph with features of its edges.
 
@@ -64,7 +64,7 @@ def with_edges(
         listed: What `plancc.graph.listed_edges.listing` had of the source; none: the nonzeros of
             the graph are its edges.
         source, keys, format: What the graph was read from, as of `edge_features_of`.
-        **reading: symmetrize, transpose: as of `plancc.graph.listed_edges.with_features`.
+        symmetrize: As of `plancc.graph.listed_edges.with_features`.
 
     Raises:
         InputError: For features that are missing, or do not fit the edges.
@@ -93,7 +93,7 @@ def with_edges(
     elif isinstance(given, Mapping):
         raise InputError(f"{where}: features by relation, and the graph has no types")
     found = EdgeFeatures(edges, as_array(given, where))
-    return with_features(graph, found, where, **reading)
+    return with_features(graph, found, where, symmetrize=symmetrize)
 
 
 def _of_relations(

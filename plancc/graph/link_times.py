@@ -55,13 +55,12 @@ def as_timed_source(
         graph, found = as_source(obj, data, **reading)
     if times is None:
         return graph, found, None
-    flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
-    graph, of_nonzeros = _timed(graph, times, edges, **flags)
+    graph, of_nonzeros = _timed(graph, times, edges, symmetrize=bool(reading.get("symmetrize")))
     return graph, found, of_nonzeros
 
 
 def _timed(
-    graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool, transpose: bool
+    graph: Graph, given: Any, listed: Sequence[ListedEdges], *, symmetrize: bool
 ) -> tuple[Graph, Floats]:
     """The graph, without values if these are the times, and the time of every nonzero."""
     check_no_types(graph)
@@ -74,8 +73,7 @@ def _timed(
             raise InputError(f"{where} {given}: the edges have no values: give a file of times")
         where, given = f"{where} {given}", edges.values
         if listed:  # summed where edges are listed twice, and none where they are 0
-            flags: Any = {"symmetrize": symmetrize, "transpose": transpose}
-            flags["directed"] = graph.directed or symmetrize
+            flags: Any = {"symmetrize": symmetrize, "directed": graph.directed or symmetrize}
             made = build_graph(graph.num_vertices, row, column, **flags)
             graph = replace(graph, indptr=made.indptr, indices=made.indices)
         graph = replace(
@@ -94,9 +92,11 @@ def _timed(
     times = for_every_edge(graph, edges, times.reshape(-1).astype(np.float64), where, "times")
     if len(wrong := np.flatnonzero(~np.isfinite(times))):
         raise InputError(f"{where}: the time of edge {wrong[0]} (counted from 0) is not finite")
-    if transpose:
-        row, column = column, row
     keys, place = np.unique(link_keys(np.stack([column, row]), graph), return_inverse=True)
     first = np.full(len(keys), np.inf)
     np.minimum.at(first, place, times)
-    return graph, first[places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))]
+    found = places_in(keys, link_keys(np.stack([graph.indices, rows]), graph))
+    if len(wrong := np.flatnonzero(found < 0)):
+        ends = f"{graph.indices[wrong[0]]} to {rows[wrong[0]]}"
+        raise InputError(f"{where}: the edge from vertex {ends} (counted from 0) has no time")
+    return graph, first[found]

@@ -18,7 +18,7 @@ IntArray = npt.NDArray[np.integer]
 
 
 class ListedEdges(NamedTuple):
-    """The edges of a source in its order; edge k is ``A[row[k], column[k]]``.
+    """The edges of a source in its order; edge k is ``A[row[k], column[k]]``, once transposed.
 
     Attributes:
         row, column: int[edges].
@@ -101,7 +101,6 @@ def with_features(
     where: str,
     *,
     symmetrize: bool = False,
-    transpose: bool = False,
 ) -> Graph:
     """The graph with the features of its edges.
 
@@ -109,22 +108,30 @@ def with_features(
         found: Of the source's edges. Where it says the half of a symmetric matrix, they are of both
             entries.
         where: Begins messages.
-        symmetrize, transpose: As the graph was read; an edge that is listed one way has its
-            features both ways.
+        symmetrize: As the graph was read; an edge that is listed one way has its features both
+            ways.
 
     Raises:
-        InputError: For another number of features than of edges, and edges that are there twice.
+        InputError: For another number of features than of edges, edges that are there twice, and
+            edges that are no nonzeros though their value is not 0.
     """
     edges, features = found
     row, column = edges.row, edges.column
     features = for_every_edge(graph, edges, as_features(features, where), where, "rows of features")
-    if transpose:
-        row, column = column, row
     if symmetrize:
         alone = ~np.isin(edge_keys(graph, column, row), edge_keys(graph, row, column))
         row, column = np.concatenate([row, column[alone]]), np.concatenate([column, row[alone]])
         features = np.concatenate([features, features[alone]])
     number = nonzeros_of_edges(graph, ListedEdges(row, column, edges.relation))
+    missing = number[: len(edges.row)] < 0
+    if edges.values is not None:
+        missing &= edges.values != 0
+    if missing.any():
+        k = int(np.argmax(missing))
+        raise InputError(
+            f"{where}: edge {k} (counted from 0), from {column[k]} to {row[k]}, is no nonzero of "
+            "the graph, so that its features have no place: values that add up to 0 are left out"
+        )
     known = number[number >= 0]
     twice = len(known) - len(np.unique(known))
     if twice:

@@ -235,9 +235,10 @@ def read_npz(
             values = archive["data"]
             if layout == "coo":
                 row, col = archive.indices("row", shape[0]), archive.indices("col", shape[1])
+            elif layout == "csc":  # edges are listed as they are in the file: not turned
+                offsets, row = _compressed(archive, *shape[::-1])
+                col = _row_of(offsets)
             else:
-                if layout == "csc":  # its rows are columns
-                    transpose, shape = not transpose, shape[::-1]
                 rows = _compressed(archive, *shape)
                 row = col = rows[1]
             if not values.ndim == 1 or not len(row) == len(col) == len(values):

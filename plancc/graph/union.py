@@ -82,11 +82,11 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
             warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
     number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
     if types.are_parallel:
-        list_edges(*ends, number)
+        list_edges(*ends, number, values)
         graph = _parallel(types, ends, number, values, source)
         return replace(graph, directed=detect_direction(without_relations(graph)).directed)
     graph = build_graph(types.num_vertices, *ends, values, source=source)
-    list_edges(*ends, number)
+    list_edges(*ends, number, values)
     return replace(detect_direction(graph), types=types)
 
 
