@@ -34,8 +34,8 @@ MOST_LINKS = 2**31 - 1
 LOOKED_AT = 1 << 24
 """Most negatives of a split that are compared with edges: of more, as many in equal steps."""
 TOLD = 0.02
-"""Share of links whose reverse tells of them, beyond chance, from which on that is said: fewer
-change the area under the curve by less than 0.01."""
+"""Share of links whose reverse tells of them, beyond that of negatives, from which on that is said:
+fewer change the area under the curve by less than 0.01."""
 
 Pair = npt.NDArray[np.int32]
 
@@ -428,11 +428,12 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
     def carry(pair: Pair) -> npt.NDArray[np.bool_]:
         return are_edges(known, pair, graph) & (places_in(apart, link_keys(pair, graph)) < 0)
 
-    held, train = links.of("val", "test"), links.pairs["train"]
-    turned = [np.count_nonzero(carry(each[::-1]) & ~carry(each)) for each in (held, train)]
-    sizes = np.array([held.shape[1], train.shape[1]])
-    chance = sizes * (graph.num_nonzeros / graph.num_vertices**2)
-    if (turned <= chance + 3 * np.sqrt(chance) + TOLD * sizes).all():
+    train = links.pairs["train"]
+    every = links.of("val", "test"), train, links.of(*KINDS[3:])
+    *sizes, negatives = np.array([each.shape[1] for each in every])
+    *turned, by_chance = (np.count_nonzero(carry(each[::-1]) & ~carry(each)) for each in every)
+    chance = np.multiply(sizes, by_chance / max(negatives, 1))
+    if (turned <= chance + 3 * np.sqrt(chance) + np.multiply(TOLD, sizes)).all():
         return
     told = "{0:,} of {2:,} held-out links and {1:,} of {3:,} training links"
     there = np.count_nonzero(are_edges(known, train, graph))
