@@ -334,11 +334,6 @@ class PlanOptions:
             check_shares(self.link_split, self.links)
         elif self.links is None and self.disjoint_train_ratio:
             raise InputError("`disjoint_train_ratio` is of links: give `links` or `link_split`")
-        if self.features_from_edges and (self.links is not None or self.link_split is not None):
-            raise InputError(
-                "`features_from_edges` would tell of the edges of validation and test links: give "
-                "features of vertices (`data`)"
-            )
 
 
 @described

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from plancc.cost.objectives import OBJECTIVES
@@ -19,8 +20,8 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.fields import divided, taking
 from plancc.graph.folders import check_reading
 from plancc.graph.graph import Graph
-from plancc.graph.link_times import as_timed_source
-from plancc.graph.links import SplitLinks, learnt, without
+from plancc.graph.link_times import ReadGraph, read_source
+from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
 from plancc.graph.remarks import remarks
 from plancc.graph.union import without_relations
@@ -70,7 +71,8 @@ def compile(
 
     Parameters:
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
-            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`.
+            PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
+            `ReadGraph`, to which the options of data and edges are applied already.
         model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for
             objective "time" the faster one of "hp" and "checkerboard"
             (`plancc.owners.request.default_model`).
@@ -118,19 +120,20 @@ def compile(
     if isinstance(graph, str | os.PathLike):
         check_reading(graph, taken)
     with observer("load"):
-        reading: Any = {"split": wishes.split, "keys": wishes.keys}
-        reading["features_from_edges"] = wishes.features_from_edges
-        reading["edge_features"] = wishes.edge_features
-        graph, vertex_data, times = as_timed_source(
-            graph, wishes.data, wishes.link_times, **reading
-        )
+        read = graph
+        if not isinstance(read, ReadGraph):
+            reading: Any = {"split": wishes.split, "keys": wishes.keys}
+            reading["edge_features"] = wishes.edge_features
+            of_edges = wishes.link_times, wishes.features_from_edges
+            read = read_source(graph, wishes.data, *of_edges, **reading)
+        links, away, begins = None, None, inf
+        if wishes.links is not None or wishes.link_split is not None:
+            ways = wishes.links, wishes.link_split, wishes.disjoint_train_ratio
+            links, away = learnt(read.graph, *ways, search.seed, read.first)
+            begins = links.begins
+        graph, vertex_data = read.apart(away, begins)
         if wishes.weights is not None:
             graph = weighted(graph, wishes.weights)
-        links, ratio = None, wishes.disjoint_train_ratio
-        if wishes.links is not None or wishes.link_split is not None:
-            ways = wishes.links, wishes.link_split
-            links, away = learnt(graph, *ways, ratio, search.seed, times)
-            graph = without(graph, away)
         assigner.check_graph(graph.num_vertices, vertex_data)
         given, graph = graph, without_relations(graph)
         of_rows = _what_no_grid_has(given, links, several=given is not graph)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -167,7 +167,7 @@ def command(
         return
     import plancc
     from plancc.graph.folders import check_reading
-    from plancc.graph.link_times import as_timed_source
+    from plancc.graph.link_times import read_source
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
@@ -222,16 +222,13 @@ def command(
             check_reading(graph, allowed_memory(settings["memory"]), format=reading["format"])
             given: Any = data or (False if no_data else None)
             reading |= {"split": split_name, **of_edges}
-            times = settings["link_times"]
-            timed = as_timed_source(graph, given, times, **reading)
-            source, vertex_data, settings["link_times"] = timed
-            if rehearse and source.types is not None:
+            source = read_source(graph, given, settings["link_times"], **reading)
+            if rehearse and source.graph.types is not None:
                 raise InputError(f"{graph}: `rehearse` is for graphs of one type: drop it")
         plan = plancc.compile(
             source,
             num_parts=parts,
             self_loops=not no_self_loops,
-            data=vertex_data,
             command=command_line(),
             observer=shown.stage,
             report=report if keep is None else keep.report,
@@ -239,8 +236,6 @@ def command(
             judge=partial(rehearsed_seconds, search) if rehearse else None,
             **settings,
         )
-        if times is not None:
-            plan = replace(plan, provenance=plan.provenance | {"link_times": times})
         with shown.stage("write"):
             digest, features = plan.save(output, compress=compress), plan.edge_features
     seconds = wall_seconds() - start

@@ -14,9 +14,7 @@ import numpy as np
 from plancc.errors import InputError
 from plancc.graph.canonical import build_graph, check_edge_index, detect_direction
 from plancc.graph.edge_features import (
-    edge_features_of,
     taking_features,
-    with_edge_features,
     with_edges,
 )
 from plancc.graph.formats import Held, data_keys, find_held, graph_keys, read_graph
@@ -93,7 +91,6 @@ def as_source(
     *,
     split: str | None = None,
     keys: Mapping[str, str] | None = None,
-    features_from_edges: str | None = None,
     edge_features: Any = None,
     **reading: Any,
 ) -> tuple[Graph, VertexData]:
@@ -105,7 +102,6 @@ def as_source(
             vertex data. None: what `obj` holds besides the graph; False: none.
         split, keys: As in `plancc.graph.vertexsources.read_vertex_data`; ``keys["graph"]`` as in
             `plancc.graph.formats.read_graph`.
-        features_from_edges: As in `plancc.graph.edge_features.with_edge_features`.
         edge_features: As in `plancc.graph.edge_features.with_edges`.
         **reading: Of a path: options of `plancc.graph.formats.read_graph`.
 
@@ -116,14 +112,14 @@ def as_source(
     flags = {name: bool(reading.get(name)) for name in ("symmetrize", "transpose")}
     edges: list[ListedEdges] | None = None
     listed: Any = nullcontext() if edge_features is None else listing()
-    takes = features_from_edges is not None or edge_features is not None
+    takes = edge_features is not None
     if isinstance(obj, str | os.PathLike):
         with taking_features(takes), listed as edges:
             graph = read_graph(obj, keys=graph_keys(keys), **reading)
     elif graph_keys(keys):
         raise InputError("`keys` needs a graph that is read from a file")
     else:
-        obj = find_held(obj) or _held_relations(obj) or obj  # unpacked once, for graph and data
+        obj = unpacked(obj)
         with taking_features(takes), listed as edges:
             graph = obj.graph() if isinstance(obj, Held) else as_graph(obj)
     if edge_features is not None:
@@ -131,10 +127,14 @@ def as_source(
         graph = with_edges(graph, edge_features, edges, obj, **of_source)
     choice: Any = {"split": split, "keys": keys, "allow_large": large}
     found = data_beside(obj, graph, data, **choice, format=format)
-    if features_from_edges is not None:
-        features = edge_features_of(obj, keys, format)
-        found = with_edge_features(found, graph, features_from_edges, features, **flags)
     return with_own_weights(graph, found)
+
+
+def unpacked(obj: Any) -> Any:
+    """A `Held` of an object that has graph and data, so that both are taken from it once."""
+    if isinstance(obj, str | os.PathLike | Held):
+        return obj
+    return find_held(obj) or _held_relations(obj) or obj
 
 
 def data_beside(

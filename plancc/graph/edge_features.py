@@ -139,6 +139,7 @@ def with_edge_features(
     graph: Graph,
     reduction: str,
     edges: EdgeFeatures | None,
+    kept: npt.NDArray[np.bool_] | None = None,
     *,
     symmetrize: bool = False,
     transpose: bool = False,
@@ -151,6 +152,7 @@ def with_edge_features(
         reduction: A name in `REDUCTIONS`; sums are in float64.
         edges: With every edge that the source lists; None: the weights of the graph are the
             features.
+        kept (bool[edges] or None): Which of the edges count; None: all.
         symmetrize, transpose: As the graph was read. As in its matrix, features of an edge that is
             listed both ways are added where it has values, and stay with their own direction where
             it has none.
@@ -167,6 +169,8 @@ def with_edge_features(
         raise InputError(f"{given}: the vertices have features; leave out one of them")
     if edges is not None:
         (row, column, *_), values = edges
+        if kept is not None:
+            row, column, values = row[kept], column[kept], values[kept]
         if transpose:
             row, column = column, row
         if symmetrize:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import Graph, check_range
-from plancc.graph.listed_edges import link_keys, places_in
+from plancc.graph.listed_edges import edge_keys, link_keys, places_in
 from plancc.graph.npz import read_npz_data
 from plancc.graph.textfile import StrPath
 from plancc.graph.vertexdata import as_array
@@ -31,8 +31,11 @@ OF_LINKS = ("val_target_negative", "test_target_negative")
 """Names of the negatives of every single link."""
 MOST_LINKS = 2**31 - 1
 """Most links of a plan, with negatives."""
-TRIES = 64
-"""Times that negatives which are edges are drawn again."""
+LOOKED_AT = 1 << 24
+"""Most negatives of a split that are compared with edges: of more, as many in equal steps."""
+TOLD = 0.02
+"""Share of links whose reverse tells of them, beyond that of negatives, from which on that is said:
+fewer change the area under the curve by less than 0.01."""
 
 Pair = npt.NDArray[np.int32]
 
@@ -46,17 +49,22 @@ class SplitLinks:
             which they were given.
         per_link: Negatives of every validation and test link: those of link i are ``i * per_link``
             to ``(i + 1) * per_link - 1``, and have its source. 0: the links of a split share them.
+        begins: Time of the first validation or test link; infinity where there are no times.
     """
 
     pairs: Mapping[str, Pair]
     per_link: int = 0
+    begins: float = np.inf
+
+    def of(self, *kinds: str) -> Pair:
+        """The links of some kinds, int32[2, m]."""
+        return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
         """Both ends, int32[2, links], kind, uint8[links], and number in the kind, int64[links]."""
-        every = [self.pairs[kind] for kind in KINDS]
-        sizes = [each.shape[1] for each in every]
+        sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
-        return np.concatenate(every, axis=1), kind, np.concatenate([*map(np.arange, sizes)])
+        return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
 
 
 def check_no_types(graph: Graph) -> None:
@@ -78,24 +86,48 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
     Raises:
         InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, or no training links.
+            links without negatives, no training links, pairs in rows, or pairs of ``edge_label`` 0
+            that are edges.
 
     Warns:
-        PlanccWarning: If validation or test links are training links too.
+        PlanccWarning: Of links in two splits, there twice, or without an edge; of negatives that
+            are links or edges; of loops; if all links are for training.
     """
     check_no_types(graph)
-    where = "`links`: "
+    where, known = "`links`: ", edges_of(graph)
+    labelled = False
     if isinstance(source, str | os.PathLike):
         where = f"{os.fspath(source)}: "
         source = _read(source)
     elif isinstance(source, Sequence) and len(source) == len(SPLITS):
-        source = _labelled(source, where)
+        source, labelled = _labelled(source, graph, known, where), True
     if not isinstance(source, Mapping):
         raise InputError(
             f"{where}'{type(source).__name__}' has no links: give a file, a mapping of "
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
-    return _checked(source, graph, where)
+    links = _checked(source, graph, where)
+    for count, size, what in _doubtful(links, graph, known, where, labelled):
+        if count:
+            _tell(f"{where}{count:,} of {size:,} {what}")
+    return links
+
+
+def edges_of(graph: Graph) -> npt.NDArray[np.int64]:
+    """The keys of all edges, ascending: int64[num_nonzeros]."""
+    rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return edge_keys(graph, rows, graph.indices)
+
+
+def are_edges(
+    known: npt.NDArray[np.int64], pair: npt.NDArray[Any], graph: Graph
+) -> npt.NDArray[np.bool_]:
+    """Which pairs are among the edges `known`: bool[m]."""
+    return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
+
+
+def _tell(sentence: str) -> None:
+    warnings.warn(sentence, PlanccWarning, stacklevel=3)
 
 
 def _read(path: StrPath) -> Mapping[str, Any]:
@@ -113,7 +145,9 @@ def _read(path: StrPath) -> Mapping[str, Any]:
     raise InputError(f"{name}: is no folder of a format that holds links")
 
 
-def _labelled(objects: Sequence[Any], where: str) -> dict[str, Any]:
+def _labelled(
+    objects: Sequence[Any], graph: Graph, known: npt.NDArray[np.int64], where: str
+) -> dict[str, Any]:
     """What RandomLinkSplit returns, by our names; negatives of training are left out."""
     found = {}
     for name, each in zip(SPLITS, objects, strict=True):
@@ -126,9 +160,16 @@ def _labelled(objects: Sequence[Any], where: str) -> dict[str, Any]:
                 f"{where}edge_label_index of {name} has shape {pair.shape}, and edge_label "
                 f"{label.shape}"
             )
-        found[name] = pair[:, label > 0]
+        check_range(pair, graph.num_vertices, f"{where}edge_label_index of {name}")
+        found[name], negative = pair[:, label > 0], pair[:, label <= 0]
+        if wrong := np.count_nonzero(are_edges(known, negative, graph)):
+            raise InputError(
+                f"{where}{wrong:,} of the {negative.shape[1]:,} pairs of edge_label 0 of {name} "
+                "are edges, and not negatives: with labels of your own leave neg_sampling_ratio "
+                "above 0"
+            )
         if name != SPLITS[0]:
-            found[f"{name}_negative"] = pair[:, label <= 0]
+            found[f"{name}_negative"] = negative
     return found
 
 
@@ -171,16 +212,64 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         )
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}more than {MOST_LINKS} links, with their negatives")
-    learnt = np.sort(link_keys(pairs["train"], graph))
-    held = np.concatenate([pairs["val"], pairs["test"]], axis=1)
-    if repeated := np.count_nonzero(places_in(learnt, link_keys(held, graph)) >= 0):
-        warnings.warn(
-            f"{where}{repeated:,} of {held.shape[1]:,} validation and test links are training "
-            "links too, so that scores tell what was learnt by heart",
-            PlanccWarning,
-            stacklevel=2,
-        )
     return SplitLinks(pairs, *per_link)
+
+
+def _doubtful(
+    links: SplitLinks, graph: Graph, known: npt.NDArray[np.int64], where: str, labelled: bool
+) -> Iterator[tuple[int, int, str]]:
+    """How many links, of how many, are what is seldom meant, and what that is.
+
+    Parameters:
+        known: `edges_of` the graph.
+        labelled: Whether RandomLinkSplit made the links: it leaves edges out of graphs.
+
+    Raises:
+        InputError: For two links that are edges if each is a row.
+    """
+    keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
+    train, val, test = keys.values()
+    held, every = np.concatenate([val, test]), np.sort(np.concatenate([train, val, test]))
+
+    def among(some: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> tuple[int, int]:
+        return np.count_nonzero(places_in(some, others) >= 0), len(others)
+
+    learnt_too = "validation and test links are training links too, so that scores tell what was"
+    yield *among(train, held), f"{learnt_too} learnt by heart"
+    yield *among(val, test), "test links are validation links too"
+    alone = 0 if len(held) else len(train)
+    yield alone, len(train), "links are for training: there are no scores of validation and test"
+    for kind, pair in links.pairs.items():
+        pair = pair[:, :: 1 + pair.shape[1] // LOOKED_AT]
+        (source, target), size = pair, pair.shape[1]
+        yield np.count_nonzero(source == target), size, f"{kind} pairs are of one vertex"
+        there = are_edges(known, pair, graph)
+        if kind not in SPLITS:
+            wrong = there | (places_in(every, link_keys(pair, graph)) >= 0)
+            yield np.count_nonzero(wrong), size, f"{kind} pairs are links or edges"
+            continue
+        turned = pair.shape == (2, 2) and not there.any()
+        if turned and are_edges(known, pair.T, graph).all():
+            raise InputError(
+                f"{where}{kind} has a link in every row, as {pair.tolist()} then are edges: give "
+                "the sources in one row, and the targets in another"
+            )
+        if kind == SPLITS[0] and not labelled:
+            absent = ~(there | are_edges(known, pair[::-1], graph))
+            left_out = "which is meant only where their edges were left out of it"
+            yield (
+                np.count_nonzero(absent),
+                size,
+                f"{kind} links are no edges of the graph, {left_out}",
+            )
+        ways = [np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1])]
+        if len(ways[0]) < size or not np.array_equal(*ways):  # usual: all links both ways, once
+            twice = size - len(np.unique(keys[kind]))
+            yield (
+                twice,
+                size,
+                f"{kind} links are there twice{' or both ways' * (not graph.directed)}",
+            )
 
 
 def check_shares(shares: Sequence[float], links: Any = None) -> None:
@@ -203,7 +292,8 @@ def random_links(
     """Split the edges: each of an undirected graph once, none from a vertex to itself.
 
     A validation or test link has one negative, shared by its split: a pair of vertices without an
-    edge, uniform among these. RandomLinkSplit of PyTorch Geometric splits likewise.
+    edge, uniform among these; no two are the same. RandomLinkSplit of PyTorch Geometric splits
+    likewise.
 
     Parameters:
         shares: Of validation and of test links; the others are for training.
@@ -211,8 +301,8 @@ def random_links(
             random.
 
     Raises:
-        InputError: If there are no edges, a share above 0 has none, or hardly a pair of vertices is
-            without one.
+        InputError: If there are no edges, a share above 0 has none, or too few pairs of vertices
+            are without one.
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -222,12 +312,13 @@ def random_links(
     order = random.permutation(ends.shape[1])
     if not len(order):
         raise InputError(f"{graph.source.name}: has no edges to split")
-    sizes = [int(share * len(order)) for share in shares]
+    sizes, begins = [int(share * len(order)) for share in shares], np.inf
     if times is not None:
         of_links = times[kept]
         order = np.argsort(of_links, kind="stable")
         where = f"{graph.source.name}: `link_times`"
         first, second = cut_by_time(of_links[order], shares, where)
+        begins = float(of_links[order[first]]) if first < len(order) else np.inf
         sizes, order = [second - first, len(order) - second], np.roll(order, -first)
     for share, size in zip(shares, sizes, strict=True):
         if share and not size:
@@ -236,10 +327,9 @@ def random_links(
             )
     *held, train = (ends[:, each] for each in np.split(order, np.cumsum(sizes)))
     pairs = dict(zip(SPLITS, (train, *held), strict=True))
-    known = np.sort(link_keys(ends, graph))
-    for kind, size in zip(KINDS[3:], sizes, strict=True):
-        pairs[kind] = _negatives(known, size, graph, random)
-    return SplitLinks(pairs)
+    drawn = _negatives(ends, sum(sizes), graph, random)
+    pairs |= zip(KINDS[3:], np.split(drawn, [sizes[0]], axis=1), strict=True)
+    return SplitLinks(pairs, begins=begins)
 
 
 def cut_by_time(
@@ -285,22 +375,29 @@ def cut_by_time(
     return cuts[0], cuts[1]
 
 
-def _negatives(
-    known: npt.NDArray[np.int64], size: int, graph: Graph, random: np.random.Generator
-) -> Pair:
-    """Pairs of two vertices without an edge, int32[2, size]; `known`: keys of edges, ascending."""
-    found = random.integers(graph.num_vertices, size=(2, size), dtype=np.int32)
-    for _ in range(TRIES):
-        wrong = np.flatnonzero(
-            (places_in(known, link_keys(found, graph)) >= 0) | (found[0] == found[1])
+def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator) -> Pair:
+    """Distinct pairs of two vertices without an edge, int32[2, size]; `ends`: of the edges.
+
+    A pair has the number ``(target - source - 1) % n * n + source``, of an undirected graph the
+    lower one of both ways: all numbers from 0 are pairs. Edge k, by number, is the one after as
+    many pairs without an edge as its number less k.
+    """
+    n, (source, target) = graph.num_vertices, ends.astype(np.int64)
+    number = (target - source - 1) % n * n + source
+    every = n * (n - 1)
+    if not graph.directed:
+        number, every = np.minimum(number, (source - target - 1) % n * n + target), every // 2
+    number = np.sort(number)
+    if size > (free := every - len(number)):
+        raise InputError(
+            f"{graph.source.name}: {size:,} negatives are needed, and {free:,} pairs of vertices "
+            "are without an edge: give smaller shares (`link_split`), or links with negatives "
+            "(`links`)"
         )
-        if not len(wrong):
-            return found
-        found[:, wrong] = random.integers(graph.num_vertices, size=(2, len(wrong)), dtype=np.int32)
-    raise InputError(
-        f"{graph.source.name}: hardly a pair of vertices is without an edge; give links with "
-        "negatives (`links`)"
-    )
+    place = random.choice(free, size, replace=False)
+    found = place + np.searchsorted(number - np.arange(len(number)), place, side="right")
+    source = found % n
+    return np.stack([source, (source + found // n + 1) % n]).astype(np.int32)
 
 
 def learnt(
@@ -318,7 +415,40 @@ def learnt(
         disjoint, seed: As of `withheld`.
     """
     links = random_links(graph, shares, seed, times) if shares else read_links(source, graph)
-    return withheld(links, disjoint, seed)
+    links, away = withheld(links, disjoint, seed)
+    if graph.directed:
+        _tell_of_directions(links, away, graph)
+    return links, away
+
+
+def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
+    """Warn of links of a directed graph whose reverse carries messages, and they do not."""
+    known, apart = edges_of(graph), np.sort(link_keys(away, graph))
+
+    def carry(pair: Pair) -> npt.NDArray[np.bool_]:
+        return are_edges(known, pair, graph) & (places_in(apart, link_keys(pair, graph)) < 0)
+
+    train = links.pairs["train"]
+    every = links.of("val", "test"), train, links.of(*KINDS[3:])
+    *sizes, negatives = np.array([each.shape[1] for each in every])
+    *turned, by_chance = (np.count_nonzero(carry(each[::-1]) & ~carry(each)) for each in every)
+    chance = np.multiply(sizes, by_chance / max(negatives, 1))
+    if (turned <= chance + 3 * np.sqrt(chance) + np.multiply(TOLD, sizes)).all():
+        return
+    told = "{0:,} of {2:,} held-out links and {1:,} of {3:,} training links"
+    there = np.count_nonzero(are_edges(known, train, graph))
+    if turned[1] > there:
+        said = (
+            f"{there:,} training links are edges their own way: `transpose` turns the edges round"
+        )
+    else:
+        ends = np.stack(np.divmod(known, graph.num_vertices))
+        both = are_edges(known, ends, graph)[ends[0] != ends[1]].mean()
+        said = f"{both:.1%} of the edges are there both ways: `symmetrize` reads all of them so"
+    _tell(
+        f"{graph.source.name}: {told.format(*turned, *sizes)} carry no messages, and the edges the "
+        f"other way round do, which tells of the links; {said}"
+    )
 
 
 def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks, Pair]:
@@ -330,15 +460,13 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
         disjoint: Above 0, training links are this share of those given, drawn by the seed, and the
             edges of these carry no messages either (``disjoint_train_ratio`` of RandomLinkSplit).
     """
-    pairs = dict(links.pairs)
-    away = [pairs["val"], pairs["test"]]
-    if disjoint:
-        train = pairs["train"]
-        size = max(1, int(disjoint * train.shape[1]))
-        chosen = np.random.default_rng([seed, 1]).permutation(train.shape[1])[:size]
-        pairs["train"] = train[:, np.sort(chosen)]
-        away.append(pairs["train"])
-    return replace(links, pairs=pairs), np.concatenate(away, axis=1)
+    if not disjoint:
+        return links, links.of("val", "test")
+    train = links.pairs["train"]
+    size = max(1, int(disjoint * train.shape[1]))
+    chosen = np.random.default_rng([seed, 1]).permutation(train.shape[1])[:size]
+    links = replace(links, pairs={**links.pairs, "train": train[:, np.sort(chosen)]})
+    return links, links.of(*SPLITS)
 
 
 def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:

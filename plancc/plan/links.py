@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.listed_edges import places_in
 from plancc.plan.exchange import Exchange, Int32Array, Int64Array, Side, interval, offsets, runs
 
 OF_SPLITS = {"train": (0,), "val": (1, 3), "test": (2, 4)}
@@ -193,6 +194,20 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
         if per_link and sizes[negative] != per_link * sizes[of]:
             return f"{sizes[of]} links have {sizes[negative]} negatives, not {per_link} each"
     return ""
+
+
+def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
+    """(invariant, what breaks it or "") of negatives of single links, of some parts."""
+    wrong = np.zeros(len(links.kind), np.bool_)
+    ends = np.stack([links.part(), links.source])
+    for of, negative in list(OF_SPLITS.values())[1:] if per_link else ():
+        own, others = (np.flatnonzero(links.kind == kind) for kind in (of, negative))
+        own = own[np.argsort(links.number[own])]
+        at = places_in(links.number[own], links.number[others] // per_link)
+        wrong[others] = at < 0
+        there = others[at >= 0]
+        wrong[there] = (ends[:, there] != ends[:, own[at[at >= 0]]]).any(axis=0)
+    return "negatives of a link have its source", _first(links.source, wrong)
 
 
 def _first(values: npt.NDArray[Any], wrong: npt.NDArray[np.bool_]) -> str:

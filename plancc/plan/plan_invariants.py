@@ -13,7 +13,7 @@ import numpy as np
 from plancc.graph.types import Types
 from plancc.kernel import njit
 from plancc.plan.exchange import Exchange, Int64Array
-from plancc.plan.links import numbers_problem
+from plancc.plan.links import numbers_problem, sources_problem
 from plancc.plan.matrix import ends_of, relations_of
 from plancc.plan.part_invariants import data_invariants, part_invariants
 from plancc.plan.parts import PartRange
@@ -40,6 +40,7 @@ def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.links is not None:
         yield "the links fit layout and types", plan.header.links_problem()
         yield "every link has its number", numbers_problem(plan.links, plan.header.links or 0)
+        yield sources_problem(plan.links, plan.header.links or 0)
     for step, tables in plan.exchanges.items():
         of_step = "" if step == "expand" else f" of the {step}"
         yield f"sends and receives{of_step} mirror each other", _mirrors(tables)

@@ -17,6 +17,7 @@ import numpy as np
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.grid_slices import keeps_part, share_of_rank
+from plancc.plan.links import sources_problem
 from plancc.plan.merge import merge
 from plancc.plan.part_invariants import check, claims_of, data_invariants, part_invariants
 from plancc.plan.parts import OF_NONZEROS, GridShare, Part, PartRange
@@ -138,6 +139,8 @@ def _read_parts(file: PlanFile, first: int, last: int) -> tuple[PartRange, Int64
     )
     num_interior = file.read("rows/num_interior")[first:last]
     check(part_invariants(parts, num_interior), file.path)
+    if parts.links is not None:
+        check([sources_problem(parts.links, header.links or 0)], file.path)
     return parts, num_interior
 
 

@@ -12,7 +12,7 @@ from plancc_runtime.predict import predict, score_links
 from plancc_runtime.transport.local import run_ranks
 from plancc_runtime.transport.single import SingleTransport
 
-SPLIT = ("--link-split", "0.2,0.2", "--disjoint-train-ratio", 0.5)
+SPLIT = ("--link-split", "0.2,0.2", "--disjoint-train-ratio", 0.5, "--symmetrize")
 
 
 def test_files_of_links_are_named_and_not_overwritten(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 import plancc as compiler
 from plancc.errors import InputError, PlanccWarning
-from plancc.graph.link_times import as_timed_source
+from plancc.graph.link_times import read_source
 from plancc.graph.links import KINDS, random_links, read_links, withheld, without
 
 PAIRS = {
@@ -170,7 +170,7 @@ def test_refused_options(options, words):
     ("matrix", "shares", "words"),
     [
         (np.eye(3), (0.4, 0.4), "has no edges to split"),
-        (np.ones((3, 3)), (0.4, 0.4), "hardly a pair of vertices is"),
+        (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, and 0 pairs of vertices are"),
         (np.ones((3, 3)), (0, 0.3), "`link_split` 0.3: of 3 edges that is no link"),
     ],
 )
@@ -192,8 +192,8 @@ EARLIEST |= {(2, 5): 0, (0, 3): 700}
 
 def timed(tmp_path, times, shares=(0.2, 0.3), **reading):
     (tmp_path / "graph.txt").write_text(TIMED)
-    graph, _, found = as_timed_source(tmp_path / "graph.txt", None, times, **reading)
-    return graph, random_links(graph, shares, 1, found)
+    read = read_source(tmp_path / "graph.txt", None, times, **reading)
+    return read.graph, random_links(read.graph, shares, 1, read.first)
 
 
 @pytest.mark.parametrize("of", ["values", "file", "array"])

@@ -123,6 +123,7 @@ def test_a_plan_with_links_is_that_of_its_graph(disjoint):
         ("target", slice(None), 0, "rows received for links are used: row 0 is not"),
         ("kind", 2, 5, "links are of a known kind: link 2 has 5"),
         ("number", 0, -1, "links have numbers: link 0 has -1"),
+        ("source", 9, 4, "negatives of a link have its source: link 9 has 4"),
         ("number", 0, 7, "every link has its number: number . of kind . is not there once"),
     ],
 )
