@@ -29,7 +29,6 @@ EDGE_PLANS = (
     ("medium-grain", "volume"),
     ("medium-grain", "max-volume"),
     ("checkerboard", "messages"),
-    ("hub-split", "volume"),
     ("libra", None),
 )
 MAX_IMBALANCE = 0.02

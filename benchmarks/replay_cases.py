@@ -38,7 +38,7 @@ LARGER = ("digits", "rmat-11", "mesh")
 SHARED = ("wiki-Vote", "Cora", "AmazonPhoto")
 
 ROW_SEARCHED = ("hp", "gp")
-EDGE_SEARCHED = ("medium-grain", "fine-grain", "checkerboard", "hub-split")
+EDGE_SEARCHED = ("medium-grain", "fine-grain", "checkerboard")
 ASSIGNED = ("libra", "rcm", "block", "rp", "file")
 GRIDS = ("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop")
 MODELS = (*ROW_SEARCHED, "stochastic-hp", *EDGE_SEARCHED, "auto", *ASSIGNED, *GRIDS)
@@ -61,8 +61,8 @@ PARTITIONERS = (
     *(("kaminpar", "default", "gp"), ("kaminpar", "fast", "gp"), ("builtin", None, "hp")),
     *(("mtkahypar", "deterministic", "hp"), ("mtkahypar", "deterministic-quality", "hp")),
     *(("mtkahypar", "deterministic", model) for model in ("medium-grain", "fine-grain")),
-    *(("builtin", None, model) for model in ("medium-grain", "hub-split", "stochastic-hp")),
-    *(("kahypar", "default", "hp"), ("kahypar", "default", "hub-split")),
+    *(("builtin", None, model) for model in ("medium-grain", "stochastic-hp")),
+    *(("kahypar", "default", "hp"), ("kahypar", "default", "medium-grain")),
 )
 """Partitioner, preset, model; the deterministic ones."""
 MACHINES = ("cpu-cluster", "summit", "h100", "small-cpu", "summit-1gpu")
@@ -97,7 +97,7 @@ _plan("row-double", "sbm", "rp", 3, value_dtype="float64")
 _plan("row-nodes", "sbm", "hp", 4, topology="2x2", dims=DIMS["sbm"])
 _plan("row-clusters", "sbm", "stochastic-hp", 4, clusters=12, sampler="uniform", batch_size=40)
 _plan("edge", "sbm", "medium-grain", 4)
-_plan("edge-directed", "rmat", "hub-split", 3)
+_plan("edge-directed", "rmat", "medium-grain", 3)
 _plan("edge-digits", "digits", "libra", 4)
 _plan("edge-checkerboard", "rmat", "checkerboard", 4)
 _plan("grid-1d", "sbm", "cagnet-1d", 4)
@@ -223,7 +223,6 @@ def _objective_cases(quick: bool) -> Iterator[Case]:
     yield _compile("sbm", "cagnet-2d", 6, grid="2x3")
     yield _compile("sbm", "cagnet-3d", 12, grid="2x3x2")
     yield _compile("sbm", "checkerboard", 6, grid="3x2")
-    yield _compile("rmat", "hub-split", 5, threshold=9)
     yield _compile("rmat", "auto", 4, candidates="hp,libra,rp", effort="fast")
 
 
@@ -309,7 +308,7 @@ def _shared_cases(quick: bool) -> Iterator[Case]:
             effort: Case = {"effort": "fast"} if model in ROW_SEARCHED else {}
             yield _compile(graph, model, 16, **effort)
     if not quick:
-        for model in ("hp", "medium-grain", "hub-split", "checkerboard"):
+        for model in ("hp", "medium-grain", "checkerboard"):
             yield _compile("Cora", model, 8)
         yield _compile("Cora", "hp", 8, objective="max-volume")
         yield _compile("Cora", "stochastic-hp", 8, batch_size=300)

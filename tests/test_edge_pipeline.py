@@ -78,9 +78,7 @@ def test_one_part_and_one_row_each(model, num_parts):
         assert plan.metrics().volume == 0
 
 
-@pytest.mark.parametrize(
-    "model", ["medium-grain", "hub-split", pytest.param("fine-grain", marks=long)]
-)
+@pytest.mark.parametrize("model", ["medium-grain", pytest.param("fine-grain", marks=long)])
 def test_a_named_partitioner(model):
     """Its answer as it is, and refined for an objective that it does not have."""
     matrix = star_and_ring(False)
@@ -88,10 +86,6 @@ def test_a_named_partitioner(model):
     refined = plancc.compile(matrix, model, PARTS, partitioner="builtin", objective="max-volume")
     assert plain.provenance["partitioner"] == "builtin"
     assert "tried" not in plain.provenance
-    if model == "hub-split":  # 4 times an average row, which is more than 2% of a part here
-        header = plain.header
-        degrees = 4 * header.num_nonzeros / header.num_vertices
-        assert plain.provenance["hub_threshold"] == np.ceil(degrees)
     tried = json.loads(refined.provenance["tried"])
     assert [trial["step"] for trial in tried] == ["builtin", "refined for max-volume"]
     assert tried[0]["value"] == plain.metrics().max_volume
@@ -160,7 +154,6 @@ def test_auto_predicts_an_epoch():
         ({"model": "auto", "topology": "3x5"}, ["3x5", "15"]),
         ({"model": "auto", "balance": "rows"}, ["rows", "auto"]),
         ({"model": "auto", "objective": "cut"}, ["cut"]),
-        ({"model": "hub-split", "threshold": -1}, ["-1"]),
     ],
 )
 def test_wrong_options(options, words):

@@ -201,11 +201,10 @@ def test_least_volume(seed):
 def test_a_search_ends_at_the_least_volume():
     """The hubs of a split are in every part whatever is tried: one split, nothing after it."""
     graph = graph_of("hubs", 600)
-    for model in ("medium-grain", "hub-split"):
-        plan = plancc.compile(graph, model, 16, effort="fast")
-        check(plan, graph, model)
-        assert steps_of(plan)[-1].startswith("split 1")
-        assert plan.metrics().volume <= 20 * 15
+    plan = plancc.compile(graph, "medium-grain", 16, effort="fast")
+    check(plan, graph, "medium-grain")
+    assert steps_of(plan)[-1].startswith("split 1")
+    assert plan.metrics().volume <= 20 * 15
     plan = plancc.compile(graph_of("path", 300), "medium-grain", 4, effort="fast")
     assert steps_of(plan)[-1].startswith("nonzeros")
 
@@ -227,7 +226,6 @@ def test_crowd(monkeypatch):
     [
         ("clique", "medium-grain"),
         pytest.param("clique", "fine-grain", marks=long),
-        ("clique", "hub-split"),
         ("hubs", "fine-grain"),
         pytest.param("hubs", "checkerboard", marks=long),
         ("path", "checkerboard"),

@@ -158,7 +158,7 @@ def test_limits_of_their_own_are_recorded(data):
     [
         "medium-grain",
         "libra",
-        *(pytest.param(m, marks=long) for m in ("checkerboard", "hub-split")),
+        *(pytest.param(m, marks=long) for m in ("checkerboard",)),
     ],
 )
 def test_a_limit_of_the_nonzeros_of_edge_plans(model):

@@ -64,7 +64,7 @@ def test_every_objective_keeps_the_shares(objective, graph):
 
 
 @turns(
-    model=["medium-grain", "hub-split", "fine-grain", "checkerboard"],
+    model=["medium-grain", "fine-grain", "checkerboard"],
     options=[{}, {"objective": "time"}],
 )
 def test_nonzeros_of_edge_plans_keep_the_shares(model, options, graph):

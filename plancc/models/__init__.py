@@ -30,7 +30,6 @@ MODELS = Registry(
         "medium-grain": "plancc.models.medium_grain:MediumGrainModel",
         "fine-grain": "plancc.models.fine_grain:FineGrainModel",
         "checkerboard": "plancc.models.checkerboard:CheckerboardModel",
-        "hub-split": "plancc.models.hub_split:HubSplitModel",
         "libra": "plancc.models.libra:LibraModel",
         "auto": "plancc.models.auto:AutoModel",
         "rcm": "plancc.models.rcm:RcmModel",

@@ -133,7 +133,3 @@ class EdgeModel(Model):
     assigns_blocks: ClassVar[bool] = False
     partitioned_first: ClassVar[bool] = False
     of_cells: ClassVar[bool] = False
-
-    def allowed(self, matrix: Graph, num_parts: int) -> Any:
-        """Nonzeros that may be elsewhere than their rows, bool[num_nonzeros]; None: all."""
-        return None

@@ -121,13 +121,13 @@ class CheckerboardModel(EdgeModel):
                     f"model 'checkerboard' is not made for this graph: {kind} {vertex} has "
                     f"{count[vertex]:,} of {matrix.num_nonzeros:,} nonzeros, and they all go to "
                     f"one of {lines} {kind}s of the grid, so the parts cannot be even; take model "
-                    "medium-grain, hub-split or libra, which share them among all parts"
+                    "medium-grain or libra, which share them among all parts"
                 )
         crowd = Crowd.of(matrix, num_parts)
         if crowd is not None and crowd.hubs:
             return (
                 f"model 'checkerboard' is not made for this graph: {crowd}, all of a row in one of "
-                f"{rows} rows of the grid; take model medium-grain, hub-split or libra, which "
+                f"{rows} rows of the grid; take model medium-grain or libra, which "
                 "share hubs among all parts"
             )
         if self.is_sparse(matrix, num_parts):

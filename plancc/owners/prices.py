@@ -129,11 +129,9 @@ class PricedForms:
         if isinstance(model, CheckerboardModel):
             columns = model.shape(assigner.num_parts)[1]
             return assemble(matrix, *np.divmod(rows, np.int32(columns)), columns)
-        with_column = model.allowed(matrix, assigner.num_parts)
-        if with_column is None:
-            with_column = lighter_columns(matrix)
         of_row = np.repeat(rows, matrix.row_nonzeros())
-        return Owners(rows, np.where(with_column, rows[matrix.indices], of_row))
+        of_nonzeros = np.where(lighter_columns(matrix), rows[matrix.indices], of_row)
+        return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
         """Owners of rows: what the model assigns, or few cut edges by one partitioner."""

@@ -46,24 +46,18 @@ class Resplit:
         Raises:
             InputError: Owners of another number of vertices, or outside 0..num_parts-1.
         """
-        num_parts, allowed = context.num_parts, context.movable
+        num_parts = context.num_parts
         check_owners(owner, matrix.num_vertices, num_parts)
-        with_column = lighter_columns(matrix)
-        if allowed is not None:
-            with_column &= allowed
         cut = kernels.cut_of(matrix.indptr, matrix.indices, owner, num_parts)
-        fixed = np.zeros(len(cut.at), dtype=bool) if allowed is None else ~allowed[cut.at]
-        banned = np.zeros(len(cut.right_ptr) - 1, dtype=bool)
-        banned[cut.right[fixed]] = True
-
         load = np.bincount(owner, weights=matrix.row_nonzeros(), minlength=num_parts)
         load = load.astype(np.int64)
         load -= np.bincount(cut.left_parts[cut.left, 0], minlength=num_parts)
         scale = 1 / context.limits.relative
-        left, right, component, mate = kernels.cover(cut, banned)
+        left, right, component, mate = kernels.cover(cut)
         kernels.complete(cut, left, right, component, mate, load, scale)
-        of_cut = kernels.place(cut, left, right, fixed, load, scale)
+        of_cut = kernels.place(cut, left, right, load, scale)
         if self.evenly:
-            kernels.relieve(cut, left, right, fixed, load, context.limits.limit[:, 0], of_cut)
+            kernels.relieve(cut, left, right, load, context.limits.limit[:, 0], of_cut)
+        with_column = lighter_columns(matrix)
         with_column[cut.at] = of_cut
         return with_column

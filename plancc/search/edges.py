@@ -72,8 +72,7 @@ def search_edges(
 
     Parameters:
         matrix: The normalised matrix.
-        model: Where the search starts, and what it may end with: only nonzeros that the model
-            allows are elsewhere than their rows (`EdgeModel.allowed`).
+        model: Where the search starts.
         options, report: See `plancc.search.effort.search`; epsilon is that of the nonzeros.
 
     Returns:
@@ -104,7 +103,7 @@ class EdgeJob(RefiningJob):
         return EDGE_EFFORTS[self.effort]
 
     def context(self, seed: int = 1) -> Context:
-        return replace(super().context(seed), movable=self.allowed, held=self.held)
+        return replace(super().context(seed), held=self.held)
 
     @property
     def held(self) -> npt.NDArray[np.bool_] | None:
@@ -114,12 +113,7 @@ class EdgeJob(RefiningJob):
     @property
     def combines(self) -> bool:
         """Whether owners may be anything that a partition of the fine-grain hypergraph is."""
-        return self.allowed is None and self.held is None
-
-    @cached_property
-    def allowed(self) -> npt.NDArray[np.bool_] | None:
-        """Nonzeros that may be elsewhere than their rows; None: all."""
-        return self.model.allowed(self.matrix, self.num_parts)
+        return self.held is None
 
     @cached_property
     def hopeless(self) -> bool:
@@ -250,11 +244,8 @@ class EdgeJob(RefiningJob):
         owner, best = start.owner, start
         for k in range(self.how.splits):
             begin = wall_seconds()
-            if k > 0:
-                with_column = Resplit().split(owner, matrix, context)
-            else:
-                with_column = lighter_columns(matrix) if self.allowed is None else self.allowed
-            problem = split_problem(matrix, with_column)
+            resplit = Resplit().split(owner, matrix, context) if k > 0 else lighter_columns(matrix)
+            problem = split_problem(matrix, resplit)
             refinement, least = RefineVolume(cycles=1), 0
             if self.held is None:
                 refined = refinement.refine(owner, problem.hypergraph, context)

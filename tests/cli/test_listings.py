@@ -141,9 +141,9 @@ class Taking(Dealt):
 
 @dataclass(frozen=True)
 class Shared(Dealt):
-    """An option of hub-split, a sampler's and that of mini-batches, in other types."""
+    """An option of mop, a sampler's and that of mini-batches, in other types."""
 
-    threshold: float = option(0.5, "share of the rows")
+    groups: float = option(0.5, "share of the rows")
     keep: int = option(1, "rows to keep")
     batches: int = option(1, "stripes at once")
 
@@ -175,12 +175,12 @@ LINES = {
     "taking": "compile ring.el -p 2 --model taking -o other.h5",
     "drawing": "inspect plan.h5 --batches 2 --sampler drawing",
     # an option of one name and several types has that of the model that is chosen
-    "shared": f"{COMPILE} --json --model shared --threshold 0.3 --keep 2 --batches 5",
-    "hubs": f"{COMPILE} --json --model hub-split --threshold 3",
+    "shared": f"{COMPILE} --json --model shared --groups 0.3 --keep 2 --batches 5",
+    "grouped": f"{COMPILE} --json --model mop --groups 2",
     "edges": f"{COMPILE} --json --model stochastic-hp --sampler edges --keep 0.5 --batches 4",
     "automatic": f"{COMPILE} --model stochastic-hp --batches auto --batch-size 2",
-    "no int": f"{COMPILE} --model hub-split --threshold 0.3",
-    "no float": f"{COMPILE} --model shared --threshold x",
+    "no int": f"{COMPILE} --model mop --groups 0.3",
+    "no float": f"{COMPILE} --model shared --groups x",
 }
 REFUSED = ("another's option", "taking", "drawing", "no int", "no float")
 PROGRAM = """
@@ -247,15 +247,15 @@ def test_options_with_names_of_the_commands(told: dict[str, str]) -> None:
 
 
 def test_options_of_one_name_and_several_types(told: dict[str, str]) -> None:
-    shared, hubs, edges = (
-        json.loads(told[name])["provenance"] for name in ("shared", "hubs", "edges")
+    shared, grouped, edges = (
+        json.loads(told[name])["provenance"] for name in ("shared", "grouped", "edges")
     )
-    assert (shared["model_threshold"], shared["model_keep"]) == ("0.3", "2")
-    assert hubs["model_threshold"] == "3"
+    assert (shared["model_groups"], shared["model_keep"]) == ("0.3", "2")
+    assert grouped["model_groups"] == "2"
     assert "edges" in edges["sampler"]
     assert "keep=0.5" in edges["sampler"]
-    assert "--threshold '0.3': a whole number is needed" in told["no int"]
-    assert "--threshold 'x': a number is needed" in told["no float"]
+    assert "--groups '0.3': a whole number is needed" in told["no int"]
+    assert "--groups 'x': a number is needed" in told["no float"]
 
 
 def test_no_option_of_plancc_has_the_name_of_another() -> None:

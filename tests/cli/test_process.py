@@ -292,7 +292,7 @@ def test_the_group_is_light() -> None:
 
 OPTIONS = {
     "compile": "--output --parts --model --objective --effort --budget --part --partitioner "
-    "--preset --epsilon --balance --dims --machine --topology --grid --threshold --candidates "
+    "--preset --epsilon --balance --dims --machine --topology --grid --candidates "
     "--replication --sparse --groups --blocks "
     "--seed --threads --time-limit --normalize --no-self-loops --data --value-dtype "
     "--compress --format --pattern --symmetrize --transpose --json",

@@ -1,4 +1,4 @@
-"""Medium-grain and hub-split: what goes with rows and columns, and what the cut counts."""
+"""Medium-grain: what goes with rows and columns, and what the cut counts."""
 
 import itertools
 
@@ -10,9 +10,7 @@ from worlds import graph_of, places, rows_moved
 from plancc.cost.owners import traffic
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
-from plancc.graph.owners import Owners
 from plancc.models import MODELS
-from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel, split_problem
 
 
@@ -39,7 +37,6 @@ def test_cut_is_expand_and_fold(seed):
     splits = [rng.random(len(row)) < 0.5, np.zeros(len(row), bool), np.ones(len(row), bool)]
     problems = [split_problem(graph, split & (row != graph.indices)) for split in splits]
     problems.append(MediumGrainModel().build(graph, p, balance="nnz", seed=1))
-    problems.append(HubSplitModel(6).build(graph, p, balance="nnz", seed=1))
     owner = rng.integers(p, size=n).astype(np.int32)
     for problem in problems:
         found = problem.owners(owner)
@@ -64,11 +61,9 @@ def test_nonzeros_go_with_the_lighter_side(seed):
     in_row = [sum(i == v for i, _ in held) for v in range(graph.num_vertices)]
     in_column = [sum(j == v for _, j in held) for v in range(graph.num_vertices)]
     problem = MediumGrainModel().build(graph, 2, balance="nnz", seed=1)
-    hubs = HubSplitModel(5).build(graph, 2, balance="nnz", seed=1)
     for k, (i, j) in enumerate(held):
         with_column = (in_column[j], j) < (in_row[i], i)
         assert problem.nonzero_vertex[k] == (j if with_column and i != j else i)
-        assert hubs.nonzero_vertex[k] == (j if with_column and i != j and in_row[i] > 5 else i)
 
 
 def test_symmetric_patterns_are_split_symmetrically():
@@ -79,34 +74,7 @@ def test_symmetric_patterns_are_split_symmetrically():
     assert all(where[i, j] == where[j, i] for i, j in where)
 
 
-def test_thresholds():
-    n = 200
-    number = np.arange(n)
-    ring = np.zeros((n, n), dtype=bool)
-    ring[number, number] = ring[number, (number + 1) % n] = ring[(number + 1) % n, number] = True
-    assert not HubSplitModel().allowed(graph_of(ring), 4).any()
-    ring[7] = True
-    graph = graph_of(ring)
-    assert 3 < HubSplitModel().threshold_of(graph, 4) < n
-    split = HubSplitModel().allowed(graph, 4)
-    at = [i for (i, _), with_column in zip(places(graph), split, strict=True) if with_column]
-    assert set(at) == {7}
-    assert len(at) == n - 1  # all but the diagonal
-
-    # Nothing is heavier than everything: a row plan.
-    owner = np.random.default_rng(1).integers(4, size=n).astype(np.int32)
-    found = HubSplitModel(n).build(graph, 4, balance="nnz", seed=1).owners(owner)
-    moved = traffic(graph, found, 4).sent.sum()
-    assert moved == traffic(graph, Owners(owner), 4).sent.sum()
-
-
-@pytest.mark.parametrize("wrong", [-1, 2.5, "3"])
-def test_wrong_thresholds(wrong):
-    with pytest.raises(InputError, match=f"threshold {wrong}"):
-        HubSplitModel(wrong)
-
-
-@pytest.mark.parametrize("name", ["medium-grain", "hub-split", "fine-grain", "libra"])
+@pytest.mark.parametrize("name", ["medium-grain", "fine-grain", "libra"])
 @pytest.mark.parametrize(
     ("num_parts", "balance", "words"),
     [(2, "rows", "balance 'rows'"), (26, "nnz", "26 parts for 25 vertices")],
@@ -116,9 +84,8 @@ def test_what_models_of_nonzeros_refuse(name, num_parts, balance, words):
         MODELS[name]().build(random_graph(1), num_parts, balance=balance, seed=1)
 
 
-@pytest.mark.parametrize("name", ["medium-grain", "hub-split"])
-def test_no_nonzeros(name):
+def test_no_nonzeros():
     graph = graph_of(np.zeros((3, 3), dtype=bool))
-    problem = MODELS[name]().build(graph, 2, balance="nnz", seed=1)
+    problem = MediumGrainModel().build(graph, 2, balance="nnz", seed=1)
     assert problem.hypergraph.num_nets == len(problem.nonzero_vertex) == 0
     assert problem.hypergraph.vertex_weights.tolist() == [0, 0, 0]

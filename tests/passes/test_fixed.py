@@ -73,7 +73,7 @@ def some_fixed(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         ("cagnet-1d", {"blocks": "hp", "effort": "fast"}),
         ("medium-grain", {"effort": "best", "topology": "1x5"}),
         ("fine-grain", {"objective": "max-volume"}),
-        ("hub-split", {"effort": "fast", "objective": "messages"}),
+        ("medium-grain", {"effort": "fast", "objective": "messages"}),
     ],
 )
 def test_fixed_rows_of_a_compilation(model, options):

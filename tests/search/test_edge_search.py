@@ -12,7 +12,6 @@ from search_helpers import DIMS, record_is_right, small_graph, value_of
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import BackendError
 from plancc.models.fine_grain import FineGrainModel
-from plancc.models.hub_split import HubSplitModel
 from plancc.models.medium_grain import MediumGrainModel
 from plancc.options import EFFORTS, SearchOptions
 from plancc.search import edges, search
@@ -21,7 +20,6 @@ from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS
 
 CASES = (
     *((MediumGrainModel(), effort) for effort in EFFORTS),
-    (HubSplitModel(20), "balanced"),
     (FineGrainModel(), "best"),
 )
 
@@ -88,17 +86,11 @@ def test_owners_figures_and_record(model, effort):
     assert check(result, matrix, p) == 0
     assert told == result.tried
     assert result.seconds >= sum(trial.seconds for trial in told)
-    assert result.volume < (1.0 if isinstance(model, HubSplitModel) else 0.8) * by_rows().volume
+    assert result.volume < 0.8 * by_rows().volume
     left_out = ["left out: partitioner 'mtkahypar' failed"]  # where it would be the second start
     medium = isinstance(model, MediumGrainModel)
     assert result.warnings == (left_out if medium and effort == "best" else [])
     assert any("combined" in trial.step for trial in told) == (effort == "best")
-    if isinstance(model, HubSplitModel):
-        row = np.array([i for i, _ in worlds.places(matrix)])
-        elsewhere = result.owners.nonzeros != result.owners.rows[row]
-        assert elsewhere.any()
-        assert matrix.row_nonzeros()[row[elsewhere]].min() > 20
-        assert not elsewhere[~model.allowed(matrix, p)].any()
 
 
 @pytest.mark.parametrize("objective", [*OBJECTIVES][1:])
@@ -124,8 +116,7 @@ def test_same_seed_same_owners(effort):
     assert effort == "best" or found(3) != found(4)
 
 
-@pytest.mark.parametrize("model", [MediumGrainModel(), HubSplitModel()])
-def test_small_and_extreme(model):
+def test_small_and_extreme():
     rng = np.random.default_rng(4)
     patterns = [
         np.zeros((5, 5), dtype=bool),
@@ -134,23 +125,25 @@ def test_small_and_extreme(model):
         rng.random((9, 9)) < 0.4,  # without some of its diagonal
         np.arange(8)[:, None] * np.arange(8) == 0,  # a star
     ]
-    if isinstance(model, HubSplitModel):
-        patterns = patterns[-2:]
     for pattern in patterns:
         matrix, n = worlds.graph_of(pattern), len(pattern)
         for p in {1, min(2, n), n}:
-            result = search_edges(matrix, model, p)
+            result = search_edges(matrix, MediumGrainModel(), p)
             check(result, matrix, p)
             if p == 1:
                 assert result.volume == 0
 
 
 @pytest.mark.usefixtures("builtin")
-def test_best_of_hub_split():
+def test_best_around_fixed_rows():
     """Starts only; nothing is combined, and only the best of them are kept."""
-    matrix, model = small_graph("rmat"), HubSplitModel(20)
-    result = search_edges(matrix, model, 8, SearchOptions(effort="best", objective="max-volume"))
+    matrix = small_graph("rmat")
+    where = np.full(matrix.num_vertices, -1, dtype=np.int32)
+    where[:8] = np.arange(8)
+    options = SearchOptions(effort="best", objective="max-volume", fixed=where)
+    result = search_edges(matrix, MediumGrainModel(), 8, options)
     assert check(result, matrix, 8, objective="max-volume") == 0
+    assert result.owners.rows[:8].tolist() == [*range(8)]
     steps = [trial.step for trial in result.tried]
     assert sum(step.startswith("by rows") for step in steps) == EDGE_EFFORTS["best"].starts
     assert sum("for max-volume" in step for step in steps) == OF_NONZEROS.starts

@@ -113,16 +113,13 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
     return Cut(at, left_ptr, left_end, right_end, right_ptr, right_edges, left_parts, right_parts)
 
 
-def cover(cut: Cut, banned: Any) -> Any:
+def cover(cut: Cut) -> Any:
     """Vertices of every minimum cover, and those of some (Koenig; Dulmage, Mendelsohn).
 
-    Every minimum cover that has all of `banned` holds the right vertices that alternating paths
-    from free left vertices reach, and the left vertices that such paths from free right ones reach,
-    whatever the maximum matching is. All others are matched and fall into connected components: of
+    Every minimum cover holds the right vertices that alternating paths from free left vertices
+    reach, and the left vertices that such paths from free right ones reach, whatever the maximum
+    matching is. All others are matched and fall into connected components: of
     each all left vertices are a choice, and all right ones are.
-
-    Parameters:
-        banned (bool[num_right]): Right vertices that are in the cover whatever it costs.
 
     Returns:
         left, right : bool[num_left], bool[num_right]: In every cover.
@@ -131,18 +128,13 @@ def cover(cut: Cut, banned: Any) -> Any:
         mate (int32[num_left]): Partner of every left vertex, or -1.
     """
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
-    kept = ~banned[cut.right]
-    ptr = np.concatenate([[0], np.cumsum(kept)])[cut.left_ptr]
-    edges = (np.ones(ptr[-1], np.bool_), cut.right[kept], ptr)
+    edges = (np.ones(len(cut.at), np.bool_), cut.right, cut.left_ptr)
     graph = csr_matrix(edges, shape=(num_left, num_right))
     mate = maximum_bipartite_matching(graph, perm_type="column").astype(np.int32)
     mate_right = np.full(num_right, -1, dtype=np.int32)
     mate_right[mate[mate >= 0]] = np.flatnonzero(mate >= 0)
-    free = (mate_right < 0) & ~banned
-    right = _reached(cut.left_ptr, cut.right, mate < 0, mate_right, banned)
-    left = _reached(
-        cut.right_ptr, cut.left[cut.right_edges], free, mate, np.zeros(num_left, np.bool_)
-    )
+    right = _reached(cut.left_ptr, cut.right, mate < 0, mate_right)
+    left = _reached(cut.right_ptr, cut.left[cut.right_edges], mate_right < 0, mate)
 
     may = (mate >= 0) & ~left & ~right[mate]
     of_both = may[cut.left] & ~right[cut.right]
@@ -156,16 +148,15 @@ def cover(cut: Cut, banned: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _reached(ptr: Any, ends: Any, starts: Any, mate: Any, before: Any) -> Any:
+def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
     """Ends that are reached from the starts by any edge, from there by the one to their mate.
 
     Parameters:
         ptr (int64[n + 1]): The edges of vertex x lead to ``ends[ptr[x]:ptr[x + 1]]``.
         starts: bool[n].
         mate (int32[m]): Of the ends.
-        before (bool[m]): Ends that count as reached, and lead no further.
     """
-    found, queue = before.copy(), np.empty(len(starts), dtype=np.int64)
+    found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
     for x in range(len(starts)):
         if starts[x]:
@@ -227,14 +218,12 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
-def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any, scale: Any) -> Any:
+def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     """Put every nonzero where it is paid for; those paid for at both ends where there is less.
 
     Parameters:
         cut: Cut.
         left, right (bool[num_left], bool[num_right]): A vertex cover.
-        fixed (bool[num_edges]): Nonzeros that must be where their rows are; their right ends are in
-            the cover.
         load (int64[num_parts]): Nonzeros that the parts have beside those of the cut; changed to
             all.
         scale (float64[num_parts]): Nonzeros of two parts are compared times this.
@@ -247,7 +236,7 @@ def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any, scale: Any) ->
         for e in range(len(cut.at)):
             x, y = cut.left[e], cut.right[e]
             here, there = cut.left_parts[x]
-            if (left[x] and right[y] and not fixed[e]) == free:
+            if (left[x] and right[y]) == free:
                 less = load[there] * scale[there] < load[here] * scale[here]
                 with_column[e] = less if free else not right[y]
                 load[there if with_column[e] else here] += 1
@@ -255,14 +244,14 @@ def place(cut: Any, left: Any, right: Any, fixed: Any, load: Any, scale: Any) ->
 
 
 @njit(cache=True, nogil=True)
-def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: Any, at: Any) -> int:
+def relieve(cut: Any, left: Any, right: Any, load: Any, limit: Any, at: Any) -> int:
     """Pay for more vertices where that brings parts below `limit`; returns for how many.
 
     Each such vertex takes all of its nonzeros out of an overweight part at once, those of most
     nonzeros first, and never fills the other part above the limit.
 
     Parameters:
-        cut, left, right, fixed, load: As `place` left them; `left`, `right` and `load` change.
+        cut, left, right, load: As `place` left them; `left`, `right` and `load` change.
         limit: float64[num_parts].
         at (bool[num_edges]): What `place` answered; changes.
     """
@@ -290,13 +279,12 @@ def relieve(cut: Any, left: Any, right: Any, fixed: Any, load: Any, limit: Any, 
         moved = 0
         for a in range(start, end):
             e = a if v < num_left else cut.right_edges[a]
-            moved += at[e] == (v >= num_left) and not fixed[e]
+            moved += at[e] == (v >= num_left)
         if moved == 0 or load[there] + moved > limit[there]:
             continue
         for a in range(start, end):
             e = a if v < num_left else cut.right_edges[a]
-            if not fixed[e]:
-                at[e] = v < num_left
+            at[e] = v < num_left
         load[here] -= moved
         load[there] += moved
         if v < num_left:
