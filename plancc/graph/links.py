@@ -443,8 +443,11 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
         )
     else:
         ends = np.stack(np.divmod(known, graph.num_vertices))
-        both = are_edges(known, ends, graph)[ends[0] != ends[1]].mean()
-        said = f"{both:.1%} of the edges are there both ways: `symmetrize` reads all of them so"
+        both = are_edges(known, ends, graph)[ends[0] != ends[1]]
+        said = (
+            f"{both.sum():,} of {len(both):,} edges are there both ways: `symmetrize` reads all of "
+            "them so"
+        )
     _tell(
         f"{graph.source.name}: {told.format(*turned, *sizes)} carry no messages, and the edges the "
         f"other way round do, which tells of the links; {said}"
