@@ -248,7 +248,7 @@ def _doubtful(
             wrong = there | (places_in(every, link_keys(pair, graph)) >= 0)
             yield np.count_nonzero(wrong), size, f"{kind} pairs are links or edges"
             continue
-        turned = pair.shape == (2, 2) and not there.any()
+        turned = pair.shape == (2, 2) and not there.all()
         if turned and are_edges(known, pair.T, graph).all():
             raise InputError(
                 f"{where}{kind} has a link in every row, as {pair.tolist()} then are edges: give "
