@@ -49,6 +49,7 @@ WITHOUT_LINKS = "without links: "
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
     """The answer of `compile` in a few lines, or one."""
+    from plancc.graph.links import KINDS
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import read_candidates
@@ -78,6 +79,9 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
     say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    if plan.links is not None:
+        kinds = plan.links.kind
+        say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")
@@ -87,6 +91,12 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     if of_model:
         say(", ".join(f"{name.replace('_', ' ')}: {provenance[name]}" for name in of_model))
     say(f"content {digest}")
+
+
+def words_of_links(sizes: Mapping[str, int]) -> str:
+    """How many links of every kind there are."""
+    words = (f"{kind.replace('_', ' ')} {count:,}" for kind, count in sizes.items())
+    return f"links: {', '.join(words)}"
 
 
 def _data(sizes: Mapping[str, int]) -> str:

@@ -74,8 +74,8 @@ class EpochTable:
         if result.best_epoch is not None:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
             say(
-                f"early stopping: trained for {ends} epochs; final are the weights after "
-                f"{result.best_epoch}, whose validation "
+                f"{'early stopping: ' * (ends < result.options.epochs)}trained for {ends} epochs; "
+                f"final are the weights after {result.best_epoch}, whose validation "
                 f"{METRICS[result.options.metric].title} was the best",
                 out,
             )

@@ -65,7 +65,7 @@ from plancc.text import shown as shortened
 FORMAT = "csr"
 """The format that ranks read their shares of."""
 LINK = 24
-"""Bytes of memory that a nonzero takes on rank 0 while links are drawn among all edges."""
+"""Bytes of memory that a nonzero takes on rank 0 while links are compared with all edges."""
 TAKEN = {
     *("objective", "effort", "seed", "epsilon", "capacities", "dims", "machine", "topology"),
     *("partitioner", "preset", "time_limit", "balance", "memory", "exchange"),
@@ -81,6 +81,7 @@ class Compiled:
 
     Attributes:
         metrics, baseline: Of the plan, and of a random partition.
+        links: Number of links by kind, on rank 0; empty without links.
     """
 
     content_sha256: str
@@ -89,6 +90,7 @@ class Compiled:
     baseline: Metrics
     provenance: dict[str, Any]
     warnings: list[str]
+    links: dict[str, int]
 
 
 @taking(SearchOptions, PlanOptions, rest="model_options")
@@ -157,7 +159,9 @@ def compile_folder(
     with ranks.agreement():
         n = len(files.indptr) - 1
         check_num_parts(n, num_parts)
-        held = LINK * len(files.indices) if wishes.link_split else 0
+        held = (
+            LINK * len(files.indices) * (wishes.link_split is not None or wishes.links is not None)
+        )
         predicted = _check_memory(files, len(wanted.names), held, ranks.size, allowed)
         graph = files.graph(source)
         named: Any = {"split": wishes.split, "keys": wishes.keys, "format": FORMAT}
@@ -239,7 +243,8 @@ def compile_folder(
         )
         attributes = attributes_of(written, metrics, baseline)
         content = _write(ranks, output, header, parts, attributes, compress)
-    return Compiled(content, header, metrics, baseline, written, notes)
+    sizes = {} if links is None else {kind: each.shape[1] for kind, each in links.pairs.items()}
+    return Compiled(content, header, metrics, baseline, written, notes, sizes)
 
 
 def _of_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:

@@ -248,7 +248,7 @@ def _doubtful(
             wrong = there | (places_in(every, link_keys(pair, graph)) >= 0)
             yield np.count_nonzero(wrong), size, f"{kind} pairs are links or edges"
             continue
-        turned = pair.shape == (2, 2) and not there.any()
+        turned = pair.shape == (2, 2) and not there.all()
         if turned and are_edges(known, pair.T, graph).all():
             raise InputError(
                 f"{where}{kind} has a link in every row, as {pair.tolist()} then are edges: give "
@@ -443,8 +443,11 @@ def _tell_of_directions(links: SplitLinks, away: Pair, graph: Graph) -> None:
         )
     else:
         ends = np.stack(np.divmod(known, graph.num_vertices))
-        both = are_edges(known, ends, graph)[ends[0] != ends[1]].mean()
-        said = f"{both:.1%} of the edges are there both ways: `symmetrize` reads all of them so"
+        both = are_edges(known, ends, graph)[ends[0] != ends[1]]
+        said = (
+            f"{both.sum():,} of {len(both):,} edges are there both ways: `symmetrize` reads all of "
+            "them so"
+        )
     _tell(
         f"{graph.source.name}: {told.format(*turned, *sizes)} carry no messages, and the edges the "
         f"other way round do, which tells of the links; {said}"

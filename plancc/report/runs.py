@@ -27,6 +27,8 @@ Float64Array = npt.NDArray[np.float64]
 PHASES = ("draw", "mask", "features", "pack", "wait", "spmm", "dense", "allreduce", "other")
 """Phases of a rank's epoch, which add up to its total."""
 SPLITS = ("train", "val", "test")
+SCORES = ("accuracy", "auc", "r2", "rmse")
+"""Scores whose curves a report draws, as lines of a log call them."""
 LONGEST_LINE = 1 << 20
 MOST_EPOCHS = 1_000_000
 LARGEST_TRACE = 1 << 28
@@ -47,7 +49,8 @@ class RunLog:
         epoch (int64[epochs]): Their numbers, ascending.
         loss (dict of str to float64[epochs]): "train" and, where epochs were evaluated, "val"; NaN
             where there is none.
-        accuracy (dict of str to float64[epochs]): By split; NaN where the epoch was not evaluated.
+        scores (dict of str to dict of str to float64[epochs]): Those of `SCORES` that there are, by
+            split; NaN where the epoch was not evaluated.
         phases (dict of str to float64[epochs]): Seconds of every one of `PHASES`, mean over ranks.
         slowest (float64[epochs]): Seconds of the slowest rank.
         words (int64[epochs]): Words that all ranks sent.
@@ -57,7 +60,7 @@ class RunLog:
     path: str
     epoch: npt.NDArray[np.int64]
     loss: dict[str, Float64Array]
-    accuracy: dict[str, Float64Array]
+    scores: dict[str, dict[str, Float64Array]]
     phases: dict[str, Float64Array]
     slowest: Float64Array
     words: npt.NDArray[np.int64]
@@ -95,13 +98,16 @@ def read_log(path: str | PathLike[str]) -> RunLog:
     def present(values: Mapping[str, Float64Array]) -> dict[str, Float64Array]:
         return {key: array for key, array in values.items() if not np.isnan(array).all()}
 
-    accuracy = {s: column(lambda e, s=s: e["accuracy"].get(s, math.nan)) for s in SPLITS}
+    scores = {
+        name: present({s: column(lambda e, n=name, s=s: e[n].get(s, math.nan)) for s in SPLITS})
+        for name in SCORES
+    }
     return RunLog(
         path=name,
         epoch=np.array([each["epoch"] for each in epochs], np.int64),
         loss={"train": column(lambda e: e["loss"])}
         | present({"val": column(lambda e: e["val_loss"])}),
-        accuracy=present(accuracy),
+        scores={name: by_split for name, by_split in scores.items() if by_split},
         phases={p: column(lambda e, p=p: e["seconds_mean"].get(p, 0.0)) for p in PHASES},
         slowest=column(lambda e: e["seconds_max"]["total"]),
         words=np.array([each["words_sent"] for each in epochs], np.int64),
@@ -137,12 +143,12 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
     }
     if entry.get("val_loss") is not None:
         found["val_loss"] = _number(entry["val_loss"], "val_loss", where)
-    for key in ("accuracy", "seconds_mean", "seconds_max"):
+    for key in (*SCORES, "seconds_mean", "seconds_max"):
         figures = entry.get(key, {})
         if not isinstance(figures, dict):
             raise InputError(f"{where}: {key} is {_cut(figures)}, not an object of numbers")
         found[key] = {
-            name: _not_negative(value, f"{key} of '{printable(name)}'", where)
+            name: _not_negative(value, f"{key} of '{printable(name)}'", where, key == "r2")
             for name, value in figures.items()
         }
     if "total" not in found["seconds_max"]:

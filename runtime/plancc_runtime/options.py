@@ -260,7 +260,7 @@ class TrainOptions:
         choices=("all", "batch"),
     )
     exclude_links: bool = of_batches(
-        False, "For links: those of a mini-batch carry no messages in it"
+        False, "For links: those of a mini-batch carry no messages in it, either way"
     )
     features_on_disk: bool = of_batches(
         False,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plancc.plan.values import Header
 from plancc_runtime.options import FULL, TrainOptions
 from plancc_runtime.results import Epoch, Scores
 from plancc_runtime.targets import Target
@@ -25,15 +26,18 @@ PATIENCE = 5
 SHORT = 100
 """Epochs below which more of them are proposed."""
 MOST_TRIES = 3
+MANY_EDGES = 0.05
+"""Share of the pairs of vertices that are edges above which negatives are often links."""
 WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
 """What to do for predictions from a plan without labels."""
 
 
-def of_data(random_features: bool, random_labels: bool) -> list[str]:
+def of_data(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
     """Sentences on data that teach little or nothing.
 
     Parameters:
         random_features, random_labels: Whether they were drawn, since the plan has none.
+        what: Is learnt: "labels" or "links".
     """
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
@@ -44,8 +48,25 @@ def of_data(random_features: bool, random_labels: bool) -> list[str]:
     if not random_features:
         return []
     return [
-        "the plan has labels but no features: the network is trained on random features, which say "
-        "nothing of the labels; compile the graph with its features"
+        f"the plan has {what} but no features: the network is trained on random features, which "
+        f"say nothing of the {what}; compile the graph with its features"
+    ]
+
+
+def of_negatives(header: Header, num_links: int) -> list[str]:
+    """Sentences on negatives of training that are edges, where there are many.
+
+    Parameters:
+        num_links: Training links.
+    """
+    n = header.num_vertices
+    edges = header.num_nonzeros - n * header.self_loops
+    share = max(edges, num_links * (1 if header.directed else 2)) / n**2
+    if share <= MANY_EDGES:
+        return []
+    return [
+        f"{share:.0%} of all pairs of vertices are edges, and so about {share:.0%} of the "
+        "negatives that training draws: the loss calls these links wrong too"
     ]
 
 

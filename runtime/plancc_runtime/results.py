@@ -426,6 +426,16 @@ _OF_EPOCHS = {each.name for each in fields(Scores)} & {each.name for each in fie
     "loss"
 }
 """Scores that epochs have."""
+
+
+def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
+    """The scores that an epoch has, by name and split."""
+    every = {
+        each.name: getattr(epoch, each.name) for each in fields(Scores) if each.name in _OF_EPOCHS
+    }
+    return {name: by_split for name, by_split in every.items() if by_split}
+
+
 _NO_TRAFFIC = Traffic().as_array()
 _NUMBERS = 5 + len(TIMES) + 1 + len(_NO_TRAFFIC) + 1
 """Numbers of a measure."""

@@ -44,7 +44,7 @@ from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
 from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
-from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
+from plancc_runtime.remarks import WITH_LABELS, of_data, of_negatives, of_sampler, remarks
 from plancc_runtime.results import (
     BatchStep,
     Measure,
@@ -296,7 +296,12 @@ class Run:
                 remarks=[
                     *self._remarks,
                     *(self._checkpoints.remarks if self._checkpoints is not None else ()),
-                    *of_data(data.random_features, data.random_labels),
+                    *of_data(
+                        data.random_features,
+                        data.random_labels,
+                        "links" if self._links else "labels",
+                    ),
+                    *(of_negatives(self.header, data.split_sizes["train"]) if self._links else ()),
                 ],
                 hops=self._hops,
                 resumed_from="" if self._checkpoints is None else self._checkpoints.source,
@@ -591,7 +596,9 @@ def _is_validated(options: TrainOptions, data: LocalData) -> bool:
     needed = [f"`patience` {options.patience}"] * (options.patience is not None)
     needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
     if needed and not there:
-        raise InputError(f"{needed[0]}: no validation vertex has a label")
+        links = isinstance(data.target, LinkTarget)
+        lacking = "there are no validation links" if links else "no validation vertex has a label"
+        raise InputError(f"{needed[0]}: {lacking}")
     return there and (bool(needed) or options.checkpoint is not None)
 
 

@@ -26,7 +26,7 @@ from plancc_runtime.gathering import RowsOfRank, gather_rows
 from plancc_runtime.launch import TIMEOUT, check_no_launcher, need_torch, open_transport
 from plancc_runtime.metrics import METRICS, Metric
 from plancc_runtime.options import OPTION_NAMES, TrainOptions, refuse_twice
-from plancc_runtime.results import Measure, TrainResult
+from plancc_runtime.results import Measure, TrainResult, scores_of
 from plancc_runtime.slices import read_ids
 from plancc_runtime.train import prepared
 from plancc_runtime.transport.base import Transport
@@ -42,12 +42,14 @@ class Trained:
 
     Attributes:
         history (dict of str to float64[epochs]): A column for each figure: "epoch", "loss",
-            "val_loss", "train", "val", "test" (accuracies; RMSE of real numbers), "seconds",
-            "words", "messages"; NaN where an epoch was not evaluated. With mini-batches "train" is
-            then the accuracy over the epoch's batches, each as its step saw it.
+            "val_loss", "train", "val", "test" (accuracies; ROC-AUC of links, RMSE of real numbers),
+            other metrics as "test_r2" or "val_mrr", "seconds", "words", "messages"; NaN where an
+            epoch was not evaluated (`eval_every`). With mini-batches "train" is then the accuracy
+            over the epoch's batches, each as its step saw it.
         loss: Training loss of the final weights.
-        accuracy: Of the final weights, by split; empty of real numbers, whose scores `result.final`
-            has.
+        scores: Of the final weights, by metric and split: "accuracy", "f1_micro", ...; of links
+            "auc", "ap", "mrr", "hits_10", ...; of real numbers "rmse", "mae", "r2".
+        accuracy: The scores "accuracy"; empty of links and of real numbers, which have none.
         weights (dict of str to array): Every parameter of the network, by its name.
         predictions (int32[n], uint8[n, classes], float32[n], float32[n, targets] or None): Class of
             every vertex, in the source's order; where a vertex may be of several classes, which
@@ -61,12 +63,17 @@ class Trained:
 
     history: dict[str, npt.NDArray[np.float64]]
     loss: float
-    accuracy: dict[str, float]
+    scores: dict[str, dict[str, float]]
     weights: dict[str, np.ndarray]
     predictions: np.ndarray | None
     probabilities: np.ndarray | None
     ids: npt.NDArray[np.int64] | None
     result: TrainResult
+
+    @property
+    def accuracy(self) -> dict[str, float]:
+        """Accuracy of the final weights, by split."""
+        return self.scores.get("accuracy", {})
 
     def __repr__(self) -> str:
         """One line: the model, how it was trained, and how good it is."""
@@ -197,7 +204,7 @@ def _train(
     return Trained(
         history=_history(result),
         loss=result.final.loss,
-        accuracy=result.final.accuracy,
+        scores=scores_of(result.final),
         weights=result.weights,
         predictions=next(iter(found.values()), None),
         probabilities=found.get("probability"),
@@ -246,6 +253,12 @@ def _history(result: TrainResult) -> dict[str, npt.NDArray[np.float64]]:
         "loss": column([each.loss for each in epochs]),
         "val_loss": column([each.val_loss for each in epochs]),
         **{split: column([getattr(each, score).get(split) for each in epochs]) for split in SPLITS},
+        **{
+            f"{split}_{name}": column([getattr(each, name).get(split) for each in epochs])
+            for name, by_split in scores_of(result.final).items()
+            for split in by_split
+            if name != score
+        },
         "seconds": column([each.seconds_max["total"] for each in epochs]),
         "words": column([each.words_sent for each in epochs]),
         "messages": column([each.messages_sent for each in epochs]),

@@ -34,15 +34,18 @@ def write_log(folder: Path, *lines: Any) -> Path:
 
 
 def test_a_log_is_read_by_columns(tmp_path):
-    evaluated = epoch(5, val_loss=1.5, accuracy={"train": 0.5, "test": 0.25})
+    evaluated = epoch(5, val_loss=1.5, accuracy={"train": 0.5, "test": 0.25}, r2={"val": -3})
     diverged = epoch(6, loss=math.nan)
     log = read_log(write_log(tmp_path, epoch(4), evaluated, diverged))
     assert log.epoch.tolist() == [4, 5, 6]
     assert log.words.tolist() == [104, 105, 106]
     np.testing.assert_allclose(log.loss["train"], [0.4, 1 / 3, math.nan])
     np.testing.assert_array_equal(log.loss["val"], [math.nan, 1.5, math.nan])
-    assert set(log.accuracy) == {"train", "test"}
-    np.testing.assert_array_equal(log.accuracy["test"], [math.nan, 0.25, math.nan])
+    assert {name: {*each} for name, each in log.scores.items()} == {
+        "accuracy": {"train", "test"},
+        "r2": {"val"},
+    }
+    np.testing.assert_array_equal(log.scores["accuracy"]["test"], [math.nan, 0.25, math.nan])
     assert tuple(log.phases) == PHASES
     assert log.phases["dense"].tolist() == [0.4] * 3
     assert log.slowest.tolist() == [6.5, 7.5, 8.5]

@@ -34,6 +34,9 @@ MOST_POINTS = 600
 """Points of a line, at most."""
 SMALL_RANGE = 0.25
 """Range of a loss over its largest value from which its axis has 0."""
+TITLES = {"loss": "Loss", "accuracy": "Accuracy", "auc": "ROC-AUC", "r2": "R2", "rmse": "RMSE"}
+"""Titles of curves over epochs, by their names in `RunLog`."""
+AT_MOST_1 = ("accuracy", "auc", "r2")
 CUT = 3.0
 """Bars of epochs are cut at this multiple of the median."""
 MOST_CELLS, MOST_NUMBERS = 20, 6
@@ -292,32 +295,28 @@ def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
-    """Titles and charts of loss and accuracy of all runs, each with its plan's letter."""
-    notes, scores = [], []
+    """Titles and charts of loss and scores of all runs, each with its plan's letter."""
+    notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
         loss = log.loss["train"]
         who = f"plan {letter}: " if len(logs) > 1 else ""
-        notes.append(f"{who}training loss {loss[0]:.4g} → {loss[-1]:.4g}")
-        best = [
-            f"{split} {np.nanmax(values):.1%} (epoch {log.epoch[np.nanargmax(values)]})"
-            for split, values in log.accuracy.items()
-        ]
-        if best:
-            scores.append(f"{who}best {', '.join(best)}")
-    charts = (
-        ("Loss", _curves(logs, "loss", None, "; ".join(notes))),
-        ("Accuracy", _curves(logs, "accuracy", 1.0, "; ".join(scores))),
-    )
+        notes["loss"].append(f"{who}training loss {loss[0]:.4g} → {loss[-1]:.4g}")
+        for name, by_split in log.scores.items():
+            form, find = ".1%" if name == "accuracy" else ".4g", np.nanargmax
+            if name == "rmse":
+                find = np.nanargmin
+            at = {split: int(find(values)) for split, values in by_split.items()}
+            best = (f"{s} {by_split[s][k]:{form}} (epoch {log.epoch[k]})" for s, k in at.items())
+            notes[name].append(f"{who}best {', '.join(best)}")
+    charts = ((TITLES[name], _curves(logs, name, "; ".join(each))) for name, each in notes.items())
     return [(title, chart) for title, chart in charts if chart is not None]
 
 
-def _curves(
-    logs: Sequence[tuple[str, RunLog]], which: str, limit: float | None, note: str
-) -> Chart | None:
-    """Lines of all runs: `loss` or `accuracy` by split over epochs."""
+def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart | None:
+    """Lines of all runs: the loss or a score by split over epochs."""
     (axes,) = panels_of(HALF, 2.6)
     for letter, log in logs:
-        for split, values in getattr(log, which).items():
+        for split, values in (log.scores | {"loss": log.loss}).get(which, {}).items():
             there = np.flatnonzero(np.isfinite(values))
             label = split + f", plan {letter}" * (len(logs) > 1)
             shown = there[:: max(1, -(-len(there) // MOST_POINTS))]
@@ -330,8 +329,9 @@ def _curves(
         return None
     values = np.concatenate([line.get_ydata() for line in axes.lines])
     least, spread = float(values.min()), float(np.ptp(values))
-    if limit is not None:
-        axes.set_ylim(min(0.0, least), limit)
+    if which in AT_MOST_1:
+        axes.set_ylim(max(min(0.0, least), -1.0), 1.0)
+        note += "; values below -1 are not shown" * (least < -1)
     elif spread and spread < SMALL_RANGE * np.abs(values).max():
         note += "; the axis does not begin at 0"
     else:

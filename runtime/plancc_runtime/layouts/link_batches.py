@@ -68,8 +68,7 @@ class LinkBatches:
 
     Parameters:
         part: The slice of a row plan.
-        apart: Whether the links of a batch carry no messages in it, both ways of an undirected
-            graph.
+        apart: Whether the links of a batch carry no messages in it, either way.
     """
 
     def __init__(
@@ -168,9 +167,8 @@ class LinkBatches:
         pairs = [
             np.stack([column[here], vertex[here]]),
             np.stack([np.repeat(exchange.send.row, np.diff(ptr)), told]),
+            np.stack([source, target]),  # the reverse tells of the link, in a directed graph too
         ]
-        if not self._header.directed:
-            pairs.append(np.stack([source, target]))
         found: Int64Array = np.concatenate(pairs, axis=1).astype(np.int64)
         if self._header.self_loops:  # the diagonal is no edge
             found = found[:, self._vertices[found[0]] != found[1]]
