@@ -21,8 +21,8 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.fields import taking
 from plancc.files import atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
-from plancc.graph.convert import as_source
-from plancc.graph.formats import read_graph, reading_of
+from plancc.graph.convert import as_source, own_data
+from plancc.graph.formats import find_held, read_graph, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.links import KINDS, without
 from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
@@ -58,6 +58,7 @@ from plancc.refinement import (
 from plancc.report.epochs import Basis
 from plancc.report.payback import search_seconds
 from plancc.search.record import Judge, Record
+from plancc.text import shown
 
 NO_PART = -1
 """Among moves: the part of a vertex that is not there."""
@@ -115,6 +116,8 @@ def patch(
         new = _with_edge_features(plan, _apart(plan, new, ends), old)
         kept = plan.places()[old]
         new_data, notes = _data(plan, given, old, kept, new.types)
+        if data is None and graph is not None:
+            notes += _not_taken(graph, new, new_data)
     with observer("matrix"):
         header, recorded = plan.header, plan.provenance
         how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
@@ -369,6 +372,30 @@ def _data(
     if found.by_type is not None and types is not None:
         found = replace(found, by_type=replace(found.by_type, types=types))
     return found, []
+
+
+def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
+    """What to say where the changed source holds other vertex data than those that are kept."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PlanccWarning)
+            own = own_data(find_held(graph) or graph, new)
+    except InputError:  # such as of several splits, of which none is chosen
+        return []
+    names = {"": kept, **kept.of_type}
+    other = [
+        f"{key}{name and f' of type {shown(name)}'}"
+        for name, each in {"": own, **own.of_type}.items()
+        for key, array in each.arrays().items()
+        if name in names and (before := getattr(names[name], key)) is not None
+        if not np.array_equal(array[:], before[:], equal_nan=before.dtype.kind == "f")
+    ]
+    if not other:
+        return []
+    return [
+        f"{new.source.name}: the {', '.join(other)} that it holds differ from the plan's, which "
+        "are kept: give the source as `data` too for its own"
+    ]
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[np.int64]:

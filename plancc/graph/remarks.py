@@ -14,8 +14,8 @@ GAPS = 2
 
 
 def remarks(data: VertexData) -> list[str]:
-    """Sentences on masks, labels and targets."""
-    found = [*_of_masks(data), *_of_classes(data)]
+    """Sentences on masks, labels and targets, and on what types miss."""
+    found = [*_of_masks(data), *_of_classes(data), *_of_types(data)]
     for name, each in data.of_type.items():
         found += [f"type '{shown(name)}': {remark}" for remark in remarks(each)]
     return found
@@ -49,11 +49,17 @@ def _of_masks(data: VertexData) -> list[str]:
 def _of_classes(data: VertexData) -> list[str]:
     if data.labels is not None:
         classes = int(data.labels.max(initial=-1)) + 1
-        there = len(np.unique(data.labels[data.labels >= 0]))
+        occurring = np.unique(data.labels[data.labels >= 0])
+        there = len(occurring)
         if classes > GAPS * there:
             return [
                 f"labels: {there:,} of the class numbers 0..{classes - 1} occur; a network gets an "
                 f"output for each of the {classes:,}: number the classes from 0 without gaps"
+            ]
+        if there and occurring[0] == 1:
+            return [
+                f"labels: the classes 1..{classes - 1} occur, 0 does not; a network gets an output "
+                f"for each of 0..{classes - 1}: subtract 1 if the classes count from 1"
             ]
     if data.targets is not None and data.targets.dtype == np.bool_:
         columns = data.targets.shape[1]
@@ -65,3 +71,29 @@ def _of_classes(data: VertexData) -> list[str]:
                 "accuracy)"
             ]
     return []
+
+
+def _of_types(data: VertexData) -> list[str]:
+    """Sentences on types that no relation leads to, and types without features."""
+    if data.by_type is None:
+        return []
+    types, labelled = data.by_type.types, data.by_type.labelled
+    found = list[str]()
+    for name in types.unreached():
+        own = ", which has labels: they are learnt from its own features alone"
+        advice = types.advice_to_reach(name)
+        found.append(
+            f"no relation leads to '{shown(name)}'"
+            f"{own if name in labelled else ', so that neighbours do not update it'}{advice}"
+        )
+    known = {name for name, each in data.of_type.items() if each.features is not None}
+    read = {*(labelled or types.names)}
+    for _ in types.names:
+        read |= {source for source, _, end in types.relations if end in read}
+    without = [f"'{shown(name)}'" for name in types.names if name in read and name not in known]
+    if known and without:
+        found.append(
+            f"no features of {', '.join(without)}: plancc-run refuses networks that read them; "
+            "give features of every type, a column of ones if there are none"
+        )
+    return found

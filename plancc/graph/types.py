@@ -124,6 +124,15 @@ class Types:
             f"relation '{shown(given)}' is unknown; there are {', '.join(map(str, self.relations))}"
         )
 
+    def unreached(self) -> list[str]:
+        """Types that no relation leads to."""
+        return [name for name in self.counts if all(name != end for *_, end in self.relations)]
+
+    def advice_to_reach(self, name: str) -> str:
+        """Which reverses lead to a type, behind a semicolon; "" where there are none."""
+        found = [" ".join(each) for each in self.relations if each[0] == name]
+        return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
+
     def type_of(self, vertices: IntArray) -> npt.NDArray[np.int64]:
         """Number of every vertex's type: int64[m]."""
         return np.searchsorted(self.first, vertices, side="right") - 1

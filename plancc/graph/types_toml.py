@@ -183,6 +183,7 @@ def _matrix(
     try:
         with warnings.catch_warnings():  # `united` says it of the folder's own types
             warnings.filterwarnings("ignore", RECTANGULAR)
+            warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
             graph = reader.read(
                 path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers
             )

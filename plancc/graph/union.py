@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +42,8 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         InputError: As of `Types` and `build_graph`; for an index out of range.
 
     Warns:
-        PlanccWarning: Of relations without entries, and vertices that are in none.
+        PlanccWarning: Of relations without entries, vertices that are in none, ids that seem to
+            count otherwise than from 0 within a type, and relations with the edges of another.
     """
     with_source = f"{source.name}: "
     try:
@@ -58,7 +59,8 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
             if wrong.any():
                 raise InputError(
                     f"{with_source}{in_words(relation)}: vertex '{each[wrong][0]}' of type "
-                    f"'{shown(name)}' is out of range 0..{types.counts[name] - 1}"
+                    f"'{shown(name)}' is out of range 0..{types.counts[name] - 1}: vertices count "
+                    "from 0 within their type"
                 )
         if values is None:
             values = np.ones(len(row), np.float32)
@@ -80,6 +82,8 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
         if alone:
             what = f"{alone:,} of {count:,} vertices of type '{shown(name)}' are in no relation"
             warnings.warn(f"{with_source}{what}", PlanccWarning, stacklevel=2)
+    for remark in (*_counted_otherwise(types, entries), *_twins(entries)):
+        warnings.warn(f"{with_source}{remark}", PlanccWarning, stacklevel=2)
     number = np.repeat(np.arange(len(rows), dtype=np.uint16), [len(each) for each in rows])
     if types.are_parallel:
         list_edges(*ends, number, values)
@@ -88,6 +92,46 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     graph = build_graph(types.num_vertices, *ends, values, source=source)
     list_edges(*ends, number, values)
     return replace(detect_direction(graph), types=types)
+
+
+def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
+    """Remarks on ids that seem to be of the union, or to count from 1."""
+    rule = "vertices count from 0 within their type"
+    least = [
+        (relation, name, int(ends.min()))
+        for relation, (row, column, _) in entries.items()
+        for ends, name in ((column, relation[0]), (row, relation[2]))
+        if len(ends)
+    ]
+    if least and all(smallest == 1 for *_, smallest in least):
+        yield f"vertex 0 of every type is in no relation: {rule}; if yours count from 1, subtract 1"
+        return
+    for relation, name, smallest in least:
+        before = types.vertices(name).start
+        if before > 1 and smallest == before:
+            yield (
+                f"{in_words(relation)}: no vertex of '{shown(name)}' below {before:,} is in it, "
+                f"and {before:,} is the number of vertices of the types before: {rule}; if yours "
+                f"are of all types, subtract {before:,}"
+            )
+
+
+def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
+    """Remarks on relations between two types that have the same edges, in the same order."""
+    seen: dict[Any, Relation] = {}
+    for relation, (row, column, _) in entries.items():
+        key = frozenset((relation[0], relation[2])), len(row), int(row.sum()), int(column.sum())
+        other = seen.setdefault(key, relation)
+        same = np.array_equal(row, entries[other][0]) and np.array_equal(column, entries[other][1])
+        if other == relation or not len(row) or not same:
+            continue
+        pairs = np.stack([row, column]).astype(np.int64)
+        both = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
+        if not np.array_equal(*both):  # else it is its own reverse
+            yield (
+                f"{in_words(relation)} has the edges of {in_words(other)}, source for source: a "
+                "reverse has its ends exchanged"
+            )
 
 
 def _parallel(

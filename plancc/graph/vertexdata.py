@@ -185,7 +185,10 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
     if hasattr(value, "tocoo"):
         raise InputError(f"{what} is sparse: give it dense, as of `toarray`")
     try:
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+            value = value.float() if str(value.dtype) == "torch.bfloat16" else value
+        return np.asarray(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"{what} cannot be read as an array ({error})") from error
 

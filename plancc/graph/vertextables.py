@@ -287,7 +287,10 @@ def _wrong_word(words: str, line_at: Callable[[int], int], names: Sequence[str])
         return f": not a table of numbers: {words}"
     line, column = line_at(int(match[2])), int(match[3])
     name = f" '{shown(names[column - 1], 40)}'" if column <= len(names) else f" {column}"
-    return f", line {line}: not a table of numbers: {match[1]} in column{name}"
+    return (
+        f", line {line}: not a table of numbers: {match[1]} in column{name} "
+        "(pandas.factorize numbers words)"
+    )
 
 
 def class_numbers(column: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.int64]:

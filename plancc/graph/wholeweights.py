@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 
 SCALE = 10**6
 """Mean weight of vertices whose weights are fractions."""
@@ -25,6 +26,9 @@ def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     Returns:
         int64[n, num_weights]
 
+    Warns:
+        PlanccWarning: Of a column of zeros.
+
     Raises:
         InputError: For other numbers, of which the first is named with its row, and other shapes.
     """
@@ -38,6 +42,11 @@ def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     if wrong is not None:
         raise InputError(
             f"{what} holds '{columns[wrong]}' in row {wrong[0]} (counted from 0): {RULE}"
+        )
+    if len(columns) and not (some := columns.any(axis=0)).all():
+        each = "all are 0" if not some.any() else f"column {np.argmin(some)} (from 0) is all 0"
+        warnings.warn(
+            f"{what}: {each}: any partition balances such weights", PlanccWarning, stacklevel=2
         )
     found = np.empty(columns.shape, np.int64)
     for column, out in zip(columns.T, found.T, strict=True):

@@ -291,7 +291,7 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
         return _array(arrow, compute.list_flatten(column), what).reshape(rows, -1)
     known = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
     if not any(is_kind(kind) for is_kind in known):
-        raise InputError(f"{what} holds '{kind}', not numbers")
+        raise InputError(f"{what} holds '{kind}', not numbers (pandas.factorize numbers words)")
     array: npt.NDArray[Any] = column.to_numpy()
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what}: {column.null_count} values are null")

@@ -126,6 +126,11 @@ class Run:
                 self._learnt = header.types.vertices(self._types.target)
                 self.options = options = replace(options, target=self._types.target)
         self._remarks = remarks_on_plan(opened.plan, options, transport)
+        if header.types is not None and options.target in header.types.unreached():
+            self._remarks.append(
+                f"no relation leads to '{shown(options.target)}': it is learnt from its own "
+                f"features alone{header.types.advice_to_reach(options.target)}"
+            )
         self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
             self._remarks.append(self._drawn.remark)

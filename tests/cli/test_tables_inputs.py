@@ -278,6 +278,112 @@ CASES = [
 ]
 
 
+TOML = """[types]
+grid = {count = 6, features = "grid.npy"}
+mesh = {count = 12, features = "mesh.npy", labels = "labels.npy"}
+"""
+ARRAYS = {
+    "t/grid.npy": lambda path: np.save(path, np.ones((6, 1))),
+    "t/mesh.npy": lambda path: np.save(path, FEATURES),
+    "t/labels.npy": lambda path: np.save(path, LABELS),
+}
+RELATION = '[[relations]]\nsource = "{}"\nname = "{}"\ndestination = "{}"\nfile = "{}"\n'
+
+
+def types(*relations: tuple[str, str, str, list[tuple[int, int]]], toml: str = TOML) -> Any:
+    """A folder with a types.toml; edges are (source, destination)."""
+    files: dict[str, Any] = {"t/types.toml": toml, **ARRAYS}
+    for k, (source, name, end, edges) in enumerate(relations):
+        files["t/types.toml"] += RELATION.format(source, name, end, f"{k}.txt")
+        files[f"t/{k}.txt"] = "".join(f"{v} {u}\n" for u, v in edges)
+    return files
+
+
+RING_OF_MESH = ("mesh", "m2m", "mesh", [(i, (i + 1) % N) for i in range(N)])
+DOWN = [(i % 6, i) for i in range(N)]
+TO_MESH, TO_GRID = ("grid", "g2m", "mesh", DOWN), ("mesh", "m2g", "grid", [(v, u) for u, v in DOWN])
+OF_TYPES = [
+    Case(
+        "types that are as they should be",
+        types(RING_OF_MESH, TO_MESH, TO_GRID),
+        "compile t PLAIN",
+        silent=("warning: t: ",),
+    ),
+    Case(
+        "C24 ids of the union",
+        types(RING_OF_MESH, TO_GRID, ("grid", "g2m", "mesh", [(u, 6 + u) for u in range(6)])),
+        "compile t PLAIN",
+        says=("relation 'grid g2m mesh': no vertex of 'mesh' below 6|subtract 6",),
+    ),
+    Case(
+        "C24 beyond the type",
+        types(RING_OF_MESH, ("grid", "g2m", "mesh", [(u, 7 + u) for u in range(6)])),
+        "compile t PLAIN",
+        refused="vertex '12' is out of range",
+    ),
+    Case(
+        "M10 ids from 1",
+        types(("mesh", "m2m", "mesh", [(i, i + 1) for i in range(1, N - 1)] + [(N - 1, 1)])),
+        "compile t PLAIN",
+        says=("t: vertex 0 of every type is in no relation|subtract 1",),
+        silent=("--keep-ids", "--num-vertices"),
+    ),
+    Case(
+        "F11 no relation to the labels",
+        types(TO_GRID),
+        "compile t PLAIN",
+        says=("no relation leads to 'mesh', which has labels|the reverse of 'mesh m2g grid'",),
+    ),
+    Case(
+        "C23 a source that nothing updates",
+        types(RING_OF_MESH, TO_MESH),
+        "compile t PLAIN",
+        says=("no relation leads to 'grid', so that neighbours do not update it",),
+    ),
+    Case(
+        "F11 a reverse with the ends of its twin",
+        types(RING_OF_MESH, TO_MESH, TO_GRID, ("mesh", "rev_m2m", "mesh", RING_OF_MESH[3])),
+        "compile t PLAIN",
+        says=("relation 'mesh rev_m2m mesh' has the edges of relation 'mesh m2m mesh'",),
+    ),
+    Case(
+        "F11 a reverse that is turned",
+        types(
+            *(RING_OF_MESH, TO_MESH, TO_GRID),
+            ("mesh", "rev_m2m", "mesh", [(v, u) for u, v in RING_OF_MESH[3]]),
+        ),
+        "compile t PLAIN",
+        silent=("warning: t: ",),
+    ),
+    Case(
+        "a type without features",
+        types(RING_OF_MESH, TO_MESH, TO_GRID, toml=TOML.replace(', features = "grid.npy"', "")),
+        "compile t PLAIN",
+        says=("no features of 'grid': plancc-run refuses",),
+    ),
+]
+KINDS = [
+    Case(
+        "M10 labels from 1",
+        {"g.mtx": RING, "t.npz": saved("t", x=FEATURES, y=LABELS + 1)},
+        DATA.format("t.npz"),
+        says=("labels: the classes 1..3 occur, 0 does not",),
+    ),
+    Case(
+        "M8 weights of 0",
+        {"g.mtx": RING, "w.txt": "0\n" * N},
+        "compile g.mtx --weights w.txt PLAIN",
+        says=("all are 0",),
+    ),
+    Case(
+        "labels of words",
+        {"g.mtx": RING, "t.csv": "id,label\n" + "".join(f"{v},cat\n" for v in range(N))},
+        DATA.format("t.csv"),
+        refused="line 2: not a table of numbers: 'cat' in column 'label'|pandas.factorize",
+    ),
+]
+
+
 def edge_k_has_k(folder: Path) -> None:
     import h5py
 
@@ -286,6 +392,6 @@ def edge_k_has_k(folder: Path) -> None:
         np.testing.assert_array_equal(file["matrix/edge_features"][:, 0], row)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *OF_TYPES, *KINDS], ids=str)
 def test_a_row_is_its_vertex(case, tmp_path, monkeypatch):
     run_case(case, tmp_path, monkeypatch)
