@@ -125,7 +125,8 @@ def command(
 
     check_threads_of(plan, ranks)
     job = RankJob("plancc predict", command)
-    sys.exit(job.run(None if ranks == 1 else ranks, "auto", timeout, work))
+    several = ranks if ranks != 1 else None
+    sys.exit(job.run(several, "single" if ranks == 1 else "auto", timeout, work))
 
 
 def _ranks_of(plan: str) -> int:

@@ -101,8 +101,6 @@ def command(
                 "it is written, too"
             )
         settings["resume"] |= any(Path(settings["checkpoint"]).glob("last*.safetensors"))
-    if ranks is None:
-        launch.check_no_singleton()
     if settings["resume"] and settings["checkpoint"] is not None:
         settings = resumed_settings(settings)
 

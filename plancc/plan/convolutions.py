@@ -274,14 +274,20 @@ class GINOptions(ProductOptions):
     def trains_eps(self) -> bool:
         return self.parametrization != "pyg" if self.train_eps is None else self.train_eps
 
+    def width(self, d_in: int, d_out: int, last: bool) -> int:
+        """Return the columns between both maps of the MLP: the last layer narrows after them only,
+        since of one or two columns a ReLU soon lets nothing through."""
+        return max(d_in, d_out) if last else d_out
+
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
+        width = self.width(d_in, d_out, last)
         return [
-            *self.in_order(d_in, d_out, "sum"),
-            OwnLinear(d_in, d_out, shared=True),
+            *self.in_order(d_in, width, "sum"),
+            OwnLinear(d_in, width, shared=True),
             *([Bias(1)] if self.trains_eps else []),
-            *self._with_bias(d_out),
-            Activation(d_out),
-            Linear(d_out, d_out),
+            *self._with_bias(width),
+            Activation(width),
+            Linear(width, d_out),
             *self._with_bias(d_out),
         ]
 

@@ -45,6 +45,14 @@ _LAUNCHERS = (
     _SLURM,
     _TORCHRUN,
 )
+# Sizes of jobs, each with the variable that makes a process one of them; srun's step comes later
+_SIZES = {
+    "SLURM_NTASKS": "",
+    "WORLD_SIZE": "RANK",
+    "HOROVOD_SIZE": "HOROVOD_RANK",
+    "JSM_NAMESPACE_SIZE": "JSM_NAMESPACE_RANK",
+    "FLUX_JOB_SIZE": "FLUX_TASK_RANK",
+}
 # Variables that differ between two jobs on one machine, and are the same on all ranks of one.
 _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",), ("PBS_JOBID",))
 
@@ -103,11 +111,14 @@ def open_transport(
         say: `Transport.say`.
 
     Raises:
-        InputError: If the name is none of them, or "single" for several ranks.
+        InputError: If the name is none of them, or "single" for several ranks; as
+            `check_no_singleton`.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
     rank, size = announced()
+    if name != "single":
+        check_no_singleton()
     if name == "auto":
         name = "single" if size == 1 else "torch" if launcher() is _TORCHRUN else "mpi"
     if name == "single":
@@ -162,21 +173,23 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
 
 
 def check_no_singleton() -> None:
-    """InputError in a job of Slurm with several tasks where nothing says which of them this is.
+    """InputError where the environment has several ranks and nothing says which of them this is.
 
     Each would work alone, on all of the graph (Open MPI, issue 13523).
     """
-    text = os.environ.get("SLURM_NTASKS", "")
-    if launcher() is not None or not text:
+    if launcher() is not None:
         return
-    tasks = _number("SLURM_NTASKS")
-    if tasks is None:
+    text = os.environ.get("SLURM_NTASKS", "")
+    if text and _number("SLURM_NTASKS") is None:
         raise InputError(f"SLURM_NTASKS {text!r}: must be a whole number; unset it outside of jobs")
-    if tasks > 1:
-        raise InputError(
-            f"this job of Slurm has {tasks} tasks (SLURM_NTASKS), and this process knows of no "
-            "other: start it by srun (with PMIx), mpirun or torchrun, or give `ranks` 1 for one"
-        )
+    for size, rank in _SIZES.items():
+        if (_number(size) or 1) > 1 and (not rank or _number(rank) is not None):
+            meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
+            raise InputError(
+                f"this job has {_number(size)} tasks ({size}), and this process knows of no other: "
+                f"{meet * (rank == _TORCHRUN.rank)}start it by srun (with PMIx), mpirun or "
+                "torchrun, or give `ranks` 1 for one"
+            )
 
 
 class _Opening:

@@ -124,6 +124,40 @@ def test_r2_of_a_constant_target_is_that_of_scikit_learn(error):
     assert target.scores(counts, 4)["r2"] == pytest.approx(r2_score(truth, outputs), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("model", "kind", "least"),
+    [("gin", "numbers", 0.95), ("gin", "class", 0.9)]
+    + [("gine", "numbers", 0.5), ("gine typed", "numbers", 0.5)],
+)
+def test_narrow_outputs_are_learnt(model, kind, least, tmp_path):
+    """One number, or two classes, of sums over the neighbours of neighbours: PyTorch Geometric's
+    GIN of two layers, 16 -> 16 -> 1, has an R2 above 0.99 and an accuracy of 0.93 on 1,000 of
+    them. GINE drops negative messages."""
+    n, random = 500, np.random.default_rng(0)
+    edges = random.integers(0, n, (2, n))
+    edges = np.unique(np.concatenate([edges, edges[::-1]], 1), axis=1)
+    edges = edges[:, edges[0] != edges[1]]
+    a = np.zeros((n, n), np.float32)
+    a[edges[0], edges[1]] = 1
+    x = random.standard_normal((n, 8)).astype(np.float32)
+    z = np.tanh(x[:, 0] + a @ x[:, 0])
+    y = z + a @ z
+    masks = {f"{name}_mask": np.arange(n) % 5 != k for name, k in (("train", 0), ("test", 9))}
+    masks["test_mask"] = ~masks["train_mask"]
+    goal = {"y": (y / y.std()).astype(np.float32) if kind == "numbers" else (y > 0).astype(int)}
+    source, data = (n, edges), {"x": x, **goal, **masks}
+    if model == "gine typed":
+        source, data = {"v": n, ("v", "to", "v"): edges}, {"v": data}
+    features = {} if model == "gin" else {"edge_features": np.zeros((edges.shape[1], 1), "f")}
+    if model == "gine typed":
+        features = {"edge_features": {("v", "to", "v"): features["edge_features"]}}
+    plancc.compile(source, "hp", 1, data=data, effort="fast", **features).save(tmp_path / "p.h5")
+    done = plancc.train(
+        tmp_path / "p.h5", model=model.split()[0], hidden=16, epochs=200, lr=0.01, threads=1
+    ).result.final
+    assert (done.r2 if kind == "numbers" else done.accuracy)["test"] > least
+
+
 def test_mini_batches_learn_numbers_alike_on_any_number_of_ranks():
     case = make_case("numbers")
     one, three = (run(case, ranks, sampler="uniform", batch_size=20) for ranks in (1, PARTS))

@@ -13,6 +13,7 @@ import transport_checks
 from cases import long
 from launcher import alone, run
 
+import plancc
 from plancc.errors import BackendUnavailable, InputError, PlanError
 from plancc_runtime import launch
 from plancc_runtime.testing import TransportTests
@@ -218,7 +219,8 @@ LAUNCHERS = [
 CLEARED = (
     *(name for launcher in launch._LAUNCHERS for name in launcher),
     *(name for job in launch._JOBS for name in job),
-    *("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"),
+    *launch._SIZES,
+    *("TORCHELASTIC_RUN_ID", "HOROVOD_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NODELIST"),
     *("SLURM_NTASKS", "SLURM_JOB_NODELIST", "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"),
 )
 
@@ -246,6 +248,10 @@ def test_what_launchers_announce(environ, variables, expected, local):
     ("variables", "refused"),
     [
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, True),
+        ({"WORLD_SIZE": "4", "RANK": "0", "MASTER_ADDR": "localhost"}, True),
+        ({"HOROVOD_SIZE": "4", "HOROVOD_RANK": "3"}, True),
+        ({"WORLD_SIZE": "4"}, False),
+        ({"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "localhost"}, False),
         ({"SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, False),
         ({"SLURM_NTASKS": "4", **srun("4", "0")}, False),
         ({"SLURM_NTASKS": "4", **open_mpi("1", "0")}, False),
@@ -253,21 +259,24 @@ def test_what_launchers_announce(environ, variables, expected, local):
         ({}, False),
     ],
 )
-def test_a_task_of_slurm_does_not_train_alone(environ, variables, refused):
+def test_a_task_of_several_does_not_train_alone(environ, variables, refused):
     environ(variables)
+    name = next(iter(variables), "")
     if not refused:
         launch.check_no_singleton()
         return
-    with pytest.raises(InputError, match=r"has 4 tasks \(SLURM_NTASKS\).*or give `ranks` 1"):
+    with pytest.raises(InputError, match=rf"has 4 tasks \({name}\).*or give `ranks` 1"):
         launch.check_no_singleton()
     done = alone("plan.h5", "--epochs", 1)
     assert done.returncode == 2
     [sentence] = done.stderr.splitlines()
     assert sentence.endswith("srun (with PMIx), mpirun or torchrun, or give --ranks 1 for one")
-    assert "SLURM_NTASKS" not in alone("plan.h5", "--epochs", 1, "--ranks", 1).stderr
+    assert name not in alone("plan.h5", "--epochs", 1, "--ranks", 1).stderr
+    with pytest.raises(InputError, match=name):
+        plancc.train("plan.h5", epochs=1)
     for words in (("predict", "plan.h5", "--weights", "w.npz"), ("calibrate", "-o", "no/m.toml")):
-        assert "has 4 tasks (SLURM_NTASKS)" in alone(*words, program="plancc").stderr
-        assert "SLURM_NTASKS" not in alone(*words, "--ranks", 1, program="plancc").stderr
+        assert f"has 4 tasks ({name})" in alone(*words, program="plancc").stderr
+        assert name not in alone(*words, "--ranks", 1, program="plancc").stderr
 
 
 def test_tasks_of_slurm_that_are_no_number(environ):

@@ -301,10 +301,11 @@ class LinearConv(Conv):
     Options = ProductOptions
     _aggregate: LinearAggregation
 
-    def _aggregate_with(self, coefficients: str) -> None:
-        """Choose the coefficients of A, as in `LinearAggregation`."""
-        order = self.options.order
-        self._aggregate = LinearAggregation(order, self.d_in, self.d_out, coefficients)
+    def _aggregate_with(self, coefficients: str, width: int | None = None) -> None:
+        """Choose the coefficients of A, and the columns of W where these are not d_out, as in
+        `LinearAggregation`."""
+        order, width = self.options.order, width or self.d_out
+        self._aggregate = LinearAggregation(order, self.d_in, width, coefficients)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
         """A x: Tensor[num_outputs, d_in]."""

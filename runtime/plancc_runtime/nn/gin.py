@@ -20,7 +20,8 @@ from plancc_runtime.nn.conv import Halves, LinearConv, unchanged
 
 
 class GINConv(LinearConv):
-    """The MLP is two linear layers of width d_out with a ReLU between; both have a bias.
+    """The MLP is two linear layers with a ReLU between, of width d_out, in the last layer of
+    max(d_in, d_out); both have a bias.
 
     This is PyTorch Geometric's GINConv of Sequential(Linear, ReLU, Linear): weights and biases are
     drawn as torch.nn.Linear does; eps stays 0. With `parametrization` "paper" they are Glorot's
@@ -40,9 +41,10 @@ class GINConv(LinearConv):
             self.eps = nn.Parameter(eps)
         else:
             self.register_buffer("eps", eps)
-        self.weight, self.bias = self._new_linear(random, self.d_in)
-        self.weight_out, self.bias_out = self._new_linear(random, self.d_out)
-        self._aggregate_with("sum")
+        width = self.options.width(self.d_in, self.d_out, self.last)
+        self.weight, self.bias = self._new_linear(random, self.d_in, width)
+        self.weight_out, self.bias_out = self._new_linear(random, width)
+        self._aggregate_with("sum", width)
 
     def forward(
         self,

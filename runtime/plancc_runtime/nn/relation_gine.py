@@ -20,14 +20,17 @@ from plancc_runtime.nn.relations import RelationConv, narrow, stack_graph
 class _Maps(nn.Module):
     """The maps of a relation; of a type to which none leads, those of vertices are used alone."""
 
-    def __init__(self, d_source: int, width: int, d_out: int, d_edge: int, has_bias: bool) -> None:
+    def __init__(
+        self, d_source: int, width: int, hidden: int, d_out: int, options: GINEOptions
+    ) -> None:
         super().__init__()
+        has_bias = options.has_bias
         self.source: nn.Module = nn.Identity()
         if d_source != width:
             self.source = nn.Linear(d_source, width, bias=False)
-        self.edge = nn.Linear(d_edge, width, has_bias)
-        self.first = nn.Linear(width, d_out, has_bias)
-        self.out = nn.Linear(d_out, d_out, has_bias)
+        self.edge = nn.Linear(options.edge_width, width, has_bias)
+        self.first = nn.Linear(width, hidden, has_bias)
+        self.out = nn.Linear(hidden, d_out, has_bias)
 
 
 class RelationGINEConv(RelationConv):
@@ -43,8 +46,10 @@ class RelationGINEConv(RelationConv):
         types, options, made = self.types, self.options, list[_Maps]()
         self._alone = [name for name in types.wanted if not types.into(name)]
         for source, _, name in (*types.relations, *((name, "", name) for name in self._alone)):
-            widths = types.widths[source], types.widths[name], self.d_out
-            made.append(drawn(_Maps(*widths, options.edge_width, options.has_bias), random))
+            width = types.widths[name]
+            hidden = options.width(width, self.d_out, self.last)
+            maps = _Maps(types.widths[source], width, hidden, self.d_out, options)
+            made.append(drawn(maps, random))
         self.maps: Sequence[_Maps] = nn.ModuleList(made)  # type: ignore[assignment]
         eps = torch.zeros((), dtype=torch.float64)
         self.eps = nn.Parameter(eps) if options.trains_eps else eps.item()
