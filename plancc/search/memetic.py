@@ -108,7 +108,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     if not founders:
         return []
     timed = job.deadline.at < np.inf
-    first_seconds = job.record.trials[0].seconds
+    first_seconds = job.first_seconds
     population = Members(job.nets.cost)
     starts = _starts(job)
     for member in [*founders, *_grown(job, founders, starts, first_seconds)]:

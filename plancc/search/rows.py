@@ -75,7 +75,10 @@ class RowJob(RefiningJob):
         hypergraph: Whose vertices weigh what the parts share.
         cut_made: Whether it started from the strongest partitioner's cut, for an expected volume.
         decided: Whether that cut was so good that no other start is made.
-        ready: Starts that were made with others in one process, by what was called and by seed.
+        ready: Starts that were made with others in one process, or for an effort below, by what was
+            called and by seed.
+        first_seconds: Of the first start.
+        founders: What effort balanced found, and what that was combined from.
     """
 
     hypergraph: Hypergraph
@@ -86,6 +89,8 @@ class RowJob(RefiningJob):
     decided: bool = False
     begun: set[tuple[str | int, ...]] = field(default_factory=set)
     ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
+    first_seconds: float = 0.0
+    founders: list[Member] = field(default_factory=list)
     nets: Nets = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,6 +177,8 @@ class RowJob(RefiningJob):
         owners.
         """
         owner = None
+        self.kind, self.starter = "", AUTO  # an effort below has no part in what is chosen
+        self.begun.clear()
         for way in self._first_ways(effort, more):
             try:
                 owner = way()
@@ -184,6 +191,7 @@ class RowJob(RefiningJob):
             owner = self.start(self.base, seeds=[self.options.seed])
         if owner is not None:
             self.kind = self._measured(owner)
+            self.first_seconds = max(self.first_seconds, self.record.trials[-1].seconds)
         return owner
 
     def _first_by(self, how: Beginning, more: int) -> Owner | None:
@@ -349,6 +357,8 @@ class RowJob(RefiningJob):
                 )
                 if plain:
                     self.ready.update(zip(keys[1:], others, strict=False))
+                if plain and self.effort == "fast":
+                    self.ready[keys[0]] = result
         except (BackendError, BackendUnavailable) as error:
             if self.record.best is None or not self.kind:  # `first` goes on to the next
                 raise
