@@ -40,8 +40,9 @@ from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
 from plancc.options import EFFORTS, SearchOptions
+from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.run import partition, strongest
+from plancc.partitioners.run import partition
 from plancc.passes.bound import reaches
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
@@ -56,6 +57,7 @@ from plancc.search.effort import rows_inside
 from plancc.search.job import RefiningJob
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
 from plancc.search.record import Member, SearchResult, Trial
+from plancc.search.starts import highest
 
 
 def search_edges(
@@ -174,14 +176,14 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Members from searches by rows, and one from the strongest partitioner."""
+        """Members from searches by rows, and one from the partitioner that is best at it."""
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
-        start = None
-        if self.held is None:
-            start = self.partitioned(model, self.options.seed, strong=True)
-        if start is not None:
-            yield self.split(start, self.options.seed)
+        ways = highest(hypergraphs=True, graphs=False) if self.held is None else []
+        made = [self.partitioned(model, self.options.seed, each.adapter) for each in ways]
+        found = [each for each in made if each is not None]
+        if found:
+            yield self.split(min(found), self.options.seed)
         for seed in itertools.count(self.options.seed + 1):
             yield self.split(self.from_rows(seed), seed)
 
@@ -213,21 +215,26 @@ class EdgeJob(RefiningJob):
         owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 
-    def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> Member | None:
-        """What a partitioner makes of the model; None if it failed and others found something."""
+    def partitioned(
+        self, model: EdgeModel, seed: int, adapter: Adapter | None = None
+    ) -> Member | None:
+        """What a partitioner makes of the model; None if it failed and others found something.
+
+        `adapter`: With its highest preset; None: the first that is installed.
+        """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
             limit = min(limit, self.options.time_limit)
         problem = build_problem(
             model, self.matrix, self.num_parts, balance="nnz", seed=seed, takes=(EdgeProblem,)
         )
-        adapter = strongest(problem.hypergraph) if strong else None
         try:
             result = partition(
                 problem.hypergraph,
                 self.num_parts,
                 PartitionOptions(
                     partitioner=AUTO if adapter is None else adapter.name,
+                    preset=None if adapter is None else adapter.highest,
                     epsilon=self.options.epsilon,
                     seed=seed,
                     threads=self.options.threads,

@@ -46,6 +46,7 @@ from plancc.search.presets import (
     SINGLE_CUTS,
     TWO_PARTS,
     Combined,
+    Evolution,
     Starts,
 )
 from plancc.search.record import Member, SearchResult, Trial
@@ -347,10 +348,21 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """A population from what effort balanced found."""
+    """A population from what effort balanced found, and every partitioner at its best."""
     founders = job.founders
-    if founders and job.few and job.improvable and not job.deadline.passed():
-        founders = [*founders, job.improve(founders[0], job.options.seed)]
+    if not founders:
+        return []
+    seed, ways = job.options.seed, [(each,) for each in job.highest()]
+
+    def strong(how: Beginning) -> Member | None:
+        owner = None
+        if not (job.has_begun(how, seed) or job.deadline.passed()):
+            owner = job.begin(how, seed, Evolution.highest_share)
+        return None if owner is None else job.chain(owner, seed, job.of_kind.member_cycles)
+
+    founders = [*founders, *filter(None, job.side_by_side(strong, ways))]
+    if job.few and job.improvable and not job.deadline.passed():
+        founders.append(job.improve(founders[0], seed))
     members = evolve(job, founders)
     return [member.owners for member in members[: job.numbers.starts]]
 

@@ -193,7 +193,7 @@ def _grown(
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
-    slow = [start for start in starts if start.slowness > EVOLUTION.quick]
+    slow = [each for each in starts if each.slowness > EVOLUTION.quick and not each.has_begun(seed)]
     quick = [start for start in starts if start.slowness <= EVOLUTION.quick]
     turns = [(start, (seed + k) % 2**31) for k in range(EVOLUTION.size) for start in quick]
     turns = [(start, seed) for start, seed in turns if not start.has_begun(seed)]

@@ -57,6 +57,7 @@ from plancc.search.starts import (
     Beginning,
     beginnings,
     has_hubs,
+    highest,
     is_mild,
     is_uneven,
     kind_of,
@@ -249,6 +250,10 @@ class RowJob(RefiningJob):
         rules = self.options.lean, self.expectation is None, is_mild(self.degrees)
         found = beginnings(self.kind_now, effort, *of_matrix, *rules)
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
+
+    def highest(self) -> list[Beginning]:
+        """Every installed partitioner with its highest preset."""
+        return [] if self.options.lean else highest(self.model.problem is Hypergraph, self.by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
