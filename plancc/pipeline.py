@@ -184,6 +184,10 @@ def compile(
             plan = with_grid(plan, grid)
         return plan if found.topology is None else with_routes(plan, found.topology)
 
+    def in_the_end(found: Ownership) -> float:
+        plan, *_ = _with_hops(lowered(found), task, wishes)
+        return task.options.predictor.epoch(tables_of(plan)).seconds
+
     def judged(found: Ownership) -> float:
         plan = lowered(found)
         assert judge is not None
@@ -201,7 +205,7 @@ def compile(
             found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
-            found = numbered(matrix, found, task, report)
+            found = numbered(matrix, found, task, report, in_the_end)
     wanted = found.balance or wanted
     with observer("lower"), large_arrays():
         limits = found.limits

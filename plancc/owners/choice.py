@@ -142,9 +142,13 @@ def choose(
             if not entry.failed:
                 with observer(f"candidate {form.label}"):
                     found = find_owners(matrix, candidate, shared, observer, report)
-                if grid is None:
-                    found = numbered(matrix, found, candidate, report)
                 found = replace(found, balance=shared, grid=grid)
+                if grid is None:
+
+                    def seconds(found: Ownership, entry: Candidate = entry) -> float:
+                        return _judged(entry, matrix, found, task, goal, hops)[0].value
+
+                    found = numbered(matrix, found, candidate, report, seconds)
                 entry, found = _judged(entry, matrix, found, task, goal, hops)
         except (BackendError, BackendUnavailable) as error:
             entry, found = replace(entry, failed=str(error)), None

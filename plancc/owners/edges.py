@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -104,7 +105,8 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
         return search_edges(matrix, model, num_parts, options, report=report)
 
     shared = _limits(matrix, task) if options.fixed is None else None  # to get numbers by nodes
-    found = search_on_nodes(find, matrix, task.num_parts, options, shared, report)
+    asked = task.options.objective in OBJECTIVES
+    found = search_on_nodes(find, matrix, task.num_parts, options, shared, report, asked)
     return found_by_search(*found, task)
 
 

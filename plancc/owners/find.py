@@ -35,7 +35,8 @@ def find_owners(
     found, nodes = find(matrix, task, balance, observer, report), task.options.nodes
     if nodes is not None and "topology" not in found.how:
         owners = found.owners
-        if task.options.fixed is None:
+        by_time = task.objective == "time"  # then numbers are chosen by that
+        if task.options.fixed is None and not (by_time and task.model.searched):
             with observer("map to nodes"):
                 owners = mapped(owners, matrix, nodes, task.options.capacities)
         found = replace(found, owners=owners, how=found.how | {"topology": str(nodes)})

@@ -6,6 +6,9 @@ travels between nodes is the volume of a partition for as many parts as there ar
     matrix --search--> nodes        few rows between nodes
     node k --search--> its ranks    on its own nonzeros; rows of other nodes come for free and may
                                     be with any rank, whose others then get them inside the node
+
+An objective that is asked for decides. It is searched for as without nodes, and the parts are
+numbered for the nodes; for the time of an epoch owners for nodes first are found too.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ def search_on_nodes(
     options: SearchOptions,
     limits: Limits | None,
     report: Report | None = None,
+    asked: bool = False,
 ) -> tuple[SearchResult, Topology | None]:
     """What a search finds, for nodes first where that pays.
 
@@ -70,18 +74,40 @@ def search_on_nodes(
         matrix, num_parts, options: Of the whole.
         limits: Of the parts; None: nodes do not matter.
         report: See `plancc.search.search`.
+        asked: Whether the objective was asked for.
 
     Returns:
-        SearchResult
+        SearchResult: For the time of an epoch, its `others` are those for nodes first too.
         Topology or None: The one that the parts are numbered for. None: there is none, or a node
             has fewer rows than ranks.
     """
     nodes = options.nodes
-    if nodes is not None and limits is not None and pays(matrix, nodes):
+    if nodes is None or limits is None or not pays(matrix, nodes):
+        return find(matrix, num_parts, options, limits, report), None
+    if not asked:
         found = _on_nodes(find, matrix, options, limits, report)
         if found is not None:
             return found, nodes
-    return find(matrix, num_parts, options, limits, report), None
+    if options.objective != "time":
+        return find(matrix, num_parts, options, limits, report), None
+    effort = options.effort or EFFORT
+    turns = [options, *(replace(options, effort=each) for each in dict.fromkeys(("fast", effort)))]
+    if options.budget is not None:
+        turns = [replace(each, budget=options.budget / len(turns)) for each in turns]
+    best = find(matrix, num_parts, turns[0], limits, report)
+    for each in turns[1:]:
+        found = _on_nodes(find, matrix, each, limits, report)
+        if found is not None:
+            best = _together(best, found)
+    return best, None
+
+
+def _together(one: SearchResult, two: SearchResult) -> SearchResult:
+    """The first, with what the second found among its others if that is as balanced."""
+    over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
+    others = [*one.others, two.owners] if over[1] <= over[0] else one.others
+    tried = [*one.tried, *(replace(each, best=False) for each in two.tried)]
+    return replace(one, tried=tried, others=others, seconds=one.seconds + two.seconds)
 
 
 @dataclass(frozen=True, eq=False)

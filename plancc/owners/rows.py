@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plancc.clock import wall_seconds
+from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import BackendUnavailable, InputError
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
@@ -149,8 +150,9 @@ def _searched(job: _Rows) -> Ownership:
 
     free = expectation is None and task.options.fixed is None  # to be given numbers by nodes
     shared = job.limits if free else None
+    asked = task.options.objective in OBJECTIVES
     result, topology = search_on_nodes(
-        find, job.matrix, task.num_parts, task.search_options, shared, job.report
+        find, job.matrix, task.num_parts, task.search_options, shared, job.report, asked
     )
     return found_by_search(result, topology, task)
 
@@ -168,7 +170,8 @@ def found_by_search(result: SearchResult, topology: Topology | None, task: Task)
         "tried": result.tried_json(),
         **({} if topology is None else {"topology": str(topology)}),
     }
-    return Ownership(result.owners, how, result.warnings)
+    others = result.others if task.options.fixed is None else []
+    return Ownership(result.owners, how, result.warnings, others=others)
 
 
 def _versions(tried: Sequence[Trial]) -> str:

@@ -6,7 +6,7 @@ Found    owners, how they were found, what the user should know of them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -211,6 +211,7 @@ class Ownership:
             owners themselves.
         balance: What the parts share evenly, where that is not what was asked for.
         limits: None where only owners are known.
+        others: Owners as balanced, which may be quicker under numbers for the machine, or in hops.
         grid, topology: Of the plan, where model auto chose a process grid, or hops between nodes.
     """
 
@@ -220,6 +221,7 @@ class Ownership:
     about_owners: list[str] = field(default_factory=list)
     balance: Balance | None = None
     limits: Limits | None = None
+    others: Sequence[Owners] = ()
     grid: Grid | None = None
     topology: Topology | None = None
 

@@ -81,6 +81,8 @@ class Adapter:
             problem: the installed one of the largest number is taken. Left out: only by its name.
             The built-in ones have 0 (builtin), 20 and 30.
         strong_rank: The same for a start that effort best and expected volumes add: slow, but good.
+        highest: The preset of its best partitions, with which it is a start of effort best on every
+            graph; "": none.
         slowness: Seconds that it takes for one second of METIS, roughly: a strong start is made if
             there is time.
         several: Whether `run` takes ``seeds``, a list of them, in place of ``seed``, and returns
@@ -110,6 +112,7 @@ class Adapter:
     max_total: int = 2**30
     auto_rank: Mapping[type, int] = field(default_factory=dict)
     strong_rank: Mapping[type, int] = field(default_factory=dict)
+    highest: str = ""
     slowness: float = 1.0
     several: bool = False
     starts: tuple[Start, ...] = ()

@@ -61,6 +61,8 @@ ADAPTER = Adapter(
     install="pip install 'plancc[kahypar]'",
     capacities=True,
     auto_rank={Hypergraph: 20},
+    highest="quality",
+    slowness=30.0,
     starts=(
         # Cuts of small meshes that no other partitioner finds.
         Start(

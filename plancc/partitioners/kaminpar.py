@@ -73,6 +73,7 @@ ADAPTER = Adapter(
     capacities=True,
     several=True,
     auto_rank={WeightedGraph: 20},
+    highest="strong",
     starts=(
         Start({"hubs": 55}, "default", "cut", ("fast",), least_nonzeros=LARGE, clustered=True),
         # Sweeps make up for what it leaves; METIS is slow with hubs, and with many small parts.

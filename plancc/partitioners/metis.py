@@ -65,6 +65,7 @@ ADAPTER = Adapter(
     capacities=True,
     several=True,
     auto_rank={WeightedGraph: 30},
+    highest="kway",
     starts=(
         # Quick where hubs are mild; pairs of neighbours find few large parts better than clusters.
         Start(

@@ -126,6 +126,7 @@ ADAPTER = Adapter(
     capacities=True,
     auto_rank={Hypergraph: 30},
     strong_rank={Hypergraph: 30, WeightedGraph: 30},
+    highest="highest-quality",
     slowness=15.0,
     improver=IMPROVER,
     starts=(

@@ -20,8 +20,8 @@ where a model says that it is not made for a graph (`EdgeModel.unfit`) nothing i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -39,9 +39,10 @@ from plancc.models.libra import LibraModel
 from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel, lighter_columns, split_problem
 from plancc.models.problem import EdgeProblem
-from plancc.options import SearchOptions
+from plancc.options import EFFORTS, SearchOptions
+from plancc.partitioners.adapter import Adapter
 from plancc.partitioners.options import AUTO, PartitionOptions
-from plancc.partitioners.run import partition, strongest
+from plancc.partitioners.run import partition
 from plancc.passes.bound import reaches
 from plancc.passes.context import Context
 from plancc.passes.edges import RefineEdges
@@ -56,6 +57,7 @@ from plancc.search.effort import rows_inside
 from plancc.search.job import RefiningJob
 from plancc.search.presets import EDGE_EFFORTS, OF_NONZEROS, EdgeEffort, ForObjective
 from plancc.search.record import Member, SearchResult, Trial
+from plancc.search.starts import highest
 
 
 def search_edges(
@@ -84,8 +86,13 @@ def search_edges(
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
     job = EdgeJob(matrix=matrix, model=model, limits=limits, options=options, report=report)
+    job.record.effort = EFFORTS[0]  # whose steps come first
     members = sorted(job.members())
     job.deadline = job.whole
+    for effort, member in job.below.items():
+        job.record.effort = effort
+        job.refine_objective([member.owners])
+    job.record.effort = job.effort
     if num_parts > 1 and not job.hopeless:
         job.refine_until_end([member.owners for member in members[: job.numbers.starts]])
     return job.result()
@@ -93,8 +100,13 @@ def search_edges(
 
 @dataclass(kw_only=True)
 class EdgeJob(RefiningJob):
-    """A search for owners of rows and of nonzeros."""
+    """A search for owners of rows and of nonzeros.
 
+    Attributes:
+        below: What the efforts below find for the volume.
+    """
+
+    below: dict[str, Member] = field(default_factory=dict)
     numbers: ClassVar[ForObjective] = OF_NONZEROS
     model: EdgeModel
 
@@ -158,14 +170,14 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Members from searches by rows, and one from the strongest partitioner."""
-        yield self.split(self.from_rows(self.options.seed), self.options.seed)
+        """Members from searches by rows, and one from the partitioner that is best at it."""
+        yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
-        start = None
-        if self.held is None:
-            start = self.partitioned(model, self.options.seed, strong=True)
-        if start is not None:
-            yield self.split(start, self.options.seed)
+        ways = highest(hypergraphs=True, graphs=False) if self.held is None else []
+        made = [self.partitioned(model, self.options.seed, each.adapter) for each in ways]
+        found = [each for each in made if each is not None]
+        if found:
+            yield self.split(min(found), self.options.seed)
         for seed in itertools.count(self.options.seed + 1):
             yield self.split(self.from_rows(seed), seed)
 
@@ -173,6 +185,8 @@ class EdgeJob(RefiningJob):
         """A member from a partition of the fine-grain hypergraph, then the others."""
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
+        for effort in self.efforts_below:
+            self._end_of(effort, start)
         yield self.refine(start.owners, "volume", self.options.seed)
         yield from self._rows_first()
 
@@ -195,21 +209,26 @@ class EdgeJob(RefiningJob):
         owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 
-    def partitioned(self, model: EdgeModel, seed: int, strong: bool = False) -> Member | None:
-        """What a partitioner makes of the model; None if it failed and others found something."""
+    def partitioned(
+        self, model: EdgeModel, seed: int, adapter: Adapter | None = None
+    ) -> Member | None:
+        """What a partitioner makes of the model; None if it failed and others found something.
+
+        `adapter`: With its highest preset; None: the first that is installed.
+        """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
             limit = min(limit, self.options.time_limit)
         problem = build_problem(
             model, self.matrix, self.num_parts, balance="nnz", seed=seed, takes=(EdgeProblem,)
         )
-        adapter = strongest(problem.hypergraph) if strong else None
         try:
             result = partition(
                 problem.hypergraph,
                 self.num_parts,
                 PartitionOptions(
                     partitioner=AUTO if adapter is None else adapter.name,
+                    preset=None if adapter is None else adapter.highest,
                     epsilon=self.options.epsilon,
                     seed=seed,
                     threads=self.options.threads,
@@ -236,8 +255,23 @@ class EdgeJob(RefiningJob):
         diagonal = row == matrix.indices
         return Owners(better, np.where(diagonal, better[row], owners.of_nonzeros(matrix)))
 
-    def split(self, start: Member, seed: int) -> Member:
-        """From owners of rows on: splits and V-cycles in turn, then single nonzeros."""
+    @property
+    def efforts_below(self) -> Sequence[str]:
+        """Efforts below, whose steps are made too, so that more effort is never worse."""
+        return EFFORTS[: EFFORTS.index(self.effort)]
+
+    def _end_of(self, effort: str, best: Member) -> None:
+        """Make the last step of an effort below: single nonzeros."""
+        if effort not in self.below:
+            rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
+            self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
+            self.record.effort = self.effort
+
+    def split(self, start: Member, seed: int, first: bool = False) -> Member:
+        """From owners of rows on: splits and V-cycles in turn, then single nonzeros.
+
+        `first`: Whether the efforts below make these steps too.
+        """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
         context = replace(self.context(seed), deadline=deadline)
@@ -255,6 +289,9 @@ class EdgeJob(RefiningJob):
             best = min(best, self.note(f"split {k + 1}, seed {seed}", begin, problem.owners(owner)))
             if reaches(best.volume, best.overload, least):
                 return best
+            for effort in self.efforts_below if first else ():
+                if EDGE_EFFORTS[effort].splits == k + 1:
+                    self._end_of(effort, best)
             if deadline.passed():
                 break
         return self.refine(best.owners, "volume", seed)

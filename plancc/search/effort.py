@@ -6,8 +6,10 @@ balanced  quick starts, by the kind of graph, V-cycles from each, all combined, 
 best      a population from all partitioners that stays diverse: see `plancc.search.memetic`
 ========  ========================================================================================
 
-Every effort minimises the volume first and refines for another objective from there; for the
-expected volume of mini-batches balanced and best also start from the strongest partitioner's cut.
+Every effort makes the steps of those below it first, so that more effort is never worse by the
+objective. Every effort minimises the volume first and refines for another objective from there; for
+the expected volume of mini-batches balanced and best also start from the strongest partitioner's
+cut.
 Where a model says that it is not made for a graph (`StochasticModel.unfit`), fast is all there is.
 """
 
@@ -44,6 +46,7 @@ from plancc.search.presets import (
     SINGLE_CUTS,
     TWO_PARTS,
     Combined,
+    Evolution,
     Starts,
 )
 from plancc.search.record import Member, SearchResult, Trial
@@ -104,34 +107,40 @@ def search(
     job = RowJob(**known) if around is None else HypergraphJob(**known, around=around)
     if expectation is not None:
         expectation.deadline = job.whole
-    owners = _by_effort(job)
-    if hopeless:  # no refinement of the expectation
-        owners = []
-    job.deadline = job.whole
-    if expectation is None:
-        _refine(job, owners)
-    else:
-        _refine_expected(job, owners, expectation)
+    make_steps(job, leave if hopeless else _refine)
     return job.result()
 
 
-def _by_effort(job: RowJob) -> list[Owners]:
-    """What the effort finds for the volume; one that has to pay comes after the efforts below."""
-    if job.payback is None:
-        return STEPS[job.effort](job)
-    owners, job.payback.waits = list[Owners](), True
+def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
+    """Make the steps of all efforts up to the one asked for: more effort is never worse.
+
+    Parameters:
+        refine: Called after those of each effort, with the owners that it found for the volume.
+    """
+    until = job.deadline
+    if job.payback is not None:
+        job.payback.waits = True
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
-        job.effort = effort
+        job.effort = job.record.effort = effort
+        job.deadline = until
         owners = STEPS[effort](job)
-        if job.payback.waits:
+        if job.payback is not None and job.payback.waits:
             job.payback.begin(job.record.found().owners)
-        if job.payback.over():
+        job.deadline = job.whole
+        refine(job, owners)
+        if job.whole.passed() or not owners:  # or there is nothing to search
             break
-    return owners
+
+
+def leave(job: RowJob, owners: list[Owners]) -> None:
+    """Leave owners as they are."""
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
     """Refine owners for another objective than the volume, with effort best until time is up."""
+    if job.expectation is not None:
+        _refine_expected(job, owners, job.expectation)
+        return
     if job.objective == "time" and owners:
         owners = _best_first(job, owners)
     job.refine_until_end(owners, 1 if job.effort == "fast" else None)
@@ -219,7 +228,8 @@ def _fast(job: RowJob) -> list[Owners]:
 
 
 def _balanced(job: RowJob) -> list[Owners]:
-    return [member.owners for member in _balanced_members(job, decide=True)[:1]]
+    job.founders = _balanced_members(job, decide=job.options.effort != "best")
+    return [member.owners for member in job.founders[:1]]
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
@@ -338,10 +348,21 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """The steps of effort balanced first: with as much time as that takes, it is never worse."""
-    founders = _balanced_members(job)
-    if founders and job.few and job.improvable and not job.deadline.passed():
-        founders.append(job.improve(founders[0], job.options.seed))
+    """A population from what effort balanced found, and every partitioner at its best."""
+    founders = job.founders
+    if not founders:
+        return []
+    seed, ways = job.options.seed, [(each,) for each in job.highest()]
+
+    def strong(how: Beginning) -> Member | None:
+        owner = None
+        if not (job.has_begun(how, seed) or job.deadline.passed()):
+            owner = job.begin(how, seed, Evolution.highest_share)
+        return None if owner is None else job.chain(owner, seed, job.of_kind.member_cycles)
+
+    founders = [*founders, *filter(None, job.side_by_side(strong, ways))]
+    if job.few and job.improvable and not job.deadline.passed():
+        founders.append(job.improve(founders[0], seed))
     members = evolve(job, founders)
     return [member.owners for member in members[: job.numbers.starts]]
 

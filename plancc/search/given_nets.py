@@ -22,7 +22,7 @@ from plancc.passes.fixed import Around
 from plancc.passes.multilevel import Owner
 from plancc.search.record import SearchResult
 from plancc.search.rows import RowJob
-from plancc.search.starts import Beginning, beginnings
+from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
@@ -137,6 +137,9 @@ class HypergraphJob(RowJob):
             return found
         plain = [each for each in found if each.how.preset == each.adapter.presets[0]]
         return sorted(plain, key=lambda each: -each.adapter.auto_rank.get(Hypergraph, 0))[:1]
+
+    def highest(self) -> list[Beginning]:
+        return [] if self.given is not None else highest(hypergraphs=True, graphs=False)
 
     def result(self) -> SearchResult:
         found = self.record.result([])

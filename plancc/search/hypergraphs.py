@@ -22,7 +22,7 @@ from plancc.partitioners.run import check_problem
 from plancc.passes.kernels.nets import nets_of
 from plancc.passes.kernels.state import state_of, volume
 from plancc.passes.multilevel import Owner
-from plancc.search.effort import STEPS
+from plancc.search.effort import leave, make_steps
 from plancc.search.given_nets import HypergraphJob, check_fixed, fixed_around
 from plancc.search.record import SearchResult, Trial
 
@@ -100,7 +100,7 @@ def partition_hypergraph(
             around=fixed_around(stays, hypergraph, limits),
             **others,
         )
-        STEPS[job.effort](job)
+        make_steps(job, leave)
         return job.result()
 
     if part is not None:

@@ -108,7 +108,7 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     if not founders:
         return []
     timed = job.deadline.at < np.inf
-    first_seconds = job.record.trials[0].seconds
+    first_seconds = job.first_seconds
     population = Members(job.nets.cost)
     starts = _starts(job)
     for member in [*founders, *_grown(job, founders, starts, first_seconds)]:
@@ -193,7 +193,7 @@ def _grown(
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
-    slow = [start for start in starts if start.slowness > EVOLUTION.quick]
+    slow = [each for each in starts if each.slowness > EVOLUTION.quick and not each.has_begun(seed)]
     quick = [start for start in starts if start.slowness <= EVOLUTION.quick]
     turns = [(start, (seed + k) % 2**31) for k in range(EVOLUTION.size) for start in quick]
     turns = [(start, seed) for start, seed in turns if not start.has_begun(seed)]

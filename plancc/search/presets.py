@@ -220,6 +220,8 @@ class Evolution:
     # Share of a budget in which members are added to the first population.
     growing_share: float = 0.25
     restart_share: float = 0.25  # the same, of the time left, for the population of a restart
+    # The same of a partitioner with its highest preset, which others follow.
+    highest_share: float = 0.5
     start_share: float = 0.75  # share of the time left that one partitioner gets
     quick: float = 3.0  # slowness of a start up to which it is made with several seeds
     # Share of the volume by which a slow start must be better than the others for more like it.

@@ -48,6 +48,7 @@ class SearchResult:
         value, volume: The objective, and rows moved.
         tried: In the order in which the steps ended.
         seconds: Of the whole search.
+        others: The best of efforts below, as balanced: with numbers and hops they may be quicker.
     """
 
     owners: Owners
@@ -56,6 +57,7 @@ class SearchResult:
     tried: list[Trial]
     warnings: list[str]
     seconds: float
+    others: list[Owners] = field(default_factory=list)
 
     def tried_json(self) -> str:
         """The trials as JSON, for a plan's provenance."""
@@ -125,11 +127,14 @@ class Record:
     Attributes:
         report: Called with every trial.
         best: By overload, value, volume.
+        effort: Whose steps they are; `of_effort` has the best of each.
     """
 
     report: Callable[[Trial], None] | None = None
     trials: list[Trial] = field(default_factory=list)
     best: Member | None = None
+    effort: str = ""
+    of_effort: dict[str, Member] = field(default_factory=dict)
     start: float = field(default_factory=wall_seconds)
     _lock: Lock = field(default_factory=Lock)
 
@@ -144,6 +149,9 @@ class Record:
             better = best is None or member.merit < best.merit
             if better or (best and member.merit == best.merit and _bytes(member) < _bytes(best)):
                 self.best = member
+            known = self.of_effort.get(self.effort)
+            if known is None or member.merit < known.merit:
+                self.of_effort[self.effort] = member
             trial = Trial(step, seconds, *member.merit[1:], member.overload, better)
             self.trials.append(trial)
             if self.report is not None:
@@ -167,7 +175,14 @@ class Record:
 
     def result(self, warnings: list[str]) -> SearchResult:
         best, seconds = self.found(), wall_seconds() - self.start
-        return SearchResult(best.owners, best.value, best.volume, self.trials, warnings, seconds)
+        others = [
+            each.owners
+            for each in self.of_effort.values()
+            if each is not best and each.overload <= best.overload
+        ]
+        return SearchResult(
+            best.owners, best.value, best.volume, self.trials, warnings, seconds, others
+        )
 
 
 def _bytes(member: Member) -> tuple[bytes, bytes]:

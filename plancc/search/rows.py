@@ -57,6 +57,7 @@ from plancc.search.starts import (
     Beginning,
     beginnings,
     has_hubs,
+    highest,
     is_mild,
     is_uneven,
     kind_of,
@@ -75,7 +76,10 @@ class RowJob(RefiningJob):
         hypergraph: Whose vertices weigh what the parts share.
         cut_made: Whether it started from the strongest partitioner's cut, for an expected volume.
         decided: Whether that cut was so good that no other start is made.
-        ready: Starts that were made with others in one process, by what was called and by seed.
+        ready: Starts that were made with others in one process, or for an effort below, by what was
+            called and by seed.
+        first_seconds: Of the first start.
+        founders: What effort balanced found, and what that was combined from.
     """
 
     hypergraph: Hypergraph
@@ -86,6 +90,8 @@ class RowJob(RefiningJob):
     decided: bool = False
     begun: set[tuple[str | int, ...]] = field(default_factory=set)
     ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
+    first_seconds: float = 0.0
+    founders: list[Member] = field(default_factory=list)
     nets: Nets = field(init=False)
 
     def __post_init__(self) -> None:
@@ -172,6 +178,8 @@ class RowJob(RefiningJob):
         owners.
         """
         owner = None
+        self.kind, self.starter = "", AUTO  # an effort below has no part in what is chosen
+        self.begun.clear()
         for way in self._first_ways(effort, more):
             try:
                 owner = way()
@@ -184,6 +192,7 @@ class RowJob(RefiningJob):
             owner = self.start(self.base, seeds=[self.options.seed])
         if owner is not None:
             self.kind = self._measured(owner)
+            self.first_seconds = max(self.first_seconds, self.record.trials[-1].seconds)
         return owner
 
     def _first_by(self, how: Beginning, more: int) -> Owner | None:
@@ -241,6 +250,10 @@ class RowJob(RefiningJob):
         rules = self.options.lean, self.expectation is None, is_mild(self.degrees)
         found = beginnings(self.kind_now, effort, *of_matrix, *rules)
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
+
+    def highest(self) -> list[Beginning]:
+        """Every installed partitioner with its highest preset."""
+        return [] if self.options.lean else highest(self.model.problem is Hypergraph, self.by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
@@ -349,6 +362,8 @@ class RowJob(RefiningJob):
                 )
                 if plain:
                     self.ready.update(zip(keys[1:], others, strict=False))
+                if plain and self.effort == "fast":
+                    self.ready[keys[0]] = result
         except (BackendError, BackendUnavailable) as error:
             if self.record.best is None or not self.kind:  # `first` goes on to the next
                 raise

@@ -155,5 +155,20 @@ def beginnings(
             yield Beginning(adapter, how)
 
 
+def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
+    """Every installed partitioner with its highest preset, the quickest first.
+
+    Parameters:
+        hypergraphs, graphs: What may be partitioned; those that take both have hypergraphs.
+    """
+    found = []
+    for adapter in PARTITIONERS.loaded().values():
+        if adapter.highest and adapter.available():
+            takes_nets = hypergraphs and adapter.takes_kind(Hypergraph)
+            ways = ("",) if takes_nets else adapter.objectives if graphs else ()
+            found += [Beginning(adapter, Start({}, adapter.highest, each)) for each in ways]
+    return sorted(found, key=lambda each: each.adapter.slowness)
+
+
 def _is_for(how: Start, effort: str) -> bool:
     return effort in how.efforts or (effort == "best" and how.efforts != ("fast",))

@@ -158,7 +158,7 @@ def test_a_search_minimises_its_objective(model, objective, graph, alone):
     assert (found["partitioner"], found["effort"]) == ("plancc", "balanced")
     assert found["objective"] == objective
     assert Machine.from_json(found["machine"]) == find_machine("cpu-cluster")
-    assert found["partitioner_versions"].split()[0] == "metis"
+    assert "metis" in found["partitioner_versions"].split()
     assert reached(read_tried(found)) == value_of(plan, objective)
     assert value_of(plan, objective) <= value_of(alone, objective)
 

@@ -165,8 +165,10 @@ def test_steps_of_a_road_and_of_a_mesh():
     road = normalize(load_dataset("grid", rows=80, cols=80).graph)
     result = search(road, 4, SearchOptions(effort="balanced"))
     assert check(result, road, 4) == 0
-    steps = [trial.step for trial in result.tried]
-    assert steps[1:6:2] == ["climb", "metis cut recursive seed 1", "minimum cuts"]
+    every = [trial.step for trial in result.tried]
+    assert every[:3] == ["metis volume kway seed 1", "climb", "minimum cuts"]  # of effort fast
+    steps = every[3:]
+    assert steps[1:5:2] == ["climb", "metis cut recursive seed 1"]
     starts = [step for step in steps if step.startswith(("metis", "kaminpar"))]
     assert len(starts) == 6
     assert steps.count("minimum cuts") == 7
@@ -191,7 +193,7 @@ def test_starts_into_few_parts_are_chosen_by_their_sweeps():
     tried = search(matrix, 5, SearchOptions(effort="balanced")).tried
     steps = [trial.step for trial in tried]
     starts = [k for k, step in enumerate(steps) if step.startswith(("metis", "kaminpar"))]
-    assert len(starts) == 5
+    assert len(starts) == 1 + 5  # that of effort fast too
     assert not any("V-cycle" in step for step in steps[: max(starts)])
     refined = sorted(trial.volume for trial in tried if trial.step == "sweeps")
     assert len(refined) >= 4
@@ -213,7 +215,8 @@ def test_seeds_of_a_partitioner_have_one_process(monkeypatch):
     road = normalize(load_dataset("grid", rows=80, cols=80).graph)
     options = SearchOptions(effort="balanced", seed=5)
     together = search(road, 4, options)
-    assert begun == [("metis", "kway", [5, 6, 7]), ("metis", "recursive", [5, 6, 7])]
+    of_fast = ("metis", "kway", [5])
+    assert begun == [of_fast, ("metis", "recursive", [5, 6, 7]), ("metis", "kway", [6, 7])]
     begun.clear()
     apart = search(road, 4, replace(options, budget=1000.0))
     assert sorted(begun) == [
