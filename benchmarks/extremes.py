@@ -1,7 +1,7 @@
 """How long models take for graphs of extreme shapes: stars, cliques, one full row, empty graphs.
 
     python -m benchmarks extremes                     all; the results are kept, so that it goes on
-    python -m benchmarks.extremes --shapes star --models fine-grain,checkerboard --parts 256
+    python -m benchmarks.extremes --shapes star --models fine-grain,libra --parts 256
     python -m benchmarks.extremes --kept --markdown   the table of what was measured, whenever
 
 Every plan is compiled by a process of its own, with one thread, within a time limit. Seconds are

@@ -38,7 +38,7 @@ LARGER = ("digits", "rmat-11", "mesh")
 SHARED = ("wiki-Vote", "Cora", "AmazonPhoto")
 
 ROW_SEARCHED = ("hp", "gp")
-EDGE_SEARCHED = ("medium-grain", "fine-grain", "checkerboard")
+EDGE_SEARCHED = ("medium-grain", "fine-grain")
 ASSIGNED = ("libra", "rcm", "block", "rp", "file")
 GRIDS = ("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop")
 MODELS = (*ROW_SEARCHED, "stochastic-hp", *EDGE_SEARCHED, "auto", *ASSIGNED, *GRIDS)
@@ -99,7 +99,7 @@ _plan("row-clusters", "sbm", "stochastic-hp", 4, clusters=12, sampler="uniform",
 _plan("edge", "sbm", "medium-grain", 4)
 _plan("edge-directed", "rmat", "medium-grain", 3)
 _plan("edge-digits", "digits", "libra", 4)
-_plan("edge-checkerboard", "rmat", "checkerboard", 4)
+_plan("edge-even", "rmat", "libra", 4)
 _plan("grid-1d", "sbm", "cagnet-1d", 4)
 _plan("grid-1d-sparse", "rmat", "cagnet-1d", 4, sparse=True, blocks="hp", effort="fast")
 _plan("grid-1.5d", "sbm", "cagnet-1.5d", 4)
@@ -222,7 +222,6 @@ def _objective_cases(quick: bool) -> Iterator[Case]:
     yield _compile("sbm", "cagnet-1.5d", 9, sparse=True, replication=3, blocks="hp")
     yield _compile("sbm", "cagnet-2d", 6, grid="2x3")
     yield _compile("sbm", "cagnet-3d", 12, grid="2x3x2")
-    yield _compile("sbm", "checkerboard", 6, grid="3x2")
     yield _compile("rmat", "auto", 4, candidates="hp,libra,rp", effort="fast")
 
 
@@ -308,7 +307,7 @@ def _shared_cases(quick: bool) -> Iterator[Case]:
             effort: Case = {"effort": "fast"} if model in ROW_SEARCHED else {}
             yield _compile(graph, model, 16, **effort)
     if not quick:
-        for model in ("hp", "medium-grain", "checkerboard"):
+        for model in ("hp", "medium-grain"):
             yield _compile("Cora", model, 8)
         yield _compile("Cora", "hp", 8, objective="max-volume")
         yield _compile("Cora", "stochastic-hp", 8, batch_size=300)
@@ -338,7 +337,7 @@ def _run_cases(quick: bool) -> Iterator[Case]:
                 yield _run(plan, f"--model {model}")
     for plan in ("row", "row-directed", "edge", "grid-2d", "mop"):  # but for rows it is refused
         yield _run(plan, "--model gat")
-    for plan in ("row-directed", "edge-directed", "edge-checkerboard"):
+    for plan in ("row-directed", "edge-directed", "edge-even"):
         yield _run(plan, "--model gcn")
         yield _run(plan, "--model sage")
     for words in ROW_RUNS[::2] if quick else ROW_RUNS:
@@ -405,7 +404,7 @@ FEATURE_RUNS = (
 
 def _library_cases(quick: bool) -> Iterator[Case]:
     """`plancc_runtime.open` on one rank and on two."""
-    for plan in ("row", "row-directed", "edge", "edge-directed", "edge-checkerboard"):
+    for plan in ("row", "row-directed", "edge", "edge-directed", "edge-even"):
         for ranks in (1, 2):
             if not quick or (ranks == 2 and plan in ("row", "edge")):
                 given = {"kind": "library", "plans": [plan], "ranks": ranks, "dtype": "float32"}
@@ -459,7 +458,7 @@ def _prediction_cases(quick: bool) -> Iterator[Case]:
         yield _commands(f"batches/{sampler}", *drawn, plans=["row", "row-clusters"])
     for name, plans, graph in (
         ("rows", ("row", "row-directed", "row-double"), "sbm"),
-        ("edges", ("edge-directed", "edge-checkerboard"), "rmat"),
+        ("edges", ("edge-directed", "edge-even"), "rmat"),
         ("digits", ("row-digits", "edge-digits"), "digits"),
         ("all", ("row", "edge", *PROCESS_GRIDS, *FEATURE), "sbm"),
     ):

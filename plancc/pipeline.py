@@ -27,7 +27,7 @@ from plancc.graph.remarks import remarks
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
-from plancc.models import MODELS
+from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.models.file import part_vector
 from plancc.models.stochastic import StochasticModel
 from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
@@ -37,7 +37,7 @@ from plancc.owners.find import find_owners
 from plancc.owners.memory import allowed_memory, within_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import of_graph, of_wishes, provenance
-from plancc.owners.request import Assigner, balance_of, default_model, prepared, with_dims
+from plancc.owners.request import Assigner, balance_of, prepared, with_dims
 from plancc.owners.rows import with_clusters
 from plancc.owners.task import Observer, Ownership, Report, Task
 from plancc.plan.grid_slices import with_grid
@@ -73,9 +73,7 @@ def compile(
         graph (Graph, path, scipy sparse matrix, networkx graph, (n, edge_index), or an object of
             PyTorch Geometric, DGL or igraph): See `plancc.graph.convert.as_graph`. Or a
             `ReadGraph`, to which the options of data and edges are applied already.
-        model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp"; for
-            objective "time" the faster one of "hp" and "checkerboard"
-            (`plancc.owners.request.default_model`).
+        model: A name in `plancc.models.MODELS`; ``plancc models`` lists them. None: "hp".
         num_parts: 1..n. For process grids and feature parallelism the number of ranks; a grid has a
             block of rows for every process row, in every layer, or for every group. Options of the
             search then are those of the model of the blocks.
@@ -104,9 +102,7 @@ def compile(
     if wishes.relay_hops is not None and wishes.exchange in ("flat", "nodes"):
         raise InputError(f"`relay_hops`: `exchange` {wishes.exchange} has no relays")
     balance = balance_of(wishes.balance, wishes.weights)
-    if model is None:
-        model, chosen = default_model(search, balance)
-        model_options = chosen | model_options
+    model = DEFAULT_MODEL if model is None else model
     assigner, task, wanted = prepared(model, num_parts, model_options, search, balance)
     if isinstance(task.model, StochasticModel) and search.dims is not None:
         task.model.check_layers(len(search.dims) - 1)

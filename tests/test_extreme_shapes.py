@@ -14,7 +14,7 @@ from test_edge_pipeline import volume_of
 import plancc
 from plancc.errors import InputError
 from plancc.graph.normalize import normalize
-from plancc.models import MODELS, checkerboard, crowd, make_model, stochastic
+from plancc.models import MODELS, crowd, make_model, stochastic
 from plancc.models.crowd import Crowd
 from plancc.models.limits import Bounds, Limits
 from plancc.models.problem import Hypergraph
@@ -125,37 +125,16 @@ def test_work_of_a_star_is_linear(leaves):
         assert evaluations <= 3 * leaves + 2 * num_parts**2
 
 
-def test_checkerboard_declines_hubs():
-    """The sentence comes before the search, is in the plan, and auto leaves the model out."""
-    graph = graph_of("star", 400)
-    with pytest.warns(plancc.PlanccWarning, match="'checkerboard' is not made for this graph"):
-        plan = plancc.compile(graph, "checkerboard", 64)
-    check(plan, graph, "checkerboard")
-    first = plan.provenance["warnings"].splitlines()[0]
-    assert "row 0 has 400 of 1,198 nonzeros" in first
-    assert "medium-grain" in first
-    with pytest.warns(plancc.PlanccWarning):
-        chosen = plancc.compile(graph, "auto", 64, effort="fast", candidates="hp,checkerboard")
-    tried = {each["model"]: each for each in json.loads(chosen.provenance["candidates"])}
-    assert tried["checkerboard"]["failed"] == first
-    assert not tried["hp"]["failed"]
-
-
 def test_auto_leaves_out_rows_for_a_hub():
     """A row plan gives a hub to one part: where one by nonzeros remains, it is not searched for."""
-    with pytest.warns(plancc.PlanccWarning, match="left out: hp, checkerboard;"):
+    with pytest.warns(plancc.PlanccWarning, match="left out: hp;"):
         plan = plancc.compile(
-            graph_of("star", 400), "auto", 64, effort="fast", candidates="hp,checkerboard,libra"
+            graph_of("star", 400), "auto", 64, effort="fast", candidates="hp,libra"
         )
     tried = {each["model"]: each for each in json.loads(plan.provenance["candidates"])}
     assert "row 0 has 400 nonzeros, 21.4 times the even share" in tried["hp"]["failed"]
     assert not tried["libra"]["failed"]
     assert tried["libra"]["chosen"]
-
-
-@pytest.mark.parametrize(("shape", "num_parts"), [("path", 16), ("star", 4), ("hubs", 4)])
-def test_checkerboard_takes_what_can_be_even(shape, num_parts):
-    assert make_model("checkerboard", {}).unfit(graph_of(shape, 100), num_parts) == ""
 
 
 def test_stochastic_declines_hubs(monkeypatch):
@@ -227,14 +206,11 @@ def test_crowd(monkeypatch):
         ("clique", "medium-grain"),
         pytest.param("clique", "fine-grain", marks=long),
         ("hubs", "fine-grain"),
-        pytest.param("hubs", "checkerboard", marks=long),
-        ("path", "checkerboard"),
     ],
 )
 def test_declined(monkeypatch, shape, model):
     """One sentence up front, then owners that are quick to have."""
     monkeypatch.setattr(crowd, "MAX_GAINS", 0)
-    monkeypatch.setattr(checkerboard, "MAX_PLACES", 0)
     graph = graph_of(shape, 120)
     with pytest.warns(plancc.PlanccWarning, match=f"'{model}' is not made for this graph"):
         plan = plancc.compile(graph, model, 64 if shape == "hubs" else 16)
@@ -245,7 +221,9 @@ def test_declined(monkeypatch, shape, model):
         assert steps_of(plan) == ["libra"]
 
 
-@pytest.mark.parametrize(("shape", "best"), [("clique", "checkerboard"), ("hubs", "libra")])
+@pytest.mark.parametrize(
+    ("shape", "best"), [("clique", "cagnet-3d:grid=1x1x64"), ("hubs", "libra")]
+)
 def test_auto_in_a_crowd(monkeypatch, shape, best):
     monkeypatch.setattr(crowd, "MAX_GAINS", 0)
     with pytest.warns(plancc.PlanccWarning, match="not made for these candidates"):

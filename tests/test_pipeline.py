@@ -367,7 +367,7 @@ def test_provenance_of_rcm():
         (
             {"model": "best"},
             "unknown model 'best': choose from hp, stochastic-hp, gp, medium-grain, fine-grain, "
-            "checkerboard, libra, auto, rcm, block, rp, file",
+            "libra, auto, rcm, block, rp, file",
         ),
         ({"normalize": "mean"}, "unknown normalization 'mean': choose from sym, row, none"),
         ({"balance": "edges"}, "unknown balance 'edges': choose from nnz, rows, weights"),

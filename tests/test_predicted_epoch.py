@@ -158,23 +158,6 @@ def test_limits_that_are_too_loose(objective, advice, uneven):
     assert note[6] == advice
 
 
-@pytest.mark.parametrize(("machine", "wins"), [(TALK, "checkerboard"), (NARROW, "hp")])
-def test_who_is_compiled_for_the_time_where_no_model_is_named(machine, wins, uneven):
-    """A grid of nine parts has fewer messages; a ring in nine arcs moves the fewest rows."""
-    near = np.eye(240)
-    ring = sp.csr_array(near + np.roll(near, 1, axis=1) + np.roll(near, -1, axis=1))
-    graph = uneven if wins == "checkerboard" else ring
-    how = {"num_parts": 9, "machine": machine, "objective": "time", "effort": "fast"}
-    plan, _ = compiled(graph, **how)
-    alone = {model: compiled(graph, model, **how)[0] for model in ("hp", "checkerboard")}
-    seconds = {model: each.provenance["epoch_seconds"] for model, each in alone.items()}
-    assert min(seconds, key=seconds.get) == wins
-    assert plan.content_sha256() == alone[wins].content_sha256()
-    assert plan.provenance["epoch_seconds"] == seconds[wins]
-    assert plan.provenance["chosen_model"] == wins
-    assert plan.provenance["balance"] == alone[wins].provenance["balance"]
-
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(k, marks=long) for k in (2, 3))])
 def test_random_partitions_and_mini_batches_are_not_judged(seed, matrix):
     """They are no slower than a random partition; a mini-batch is not an epoch."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import long, turns
+from cases import turns
 from test_ownership import DIMS, clustered, compiled, value_of
 
 import plancc
@@ -153,14 +153,7 @@ def test_limits_of_their_own_are_recorded(data):
     assert heaviest <= 42
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "medium-grain",
-        "libra",
-        *(pytest.param(m, marks=long) for m in ("checkerboard",)),
-    ],
-)
+@pytest.mark.parametrize("model", ["medium-grain", "libra"])
 def test_a_limit_of_the_nonzeros_of_edge_plans(model):
     graph, how = clustered(), {} if model == "libra" else {"effort": "fast"}
     own = compiled(graph, model=model, balance="nnz:0.3", epsilon=0.0, **how)

@@ -12,7 +12,7 @@ import click
 from plancc.clock import wall_seconds
 from plancc.errors import InputError
 from plancc.fields import divided
-from plancc.models import MODELS, timed_candidates
+from plancc.models import DEFAULT_MODEL, MODELS
 from plancc.options import BATCHES, SearchOptions
 from plancc.partitioners.options import AUTO
 from plancc_cli import options
@@ -100,8 +100,9 @@ def _of_single_models() -> str:
     "--model",
     type=options.NameIn("model", MODELS),
     metavar="NAME",
-    help=f"Partitioning model: {', '.join(MODELS)}.  [default: hp; for objective time the faster "
-    f"of {' and '.join(timed_candidates())}]",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help=f"Partitioning model: {', '.join(MODELS)}.",
 )
 @with_options(
     option_of(*of_models.values(), hidden=name not in OF_BATCHES)
@@ -171,7 +172,7 @@ def command(
     from plancc.memory import give_back_at_once
     from plancc.models.auto import AutoModel
     from plancc.owners.memory import allowed_memory
-    from plancc.owners.request import balance_of, default_model, prepared
+    from plancc.owners.request import balance_of, prepared
     from plancc.report.costs import product_of
     from plancc.report.epochs import EpochTimes
     from plancc.report.provenance import decoded, reached, read_tried
@@ -181,10 +182,7 @@ def command(
     from plancc_cli.tables import print_data
 
     search = SearchOptions(**divided(settings, SearchOptions)[0])
-    chosen: dict[str, Any] = {}
     settings["balance"] = balance_of(settings["balance"], settings["weights"])
-    if settings["model"] is None:
-        settings["model"], chosen = default_model(search, settings["balance"])
     model = MODELS[settings["model"]]
     if rehearse:
         if model.layout != "any":
@@ -198,7 +196,6 @@ def command(
     given_files = (settings.get(name) for name in GIVEN_FILES)
     options.check_plan_output(output, graph, *given_files, *data)
     reading = {name: settings.pop(name) for name in options.READING}
-    settings = chosen | settings
     of_model = {name: value for name, value in settings.items() if name in OF_MODELS}
     of_model = of_class(of_model, model.option_fields())
     settings |= of_model

@@ -49,7 +49,7 @@ STAGES: Stages = (
         "compile edges.csv -p 2 --model block --columns v,u,w -o csv.h5",
         "compile graph.mtx -p 4 --data graph.npz --model medium-grain -o edges.h5",
         "compile graph.mtx -p 4 --data graph.npz --model stochastic-hp --batch-size 200 -o mini.h5",
-        "compile graph.mtx -p 4 --model checkerboard --exchange relays -o cells.h5",
+        "compile graph.mtx -p 4 --model medium-grain --exchange relays -o relays.h5",
         "compile graph.mtx -p 4 --topology 2x2 -o hops.h5",
         "compile hubs.mtx.gz -p 4 --model libra -o libra.h5",
         "refine rows.h5 --objective max-volume -o refined.h5",

@@ -29,7 +29,6 @@ MODELS = Registry(
         "gp": "plancc.models.graph:GraphModel",
         "medium-grain": "plancc.models.medium_grain:MediumGrainModel",
         "fine-grain": "plancc.models.fine_grain:FineGrainModel",
-        "checkerboard": "plancc.models.checkerboard:CheckerboardModel",
         "libra": "plancc.models.libra:LibraModel",
         "auto": "plancc.models.auto:AutoModel",
         "rcm": "plancc.models.rcm:RcmModel",
@@ -48,11 +47,6 @@ PROBLEMS = (Assignment, Hypergraph, WeightedGraph)
 """What models of row plans build."""
 DEFAULT_MODEL = "hp"
 """Model of those who name none."""
-
-
-def timed_candidates() -> tuple[str, ...]:
-    """Models that compete for the least time where none is named: `Model.timed`."""
-    return tuple(name for name, model in MODELS.loaded().items() if model.timed)
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:

@@ -13,7 +13,7 @@ from plancc.models.problem import Problem
 from plancc.models.weights import Balance
 
 CANDIDATES = (
-    *("hp", "medium-grain", "checkerboard", "libra"),
+    *("hp", "medium-grain", "libra"),
     *("cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop"),
 )
 """Models that compete where none are named: a layout each, the first for rows."""

@@ -39,7 +39,6 @@ class Model(ABC):
         of_batches: Whether the objective is the expected volume of mini-batches (classes derived
             from `StochasticModel` only).
         competes: Whether model auto may try it.
-        timed: Whether it competes for the least time where the user names no model.
         swept: Whether it has owners of its own for any number of ranks, so that a sweep can predict
             it.
         assigns_blocks: Whether a row model can assign rows to the blocks of a process grid.
@@ -61,7 +60,6 @@ class Model(ABC):
     starts_from_cut: ClassVar[bool] = False
     of_batches: ClassVar[bool] = False
     competes: ClassVar[bool] = True
-    timed: ClassVar[bool] = False
     swept: ClassVar[bool] = True
     assigns_blocks: ClassVar[bool] = True
     even_random: ClassVar[bool] = False
@@ -125,11 +123,9 @@ class EdgeModel(Model):
     Attributes:
         partitioned_first: Whether a search starts from a partition of the model's own problem, not
             from a search by rows.
-        of_cells: Whether parts are the cells of a grid of row groups and column groups.
     """
 
     layout: ClassVar[str] = "edge"
     minimised: ClassVar[tuple[str, ...]] = ("volume",)
     assigns_blocks: ClassVar[bool] = False
     partitioned_first: ClassVar[bool] = False
-    of_cells: ClassVar[bool] = False

@@ -38,7 +38,6 @@ class HypergraphModel(Model):
     default_objective: ClassVar[str] = "volume"
     minimised: ClassVar[tuple[str, ...]] = ("volume",)
     starts_from_cut: ClassVar[bool] = True
-    timed: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
 
     def build(

@@ -21,12 +21,12 @@ class Bounds(NamedTuple):
     """What parts may weigh in a sweep: the limits as kernels take them, all float64.
 
     Attributes:
-        target ([num_parts, c], or the cells of a grid): Weight up to which a part costs nothing.
+        target ([num_parts, c]): Weight up to which a part costs nothing.
         price (as target): Half of it times the square of the weight above the target is what a part
             costs.
         cap (as target): No move fills a part above it.
-        scale ([num_parts], or the cells of a grid): Weights of two parts are compared times this: 1
-            over their capacities, times the mean.
+        scale ([num_parts]): Weights of two parts are compared times this: 1 over their capacities,
+            times the mean.
     """
 
     target: Any

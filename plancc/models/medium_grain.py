@@ -16,9 +16,7 @@ from plancc.models.edge_nets import lighter_side, split_nets
 from plancc.models.problem import EdgeProblem, Hypergraph
 from plancc.models.weights import Balance, check_num_parts
 
-INSTEAD_OF_SEARCH = (
-    "take model checkerboard for many rows alike, libra for hubs, or these owners of libra"
-)
+INSTEAD_OF_SEARCH = "take a process grid for many rows alike, or these owners of libra"
 """What a model of single nonzeros says where it does not search (`Crowd`)."""
 
 

@@ -264,21 +264,20 @@ def _judged(
 def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
     """Why each candidate is not made for the graph, "" where it is; nothing where none is left.
 
-    A row plan cannot share a hub: where one keeps another candidate from being even, candidates
-    by rows are left out if its row, or its column, is more than two parts may hold and one by
-    nonzeros remains; of those that are searched the first is enough.
-    In a crowd searches take long, so of the candidates by nonzeros, if there are any, those that
-    assign them are enough for hubs; among rows that are alike only a grid does better than random.
+    A row plan cannot share a hub: where a row, or a column, is more than `HUB` times the even share
+    of a line of a square grid of the parts, candidates by rows are left out if one by nonzeros
+    remains; of those that are searched the first is enough.
+    In a crowd of hubs searches take long, and candidates that assign nonzeros are as good.
     """
     if len(names) < 2:
         return {}
     known = {name: MODELS[name] for name in names}
     unfits = {name: make_model(name, {}).unfit(matrix, task.num_parts) for name in names}
     crowd = Crowd.of(matrix, task.num_parts)
-    if crowd is not None:
+    if crowd is not None and crowd.hubs:
         by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
-        best = [name for name in by_nonzeros if known[name].searched != crowd.hubs]
-        kept = best or by_nonzeros or list(names)
+        assigned = [name for name in by_nonzeros if not known[name].searched]
+        kept = assigned or by_nonzeros or list(names)
         for name in names:
             if name not in kept:
                 unfits[name] = unfits[name] or f"{crowd}; {kept[0]} is as good, or quicker"
@@ -286,7 +285,8 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
     heaviest = max(lines, key=lambda line: int(line.max()))
     vertex, share = int(heaviest.argmax()), matrix.num_nonzeros / task.num_parts
     by_nonzeros = [name for name in names if known[name].layout == "edge" and not unfits[name]]
-    if not any(unfits.values()) or not by_nonzeros or heaviest[vertex] <= HUB * share:
+    too_heavy = heaviest[vertex] > HUB * share * math.sqrt(task.num_parts)
+    if not by_nonzeros or not too_heavy:
         return {} if all(unfits.values()) else unfits
     kind = "row" if heaviest is lines[0] else "column"
     hub = (

@@ -2,7 +2,7 @@
 
 The counterpart of `plancc.owners.rows` for layout "edge".
 
-    searched     a searched model, no partitioner named   plancc.search.edges and .checkerboard
+    searched     a searched model, no partitioner named   plancc.search.edges
     partitioned  a searched model, a named partitioner    exactly its answer; refined if it cannot
                                                           minimise the objective by itself
     assigned     any other model                          the model's own nonzeros; rows of H where
@@ -92,11 +92,6 @@ def _searched(matrix: Graph, task: Task, report: Report | None) -> Ownership:
     """What `plancc.search` finds."""
     model: Any = task.model
     options = task.search_options
-    if model.of_cells:
-        from plancc.search.checkerboard import search_checkerboard
-
-        result = search_checkerboard(matrix, model, task.num_parts, options, report=report)
-        return found_by_search(result, None, task)
     from plancc.search.edges import search_edges
 
     def find(

@@ -19,7 +19,6 @@ from plancc.graph.owners import Owners
 from plancc.graph.vertexdata import VertexData
 from plancc.models import MODELS, build_problem, make_model
 from plancc.models.base import EdgeModel, Model
-from plancc.models.checkerboard import CheckerboardModel, assemble
 from plancc.models.graph import GraphModel
 from plancc.models.medium_grain import lighter_columns
 from plancc.models.weights import Balance
@@ -126,9 +125,6 @@ class PricedForms:
         rows = self.rows[key]
         if not isinstance(model, EdgeModel):
             return Owners(rows)
-        if isinstance(model, CheckerboardModel):
-            columns = model.shape(assigner.num_parts)[1]
-            return assemble(matrix, *np.divmod(rows, np.int32(columns)), columns)
         of_row = np.repeat(rows, matrix.row_nonzeros())
         of_nonzeros = np.where(lighter_columns(matrix), rows[matrix.indices], of_row)
         return Owners(rows, of_nonzeros)

@@ -14,7 +14,7 @@ from typing import Any
 from plancc.errors import InputError
 from plancc.graph.textfile import check_readable
 from plancc.graph.vertexdata import VertexData
-from plancc.models import DEFAULT_MODEL, MODELS, make_model, timed_candidates
+from plancc.models import MODELS, make_model
 from plancc.models.process_grid import ProcessGridModel
 from plancc.models.weights import DEFAULT_BALANCE, LOOSE, WEIGHTS, Balance, check_num_parts
 from plancc.options import SearchOptions
@@ -170,22 +170,6 @@ def with_dims(task: Task, data: VertexData) -> Task:
     else:
         widths.check(dims)
     return replace(task, options=replace(task.options, dims=dims))
-
-
-def default_model(options: SearchOptions, balance: str | None) -> tuple[str, dict[str, Any]]:
-    """The model of those who name none, and its options.
-
-    `DEFAULT_MODEL`; for objective "time" the faster one of `timed_candidates`, unless what is asked
-    for is a row plan's: a partitioner, a topology, fixed rows, a balance.
-    """
-    name = DEFAULT_MODEL
-    chosen: dict[str, Any] = {}
-    rows_alone = options.nodes, options.fixed, balance
-    of_rows = options.named or any(each is not None for each in rows_alone)
-    if options.objective == "time" and not of_rows:
-        name = "auto"
-        chosen["candidates"] = timed_candidates()
-    return name, chosen
 
 
 def default_balance(model: str, options: SearchOptions) -> str:

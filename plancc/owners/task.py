@@ -17,7 +17,7 @@ from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError
 from plancc.graph.owners import Owners
 from plancc.models import MODELS
-from plancc.models.base import EdgeModel, Model
+from plancc.models.base import Model
 from plancc.models.limits import Limits
 from plancc.models.problem import WeightedGraph
 from plancc.models.weights import Balance
@@ -125,8 +125,7 @@ class Task:
         """Rows are fixed in the parts of row and edge plans, which are of one size then."""
         if self.options.fixed is None:
             return
-        of_cells = isinstance(self.model, EdgeModel) and self.model.of_cells
-        if of_cells or not self.model.searched:
+        if not self.model.searched:
             raise InputError(
                 "`fixed` is for searches that give a row to any part, such as hp and medium-grain, "
                 f"not for model '{self.name}'"

@@ -239,26 +239,6 @@ EDGE_ROUNDS = EdgeRounds()
 
 
 @dataclass(frozen=True)
-class GridSweeps:
-    """Sweeps over the row groups and the column groups of a grid in turns."""
-
-    sweeps: int = 20  # per level, each over the row groups and over the column groups
-    temperature: float = 0.7  # of the first sweep, in rows; it falls to 0 evenly
-    # Of the first and the last sweep, in units of `Board.price_unit`.
-    prices: tuple[float, float] = (0.2, 20.0)
-    # Prices of nonzeros above the target until no cell is above the limit.
-    restoring: tuple[float, ...] = RESTORING_PRICES
-    steep: tuple[float, ...] = (1000.0, 10000.0)  # prices of nonzeros above the limit, after those
-    attempts: int = 4  # most rounds of both; later ones begin with a warm sweep
-    climbs: int = 2  # sweeps within the limit that end a refinement
-
-
-GRID_SWEEPS = GridSweeps()
-PART_SWEEPS = replace(GRID_SWEEPS, sweeps=100, temperature=20.0)
-"""Where whole parts move."""
-
-
-@dataclass(frozen=True)
 class Propagation:
     """Clusters by size-constrained label propagation."""
 

@@ -205,7 +205,7 @@ class EdgeJob(RefiningJob):
         begin = wall_seconds()
         left = self.deadline.seconds_left()
         budget = None if left == np.inf else max(self.how.rows_share * left, 1e-3)
-        rows = rows_inside(self, self.matrix, "fast", seed, budget)
+        rows = rows_inside(self, "fast", seed, budget)
         owners = Owners(rows, Owners(rows).of_nonzeros(self.matrix))
         return self.note(f"by rows, seed {seed}", begin, owners)
 

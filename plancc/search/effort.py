@@ -190,17 +190,15 @@ def _by_value(member: Member) -> tuple[float, float]:
     return member.overload, member.value
 
 
-def rows_inside(
-    job: Job, matrix: Graph, effort: str, seed: int, budget: float | None, goal: str = "volume"
-) -> Owner:
+def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
     """Owners of rows that a search inside another one finds, whose warnings become the other's.
 
     Warnings of balance are left out: the outer search says which balance is missed in the end.
     """
-    options = replace(job.options, objective=goal, effort=effort, seed=seed, budget=budget)
-    found = search(matrix, job.num_parts, options)
+    options = replace(job.options, objective="volume", effort=effort, seed=seed, budget=budget)
+    found = search(job.matrix, job.num_parts, options)
     rows, who = found.owners.rows, f"effort {options.effort}"
-    told = balance_notes(rows, _nonzeros(matrix, job.num_parts, options), who)
+    told = balance_notes(rows, _nonzeros(job.matrix, job.num_parts, options), who)
     job.warnings += [warning for warning in found.warnings if warning not in told]
     return rows
 

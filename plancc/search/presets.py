@@ -259,29 +259,6 @@ EDGE_EFFORTS = {"fast": EdgeEffort(2, 0), "balanced": EdgeEffort(3, 2), "best": 
 
 
 @dataclass(frozen=True)
-class GridEffort:
-    """A search for the groups of a checkerboard."""
-
-    starts: int  # number of searches by rows, each with a seed of its own
-    cycles: int  # number of V-cycles in all; effort best with a budget makes them until its end
-    rounds: int  # refinements with fees on messages, for the objectives that count messages
-    start_share: float = 0.4  # share of a budget for the searches by rows,
-    rounds_share: float = 0.3  # and for these refinements
-    strength: float = 1.0  # strength of the fees in the first round
-    weaker: float = 0.5  # factor of the strength after a round that found nothing better,
-    stronger: float = 1.5  # and after a better one
-    patience: int = 2  # number of rounds in a row without a better result that ends them
-    max_extra_volume: float = 0.1  # share by which these rounds may raise the volume
-
-
-GRID_EFFORTS = {
-    "fast": GridEffort(1, 0, 2),
-    "balanced": GridEffort(1, 2, 6),
-    "best": GridEffort(3, 10, 12),
-}
-
-
-@dataclass(frozen=True)
 class Samples:
     """Samples of mini-batches, and held-out ones."""
 

@@ -80,7 +80,7 @@ def test_scripts_say_how_they_are_installed(shell: str, known: str) -> None:
         ("comple", "unknown command 'comple' (did you mean compile?): choose from compile"),
         ("modles", "unknown command 'modles' (did you mean models?)"),
         ("compile --modell hp", "--modell"),
-        ("compile --model chequerboard", "unknown model 'chequerboard' (did you mean checkerboard"),
+        ("compile --model medium-grian", "unknown model 'medium-grian' (did you mean medium-grain"),
         ("compile --model metis", "METIS is a partitioner: --model gp --partitioner metis"),
         ("compile --model kahypar", "KaHyPar is a partitioner: --model hp --partitioner kahypar"),
         ("compile --partitioner hp", "hp is a model: --model hp"),

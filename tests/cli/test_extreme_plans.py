@@ -19,7 +19,7 @@ CASES = {
     "empty": ("empty", 6, 6, "hp", BARE),
     "empty-edges": ("empty", 5, 2, "fine-grain", BARE),
     "empty-grid": ("empty", 8, 4, "cagnet-2d", BARE),
-    "loops": ("loops", 6, 3, "checkerboard", BARE),
+    "loops": ("loops", 6, 3, "medium-grain", BARE),
     "clique": ("clique", 6, 6, "gp", ()),
     "row": ("row", 7, 7, "libra", ()),
 }

@@ -33,7 +33,7 @@ MODELS = (
     ("rp", 3),
     ("rp", 4),
     ("medium-grain", 3),
-    ("checkerboard", 4),
+    ("medium-grain", 4),
     ("cagnet-1d", 3),
     ("cagnet-2d", 4),
     ("mop", 4),

@@ -38,7 +38,6 @@ COMMANDS = {
     "compile-auto": "compile BIG --model auto -p 16 -o out.h5",
     "compile-edges": "compile BIG --model medium-grain -p 32 -o out.h5",
     "compile-fine-grain": "compile BIG --model fine-grain -p 16 -o out.h5",
-    "compile-checkerboard": "compile BIG --model checkerboard -p 16 -o out.h5",
     "compile-stochastic": "compile BIG --model stochastic-hp -p 16 -o out.h5",
     "compile-grid": "compile BIG --model cagnet-2d -p 16 -o out.h5",
     "compile-compressed": "compile BIG --model rp -p 64 --compress -o out.h5",

@@ -114,5 +114,5 @@ def test_who_takes_capacities():
     able = {name for name, model in MODELS.loaded().items() if model.takes_capacities()}
     unable = {"libra", "cagnet-1d", "cagnet-1.5d", "cagnet-2d", "cagnet-3d", "mop"}
     assert able >= {"hp", "gp", "stochastic-hp", "medium-grain", "fine-grain"}
-    assert able >= {"checkerboard", "block", "rcm", "rp", "file", "auto"}
+    assert able >= {"block", "rcm", "rp", "file", "auto"}
     assert not able & unable

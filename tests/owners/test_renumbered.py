@@ -118,7 +118,7 @@ def test_a_step_of_objective_time(matrix, owners):
     assert last["value"] == seconds_of(matrix, better.owners) < first["value"]
 
 
-MODELS = ("hp", "medium-grain", "checkerboard")
+MODELS = ("hp", "medium-grain", "fine-grain")
 MACHINES = {"nodes": NODES, "cpu-cluster": "cpu-cluster", "summit": "summit", "h100": "h100"}
 
 
@@ -126,7 +126,7 @@ QUICK = {
     ("hp", "nodes"),
     ("hp", "h100"),
     ("medium-grain", "summit"),
-    ("checkerboard", "cpu-cluster"),
+    ("fine-grain", "cpu-cluster"),
 }
 
 

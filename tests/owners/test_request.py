@@ -10,7 +10,7 @@ from test_ownership import compiled
 import plancc
 from plancc.models import MODELS
 from plancc.options import SearchOptions
-from plancc.owners.request import default_balance, default_model
+from plancc.owners.request import default_balance
 from plancc.predict.machine import Machine
 
 BOTH, LOOSER = "nnz:0.1,rows", "nnz,rows"
@@ -40,24 +40,6 @@ def test_the_default_balance(options, of_search):
     for model in MODELS:
         found = default_balance(model, SearchOptions(**options))
         assert found == (of_search if model in by_rows else "nnz"), model
-
-
-@pytest.mark.parametrize(
-    ("options", "balance", "timed"),
-    [
-        ({}, None, False),
-        ({"objective": "volume"}, None, False),
-        ({"objective": "time"}, None, True),
-        ({"objective": "time", "effort": "best"}, None, True),
-        ({"objective": "time"}, "rows", False),
-        ({"objective": "time", "partitioner": "builtin"}, None, False),
-        ({"objective": "time", "preset": "quality"}, None, False),
-        ({"objective": "time", "topology": "2x3"}, None, False),
-    ],
-)
-def test_the_default_model(options, balance, timed):
-    found = default_model(SearchOptions(**options), balance)
-    assert found == (("auto", {"candidates": ("hp", "checkerboard")}) if timed else ("hp", {}))
 
 
 def heaviest(plan):

@@ -174,7 +174,6 @@ def test_what_is_refused(tmp_path):
         ("hp", {"capacities": (1, 1, 1, 1, 2)}, "for parts of one size"),
         ("hp", {"partitioner": "metis"}, "drop `partitioner` metis"),
         ("rcm", {}, "not for model 'rcm'"),
-        ("checkerboard", {}, "not for model 'checkerboard'"),
         ("auto", {}, "not for model 'auto'"),
     )
     for model, options, says in cases:

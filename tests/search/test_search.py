@@ -14,7 +14,6 @@ from search_helpers import DIMS, check, graph_of, limits_of, small_graph, value_
 from plancc.cost.objectives import OBJECTIVES
 from plancc.cost.owners import random_traffic
 from plancc.errors import BackendError, InputError
-from plancc.models.checkerboard import CheckerboardModel
 from plancc.models.graph import GraphModel
 from plancc.models.limits import Limits
 from plancc.models.medium_grain import MediumGrainModel
@@ -24,7 +23,6 @@ from plancc.partitioners import PARTITIONERS
 from plancc.partitioners.adapter import Adapter
 from plancc.predict.passes import DEFAULT_DIMS
 from plancc.search import rows, search
-from plancc.search.checkerboard import search_checkerboard
 from plancc.search.edges import search_edges
 from plancc.search.presets import OF_ROWS
 
@@ -245,14 +243,13 @@ def test_model_gp_has_no_partitioner_of_hypergraphs():
     ],
 )
 def test_wrong_options(options, words):
-    """Of searches for rows, for nonzeros and for a checkerboard."""
+    """Of searches for rows and for nonzeros."""
     num_parts = options.get("num_parts", 4)
     given = {name: options[name] for name in options if name != "num_parts"}
     matrix = small_graph("grid")
     for found in (
         partial(search, matrix),
         partial(search_edges, matrix, MediumGrainModel()),
-        partial(search_checkerboard, matrix, CheckerboardModel()),
     ):
         with pytest.raises(InputError, match=words):
             found(num_parts, SearchOptions(**given))
