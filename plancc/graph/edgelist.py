@@ -305,7 +305,7 @@ class EdgeListEntries:
         if size_line(self._first, self.most - 1, [below]):
             raise InputError(
                 f"{where}: the first line may be the numbers of vertices and edges: put # before "
-                "it, or read it as an edge by `columns` 1,2"
+                "it, or name the `columns` of edges, as 1,2, to read it as one"
             )
 
     def warn_of_direction(self, directed: bool) -> None:

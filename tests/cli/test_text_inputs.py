@@ -10,6 +10,15 @@ RING_ENTRIES = dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0
 KONECT = "1 1\n1 2\n2 3\n3 4\n3 1\n2 2\n"
 SIDES = {(0, 3), (0, 4), (1, 5), (2, 6), (2, 3), (1, 4)}
 """Those of `KONECT`: three rows, then four columns."""
+TYPES = """[types]
+user = 2
+item = 2
+[[relations]]
+source = "item"
+name = "seen"
+destination = "user"
+file = "e.csv"
+"""
 LFS = (
     "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f3"
     "2b1258daaa5e2ca24d17e2393\nsize 12345\n"
@@ -209,6 +218,20 @@ CASES = [
     *(Case(f"M4: Git LFS as data in .{kind}", {"g.txt": RING, f"x.{kind}": LFS},
            f"{C} --data x.{kind}", refused="a Git LFS pointer|git lfs pull")
       for kind in ("npy", "npz", "csv", "parquet")),
+    Case("M5: the vertex by its id", {"g.txt": "1000 1001 -1\n1001 1002 1\n1002 1000 1\n"},
+         "compile g.txt -p 1 -o p.h5", refused="weights of vertex 1000 (with its self loop"),
+    # sorted on the disk
+    Case("F8: sorted on the disk", {"g.txt": "# Undirected graph\n# Edges: 9\n0 1\n1 2\n2 0\n"},
+         "convert g.txt -o f --memory 10",
+         says=("say 9 edges, and 3 are read", "edges are undirected|--symmetrize")),
+    Case("F7: sorted on the disk", {"g.txt": f"6 7\n{RING}"}, "convert g.txt -o f --memory 10",
+         refused="numbers of vertices and edges: put # before it"),
+    Case("F1: bip sorted on the disk", {"g.txt": f"% bip unweighted\n{KONECT}"},
+         "convert g.txt -o f --memory 10", refused="two sides ('bip')|without --memory"),
+    Case("F1: two things sorted on the disk", {"g.csv": "user,item\n1,1\n2,1\n"},
+         "convert g.csv -o f --memory 10", says=("'user' and 'item' share one id space",)),
+    Case("F1: sides as types", {"t/types.toml": TYPES, "t/e.csv": "user,item\n0,0\n1,0\n0,1\n"},
+         "compile t PLAIN", silent=("id space", "warning")),
     # the direction
     Case("the direction is said", {"g.txt": "0 1\n1 2\n"}, C,
          says=("row i needs row j, --transpose turns it; --symmetrize adds the reverse edges",)),
