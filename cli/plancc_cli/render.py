@@ -215,7 +215,8 @@ def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
             f"row = {row}, column = {column} (a row needs its columns; --transpose turns it)"
         )
     if header.directed and header.types is None:
-        words.append("the graph is directed: --symmetrize adds the reverse edges")
+        turned = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
+        words.append(f"the graph is directed: {turned}--symmetrize adds the reverse edges")
     return "; ".join(words)
 
 

@@ -102,7 +102,8 @@ def read_share(
         bounds = np.append(bounds, len(indptr) - 1).astype(np.int64)
         del load
         first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
-        rows = replace(files.rows(first, last), source=Source(name))
+        ids = None if files.original_ids is None else files.original_ids[first:last]
+        rows = replace(files.rows(first, last), source=Source(name), original_ids=ids)
         mirrored = np.zeros(1, np.uint64)
         if files.directed is False:
             plain = without_relations(rows)
@@ -144,7 +145,8 @@ def _normalised(
     """The rows of this rank, normalised. Collective."""
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
-        given = Rows(*arrays, first, rows.source.name, normalization, self_loops)
+        how = normalization, self_loops, rows.original_ids
+        given = Rows(*arrays, first, rows.source.name, *how)
         own_scale = given.scale()
     scale = ranks.concatenated(own_scale) if normalization == "sym" else own_scale
     with ranks.agreement():

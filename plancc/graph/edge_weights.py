@@ -19,10 +19,13 @@ from plancc.graph.graph import Source
 
 LARGE = 10**6
 """Whole numbers from here on are more often times or ids than weights."""
+OF_TIMES = 10**9
+"""Others from here on, as seconds since 1970 are, too."""
 BLOCK = 1 << 14
 """Values that are looked at together: they stay in the cache."""
 UNNAMED = "the values"
-_NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|label|type|id)s?\b")
+_NO_WEIGHTS = re.compile(r"\b(time|timestamp|datetime|date|label|type|id|distance|dist)s?\b")
+_FAR = ("distance", "dist")
 _ATTRIBUTES = re.compile(r"\b(attr|attribute|feat|feature)s?\b")
 
 
@@ -91,9 +94,12 @@ class WeightRange:
     def _doubt(self) -> str:
         """Why the values may be no weights; "" where nothing says so."""
         if found := _NO_WEIGHTS.search(self._words):
-            return f"the name says {found[1]}"
+            far = ", and what is near has a small weight" * (found[1] in _FAR)
+            return f"the name says {found[1]}{far}"
         if self._whole and self._is_large:
             return "whole numbers as large are often times or ids"
+        if max(-self._least, self._largest) >= OF_TIMES:
+            return "numbers as large are often times"
         if self._whole and _ATTRIBUTES.search(self._words):
             return "whole numbers may be types of edges"
         return ""

@@ -7,21 +7,31 @@ import csv
 import io
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
-from plancc.graph.formats import Format, join_names
+from plancc.graph.claims import (
+    Claims,
+    claims_of,
+    numbers_columns,
+    size_line,
+    warn_of_counts,
+    warn_of_direction,
+    warn_of_two_sides,
+)
+from plancc.graph.formats import Format, join_names, split_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, USUAL, check_ids, edge_columns, number
+from plancc.graph.ids import ID_OPTIONS, check_ids, distinct_ids, edge_columns, number
 from plancc.graph.metis import is_metis
 from plancc.graph.textfile import (
     StrPath,
@@ -40,6 +50,7 @@ from plancc.graph.textfile import (
     text_chunks,
 )
 from plancc.graph.types import Relation, in_words
+from plancc.graph.union import rectangular
 from plancc.text import shown
 
 if TYPE_CHECKING:
@@ -54,6 +65,9 @@ _MAX_DIGITS = 18  # of a vertex id
 _EXACT = 10**15  # smaller ids are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
+_QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
+_TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
+_PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
 
 
 class End(NamedTuple):
@@ -74,6 +88,8 @@ class _Table(NamedTuple):
         weights: Name of the weights; "" without.
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
         comma: Whether a comma is the decimal point of weights.
+        start: Where the first line of edges begins in the text.
+        claims: What is said before it.
     """
 
     separator: bytes
@@ -82,6 +98,8 @@ class _Table(NamedTuple):
     weights: str
     ends: str
     comma: bool
+    start: int
+    claims: Claims
 
 
 def read_edgelist(
@@ -114,26 +132,103 @@ def read_edgelist(
             whole number, a weight that is no finite number; the message names file, line and value.
     """
     data, table = _read(path, columns)
-    u, v, weights = _columns_of(path, data, table)
+    entries = _columns_of(path, data, table, pattern=pattern)
+    if table.ends or columns:
+        claims = table.claims
+    else:
+        data, claims, entries = _without_sizes(path, data, table, entries)
+    u, v, weights = entries
     if pattern:
         weights = None
     where = os.fspath(path)
+    source = Source.of_file(path, "edgelist", table.weights, table.ends)
+    flags: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
+    by_number = keep_ids or num_vertices is not None
+    if claims.sides is not None and not by_number:
+        return _of_two_sides(path, claims, (u, v, weights), flags)
     found = number(
         *(u, v, where),
         num_vertices=num_vertices,
         keep_ids=keep_ids,
         place=partial(_place, path, data),
     )
-    graph = build_graph(
-        found.num_vertices,
-        found.u,
-        found.v,
-        weights,
-        symmetrize=symmetrize,
-        transpose=transpose,
-        source=Source.of_file(path, "edgelist", table.weights, table.ends),
-    )
-    return replace(detect_direction(graph), original_ids=found.original_ids)
+    warn_of_two_sides(where, split_names(table.ends), u, v)
+    loops = int(np.count_nonzero(u == v)) if claims.edges else 0
+    _compare(claims, where, (len(u), loops), found.num_vertices, found.original_ids, by_number)
+    graph = build_graph(found.num_vertices, found.u, found.v, weights, **flags)
+    graph = detect_direction(graph)
+    warn_of_direction(claims, where, graph.directed)
+    return replace(graph, original_ids=found.original_ids)
+
+
+def _without_sizes(
+    path: StrPath, data: bytes, table: _Table, entries: Entries
+) -> tuple[bytes, Claims, Entries]:
+    """The text, what it says and its edges, without a first line that has sizes.
+
+    Warns:
+        PlanccWarning: If the first line has sizes, or may have them or numbers of columns.
+    """
+    start, claims = table.start, table.claims
+    below = [ends[1:] for ends in entries[:2]]
+    first = [float(each[0]) for each in entries if each is not None]
+    found = size_line(first, len(below[0]), below)
+    if found is not None and found[0]:
+        claims = found[1]._replace(undirected=claims.undirected, sides=claims.sides)
+        option = ",".join(str(k + 1) for k in range(len(first)))
+        what = (
+            f"is taken as numbers of vertices and edges, and is no edge (`columns` {option}: it is)"
+        )
+    elif found is not None:
+        what = "is read as an edge; if it is the numbers of vertices and edges, put # before it"
+    elif table.separator and numbers_columns(first, below):
+        what = (
+            "is read as an edge, and its ids occur nowhere else; if it is the line of column "
+            "numbers that pandas writes, put # before it"
+        )
+    else:
+        return data, claims, entries
+    text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
+    words = f"{os.fspath(path)}, line {line}: {show(text)} {what}"
+    warnings.warn(words, PlanccWarning, stacklevel=3)
+    if found is not None and found[0]:
+        data = data[:start] + b"#" + data[start + 1 :]
+        u, v, weights = entries
+        entries = u[1:], v[1:], None if weights is None else weights[1:]
+    return data, claims, entries
+
+
+def _of_two_sides(path: StrPath, claims: Claims, entries: Entries, flags: dict[str, Any]) -> Graph:
+    """The graph of an edge list of two sides whose ids count from 1 each, as those of KONECT do."""
+    where, (u, v, weights) = os.fspath(path), entries
+    if not (u.all() and v.all()):
+        raise InputError(
+            f"{where}: {claims.place} 'bip', whose ids count from 1 on both sides: '0'"
+        )
+    assert claims.sides is not None
+    shape = (max(int(u.max()), claims.sides[0]), max(int(v.max()), claims.sides[1]))
+    warn_of_counts(claims, where, (len(u), 0), sum(shape), (0, sum(shape)))
+    return rectangular(shape, (u - 1, v - 1, weights), **flags)
+
+
+def _compare(
+    claims: Claims,
+    where: str,
+    edges: tuple[int, int],
+    vertices: int,
+    ids: npt.NDArray[Any] | None,
+    by_number: bool,
+) -> None:
+    """`warn_of_counts` for a list whose original ids are `ids`."""
+    if claims.sides is not None:
+        warnings.warn(
+            f"{where}: {claims.place} 'bip': two sides, which share one id space by `keep_ids` or "
+            "`num_vertices`",
+            PlanccWarning,
+            stacklevel=3,
+        )
+    span = (0, vertices - 1) if ids is None else (int(ids[0]), int(ids[-1]))
+    warn_of_counts(claims, where, edges, vertices, None if by_number else span)
 
 
 def read_edges(path: StrPath) -> tuple[bytes, Entries]:
@@ -177,18 +272,45 @@ class EdgeListEntries:
         columns: Sequence[str] = (),
     ) -> None:
         check_readable(path)
-        self._path, self._columns, self._weights = path, tuple(columns), ""
-        self._room = num_vertices
-        self.most, ids = 0, np.empty(0, np.int64)
-        for u, v, _ in self._edges():
-            self.most += len(u)
-            ids = np.union1d(ids, np.concatenate([u, v]))
+        where = os.fspath(path)
+        self._path, self._columns, self._room = path, tuple(columns), num_vertices
+        self._table: _Table | None = None
+        self._first: list[float] = []
+        self.most, loops, *sides = distinct_ids(self._edges())
+        ids, table = np.union1d(*sides), self._table
+        assert table is not None
         options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
-        found = number(ids, ids, os.fspath(path), **options)
-        check_num_vertices(found.num_vertices, os.fspath(path))
+        found = number(ids, ids, where, **options)
+        check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
-        self.source = Source.of_file(path, "edgelist", self._weights)
-        self.weighted = bool(self._weights)
+        self._claims, by_number = table.claims, keep_ids or num_vertices is not None
+        self._check_whole(ids, by_number)
+        warn_of_two_sides(where, split_names(table.ends), *sides)
+        edges = self.most, loops
+        _compare(self._claims, where, edges, self.num_vertices, self.original_ids, by_number)
+        self.source = Source.of_file(path, "edgelist", table.weights, table.ends)
+        self.weighted = bool(table.weights)
+
+    def _check_whole(self, ids: npt.NDArray[np.int64], by_number: bool) -> None:
+        """InputError for what is read as a whole only: two sides, and a line of sizes."""
+        where, table = os.fspath(self._path), self._table
+        if self._claims.sides is not None and not by_number:
+            raise InputError(
+                f"{where}: a list of two sides ('bip') is read as a whole: compile it on one rank, "
+                "without `memory`"
+            )
+        below = np.setdiff1d(ids, self._first[:2])
+        if table is None or table.ends or self._columns or not len(below):
+            return
+        if size_line(self._first, self.most - 1, [below]):
+            raise InputError(
+                f"{where}: the first line may be the numbers of vertices and edges: put # before "
+                "it, or name the `columns` of edges, as 1,2, to read it as one"
+            )
+
+    def warn_of_direction(self, directed: bool) -> None:
+        """Warn where the list says that it is undirected, and is not."""
+        warn_of_direction(self._claims, os.fspath(self._path), directed)
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
@@ -213,7 +335,7 @@ class EdgeListEntries:
                     before = text if table is None else b""
                     if table is None:
                         continue
-                    self._weights = table.weights
+                    self._table = table
                 try:
                     u, v, weights = _columns_of(path, data, table)
                 except InputError as error:
@@ -221,16 +343,23 @@ class EdgeListEntries:
                 if self._room is not None:
                     place = partial(_place, path, data, before=line)
                     check_ids(u, v, self._room, place)
+                if not self._first:
+                    self._first = [float(each[0]) for each in (u, v, weights) if each is not None]
                 yield u, v, weights
                 line += text.count(b"\n")
+                table = table._replace(start=0)
         if table is None:
             what = "holds no edge" if before.strip() else "is empty"
             raise InputError(f"{os.fspath(path)}: the file {what}")
 
 
-def _columns_of(path: StrPath, data: bytes, table: _Table) -> Entries:
-    """Ids u and v, and weights where there are any."""
-    separator, columns = table.separator, table.columns
+def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
+    """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
+    given, separator, columns = data, table.separator, table.columns
+    if b'"' in data:
+        data = _QUOTED.sub(rb"\1", data)
+    if not table.chosen and data.find(b"#", table.start) >= 0:
+        data = _TRAILING.sub(b"", data)
     if table.comma and b"," in data:
         data = data.replace(b",", b".")
     if table.chosen:
@@ -241,6 +370,9 @@ def _columns_of(path: StrPath, data: bytes, table: _Table) -> Entries:
     try:
         return read_integer_columns(path, data, separator, columns)
     except InputError:  # weights with a decimal point, or a wrong line
+        if pattern:
+            ends = table.chosen[:2] or (0, 1)
+            return _columns_of(path, given, table._replace(chosen=ends))
         return _read_weighted(path, data, separator)
 
 
@@ -253,9 +385,20 @@ def _taken(
     mark = separator[0] if separator else 0
     end, bad = kernels.take_columns(text, mark, columns, np.array(chosen), out)
     if bad >= 0:
-        message = f"{columns} columns are expected, as in the first line, not"
-        fail(path, data.count(b"\n", 0, bad) + 1, message, data[bad:].split(b"\n", 1)[0])
+        line = data[bad:].split(b"\n", 1)[0]
+        _fail_columns(path, data.count(b"\n", 0, bad) + 1, line, separator, columns)
     return out[:end].tobytes()
+
+
+def _fail_columns(
+    path: StrPath, line: int, text: bytes, separator: bytes, columns: int
+) -> NoReturn:
+    """Raise the InputError for a line of other columns than the first, or with an empty one."""
+    words = [word.strip() for word in _words(text, separator)]
+    message = f"{columns} columns are expected, as in the first line, not"
+    if len(words) == columns and not all(words):
+        message = f"column {words.index(b'') + 1} is empty:"
+    fail(path, line, message, text)
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
@@ -272,6 +415,9 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         if not text.strip() or text.startswith(COMMENT):
             start = end + 1
             continue
+        text = _QUOTED.sub(rb"\1", text)
+        if re.match(rb"\s*\d", text) and not wanted:
+            text = _TRAILING.sub(b"", text)
         tabs = name.endswith(".tsv") and text.count(b"\t") > 2
         separator = _separator(text, tabs or bool(wanted))
         words = _words(text, separator)
@@ -280,11 +426,14 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             may_have_names = False
             is_table = name.endswith((".csv", ".tsv"))
             below = data[end + 1 : end + 1 + _NEXT_BYTES]
-            if not any(map(_is_like_a_number, words)) and (
+            # what pandas writes for an index and columns without names
+            of_pandas = words == [b"", *(b"%d" % k for k in range(len(words) - 1))]
+            are_words = not any(map(_is_like_a_number, words)) and (
                 is_table or (_LETTER.search(text) and _are_ids_next(below, separator))
-            ):
+            )
+            if of_pandas or are_words:
                 data = data[:start] + b"#" + data[start + 1 :]
-                names = [word.strip().decode(errors="replace") for word in words]
+                names = [word.strip(b' \t\r"').decode(errors="replace") for word in words]
                 start = end + 1
                 continue
         _refuse_others(path, line, text, data)
@@ -299,17 +448,19 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             fail(path, line, message, text)
         called = names or [str(k + 1) for k in range(len(words))]
         chosen = tuple(range(len(words)))
-        lower = [each.lower() for each in names]
-        if wanted or len(words) > 3 or not {*lower}.isdisjoint(USUAL - {*lower[:2]}):
-            chosen = tuple(called.index(each) for each in edge_columns(where, called, wanted))
-        elif names and len({*names}) == len(names):
-            u, v = edge_columns(where, names[:2], ())
-            chosen = names.index(u), names.index(v), *chosen[2:]
+        if wanted or len(words) > 3 or (names and len({*names}) == len(names)):
+            texts = {name for name, word in zip(called, words, strict=True) if _is_text(word)}
+            taken = edge_columns(where, called, wanted, texts)
+            chosen = tuple(map(called.index, taken))
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
-        taken = () if chosen == tuple(range(len(words))) else chosen
-        ends = join_names([names[k] for k in chosen[:2]]) if names else ""
-        return data, _Table(separator, len(words), taken, weights, ends, comma)
+        if chosen == tuple(range(len(words))):
+            chosen = ()
+        ends = join_names([called[k] for k in (chosen or (0, 1))[:2]]) if names else ""
+        claims = claims_of(data[:start])
+        return data, _Table(
+            separator, len(words), chosen, weights, ends, comma, start=start, claims=claims
+        )
     return data, None
 
 
@@ -361,6 +512,11 @@ def _refuse_others(path: StrPath, line: int, text: bytes, data: bytes) -> None:
         fail(path, line, message, text)
 
 
+def _is_text(word: bytes) -> bool:
+    """Whether a word in a column is neither a number nor empty."""
+    return _LETTER.search(word) is not None and not _is_like_a_number(word)
+
+
 def _is_like_a_number(word: bytes) -> bool:
     """Whether a word is a number, or meant as one: no name of a column, as `+1` and `"1"`."""
     try:
@@ -375,13 +531,12 @@ def read_integer_columns(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Ids u and v of the lines of a text, and their last column; InputError for a wrong line."""
     plain = data.replace(separator, b" ") if separator else data
-    numbers = read_integers(path, plain, comments=b"#%", advice=_advice)
+    numbers = read_integers(path, plain, comments=b"#%", usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
     wrong = (count != columns) & (count != 0)
     if wrong.any():
         line = int(numbers.line[np.argmax(wrong)])
-        text = data.split(b"\n", line)[line - 1]
-        fail(path, line, f"{columns} columns are expected, as in the first line, not", text)
+        _fail_columns(path, line, data.split(b"\n", line)[line - 1], separator, columns)
     table = numbers.values.reshape(-1, columns)
     _check_separators(path, data, separator, columns, len(table))
     u, v = table[:, 0], table[:, 1]
@@ -434,7 +589,9 @@ def _read_weighted(
 
     plain = _without_comments(data)
     plain = (plain.replace(separator, b" ") if separator else plain) + b"\n"
-    entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 2)
+    if b" +" in plain or b"\t+" in plain:  # mmread takes no plus sign
+        plain = _PLUS.sub(b"", plain)
+    entries = kernels.check_entries(np.frombuffer(plain, np.uint8), 3)
     if entries > 0:
         _check_separators(path, data, separator, 3, entries)
         # the quickest parser at hand: a dense MatrixMarket matrix of three rows, one token a line
@@ -468,6 +625,8 @@ def _advice(word: bytes) -> str:
         return "write ids without a point (in pandas: .astype(int))"
     if word.endswith(b":"):
         return "of an adjacency list write one edge a line"
+    if re.fullmatch(rb"-?0\d*", word):
+        return "write it without zeros or a sign before it; ids that differ by these are names"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
     return "ids must be whole numbers; number them first, for example by pandas.factorize"
@@ -483,10 +642,9 @@ def _without_comments(data: bytes) -> bytes:
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
     """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
     for line, text in data_lines(path, io.BytesIO(data), comments=COMMENT):
-        words = [word.strip() for word in text.split(separator or None)]
+        words = [word.strip() for word in _words(text, separator)]
         if len(words) != columns or not all(words):
-            message = f"{columns} columns are expected, as in the first line, not"
-            fail(path, line, message, text)
+            _fail_columns(path, line, text, separator, columns)
         for word in words[:2]:
             if not word.lstrip(b"-").isdigit():
                 fail(path, line, "a vertex id is not a whole number:", word, _advice(word))
@@ -494,8 +652,10 @@ def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None
                 fail(path, line, "a vertex id is negative (ids count from 0):", word)
             if len(word) > _MAX_DIGITS:
                 fail(path, line, f"a vertex id has more than {_MAX_DIGITS} digits:", word)
+            if len(word) > 1 and word.startswith(b"0"):
+                fail(path, line, "a vertex id is no number as usual:", word, _advice(word))
         if columns == 3:
-            read_number(path, line, "weight", words[2], float)
+            read_number(path, line, "weight", re.sub(rb"^\+(?=[.\d])", b"", words[2]), float)
 
 
 FORMAT = Format(

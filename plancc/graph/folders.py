@@ -93,6 +93,8 @@ def to_folder(
                 source.source = replace(source_of(path, name, flags | choices), **told)
                 convert(source, made, Reading(**flags), int(SHARE * room))
             graph = read_graph(made, "csr", allow_large=True)
+            if (told := getattr(source, "warn_of_direction", None)) is not None:
+                told(graph.directed)
         else:
             graph = read_graph(path, keys=keys, **options, **reading)
             write_csr(graph, made)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,10 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
 from plancc.graph.textfile import show
 
+if TYPE_CHECKING:
+    from plancc.graph.external import Entries
+
+IntArray = npt.NDArray[np.int64]
 ID_OPTIONS = ("num_vertices", "keep_ids")
 _PAIRS = (("src", "dst"), ("source", "target"), ("u", "v"), ("from", "to"), ("row", "col"))
 USUAL = frozenset(name for pair in _PAIRS for name in pair)
@@ -20,22 +24,32 @@ USUAL = frozenset(name for pair in _PAIRS for name in pair)
 SPARSE = 2
 """Largest id over vertices that occur from which ids are thought to be names, not numbers."""
 _WEIGHTS = ("weight", "edge_weight", "w", "value")
+_INDEX = ("", "unnamed: 0", "__index_level_0__")
+"""Names of pandas' index, in small letters."""
 
 
-def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+def edge_columns(
+    where: str,
+    names: Sequence[str],
+    columns: Sequence[str],
+    texts: Container[str] = (),
+) -> tuple[str, ...]:
     """Names of the columns of u, v and perhaps weights.
 
     Parameters:
         where: Names the source in messages.
         names: Of all columns.
-        columns: What was asked for. Empty: the first of the usual pairs, with a column of weights
-            if one has its usual name, in any case of letters; else the only two columns.
+        columns: What was asked for. Empty: the first of the usual pairs, else the only two columns
+            beside weights and the index of pandas, or the first two of three. Weights are a column
+            with their usual name, in any case of letters, else a third one that is the last.
+        texts: Names of columns that hold no numbers.
 
     Raises:
         InputError: For a name that is missing or twice there, and where nothing says what is meant.
 
     Warns:
-        PlanccWarning: If the usual names stand in the other order, as target before source.
+        PlanccWarning: If the usual names stand in the other order, as target before source; of
+            columns that are not taken.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -49,22 +63,49 @@ def edge_columns(where: str, names: Sequence[str], columns: Sequence[str]) -> tu
             if names.count(name) != 1:
                 raise InputError(f"{where}: column '{name}' is missing; there are {listed}")
         return columns
-    lower = [name.lower() for name in names]
-    for pair in _PAIRS:
-        if all(lower.count(name) == 1 for name in pair):
-            weights = [name for name in _WEIGHTS if lower.count(name) == 1][:1]
-            u, v, *rest = (names[lower.index(name)] for name in (*pair, *weights))
-            if names.index(v) < names.index(u):
-                warnings.warn(
-                    f"{where}: the columns are read by their names: a row is column {show(u)}, "
-                    f"which needs column {show(v)} (`columns` {v},{u} turns them)",
-                    PlanccWarning,
-                    stacklevel=2,
-                )
-            return (u, v, *rest)
-    if len(names) == 2 and names[0] != names[1]:
-        return (names[0], names[1])
-    raise InputError(f"{where}: which columns are the edges? Name them by `columns`: {listed}")
+    kept = names
+    if len(names) > 2:
+        kept = [name for name in names if name.lower() not in _INDEX]
+    lower = [name.lower() for name in kept]
+    weights = [kept[lower.index(name)] for name in _WEIGHTS if lower.count(name) == 1][:1]
+    usual = [pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair)][:1]
+    ends = [kept[lower.index(name)] for pair in usual for name in pair]
+    if ends and names.index(ends[1]) < names.index(ends[0]):
+        u, v = ends
+        warnings.warn(
+            f"{where}: the columns are read by their names: a row is column {show(u)}, which needs "
+            f"column {show(v)} (`columns` {v},{u} turns them)",
+            PlanccWarning,
+            stacklevel=2,
+        )
+    if not ends:
+        weights = weights if len(kept) == 3 else []
+        ends = [name for name in kept if name not in weights][:2]
+        if len(kept) not in (2, 3) or len(set(kept)) != len(kept):
+            raise InputError(
+                f"{where}: which columns are the edges? Name them by `columns`: {listed}"
+            )
+    if not weights and len(kept) == 3 and kept[2] not in ends and kept[2] not in texts:
+        weights = kept[2:]
+    rest = [name for name in kept if name not in (*ends, *weights)]
+    if rest:
+        told = ", ".join(show(name) for name in rest[:20])
+        takes = next((name for name in rest if name not in texts), None)
+        cure = "" if weights or takes is None else (
+            f" (`columns` {','.join((*ends, takes))} takes {show(takes)} as weights)"
+        )  # fmt: skip
+        warnings.warn(f"{where}: not taken: {told}{cure}", PlanccWarning, stacklevel=2)
+    return (*ends, *weights)
+
+
+def distinct_ids(edges: Iterable[Entries]) -> tuple[int, int, IntArray, IntArray]:
+    """Edges and self loops of a source that is read piece by piece, and its ids of u and of v."""
+    count = loops = 0
+    sides = [np.empty(0, np.int64)] * 2
+    for u, v, _ in edges:
+        count, loops = count + len(u), loops + int(np.count_nonzero(u == v))
+        sides = [np.union1d(*pair) for pair in zip(sides, (u, v), strict=True)]
+    return count, loops, *sides
 
 
 class Numbered(NamedTuple):

@@ -14,11 +14,12 @@ _HASH, _PERCENT, _QUOTE = 35, 37, 34
 
 
 @njit(cache=True, nogil=True)
-def scan_integers(text, comments, values, ptr, line):  # type: ignore[no-untyped-def]
+def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-untyped-def]
     """Read the whole numbers of a text that ends in a newline, or count them.
 
     `values`, `ptr` and `line` are filled (see `plancc.graph.textfile.Integers`); empty ones: what
-    is found is only counted. Returns tokens, lines, and the offset of the first bad byte or -1.
+    is found is only counted. `usual`: 007 and -0 are bad. Returns tokens, lines, and the offset of
+    the first bad byte or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0
@@ -45,6 +46,8 @@ def scan_integers(text, comments, values, ptr, line):  # type: ignore[no-untyped
                 k += 1
             if k == first or k - first > _MAX_DIGITS:
                 return tokens, lines, k - (k > first)
+            if usual and text[first] == _ZERO and (k - first > 1 or c == _MINUS):
+                return tokens, lines, first
             if text[k] not in (_BLANK, _TAB, _RETURN, _NEWLINE):
                 return tokens, lines, k
             if fill:
@@ -120,7 +123,8 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
     """Number of entries if every line is a MatrixMarket entry, else -1.
 
     An entry is two whole numbers and, for `field` 1, an integer or, for `field` 2, a decimal
-    number; blank lines pass. `text` must end with a newline.
+    number; for 3 as well, and the whole numbers have no zeros before them. Blank lines pass. `text`
+    must end with a newline.
     """
     entries = 0
     k = 0
@@ -139,7 +143,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
             first = k
             while _ZERO <= text[k] <= _NINE:
                 k += 1
-            if k == first:
+            if k == first or (field == 3 and text[first] == _ZERO and k > first + 1):
                 return -1
             first = k
             while text[k] == _BLANK or text[k] == _TAB:
@@ -153,7 +157,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
             while _ZERO <= text[k] <= _NINE:
                 k += 1
                 digits += 1
-            if field == 2:
+            if field >= 2:
                 if text[k] == _DOT:
                     k += 1
                     while _ZERO <= text[k] <= _NINE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice
 from plancc.scratch import large
+from plancc.text import shown
 
 CANCELLED = 1e-14
 """Sum of a row over that of its magnitudes up to which it is rounding alone."""
@@ -62,9 +64,9 @@ def normalize(
     if graph.types is not None:
         typed = RowsOfTypes(graph, 0, normalization, whole=True)
         return with_features_of(typed.scaled(typed.sums(typed.no_sums), dtype), graph)
-    rows = Rows(
-        graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
-    )
+    arrays = graph.indptr, graph.indices, graph.values
+    how = normalization, self_loops, graph.original_ids
+    rows = Rows(*arrays, 0, graph.source.name, *how)
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
     return with_features_of(replace(graph, indptr=indptr, indices=indices, values=values), graph)
@@ -192,6 +194,7 @@ class Rows:
         first: Number of the first row.
         name: Of the source, for messages.
         normalization: {"sym", "row", "none"}.
+        ids: The source's ids of these rows' vertices; None where they are their numbers.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -204,6 +207,7 @@ class Rows:
     name: str
     normalization: str
     self_loops: bool
+    ids: npt.NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
@@ -234,10 +238,13 @@ class Rows:
         used = np.diff(self._made_ptr) > 0
         bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
+            vertex = f"{self.first + bad[0]} (counted from 0, "
+            if self.ids is not None:
+                vertex = f"{shown(self.ids[bad[0]])} ("
             raise InputError(
-                f"{self.name}: the weights of vertex {self.first + bad[0]} (counted from 0, with "
-                f"its self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` "
-                f"{self.normalization} needs positive and finite sums, use `normalize` none"
+                f"{self.name}: the weights of vertex {vertex}with its self loop, if any) sum to "
+                f"{row_sum[bad[0]]:g}; `normalize` {self.normalization} needs positive and finite "
+                "sums, use `normalize` none"
             )
         scale[used] = row_sum[used]
         scale[~used] = np.inf

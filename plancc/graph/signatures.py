@@ -43,6 +43,11 @@ KINDS = (
     _kind("xz", rb"\xfd7zXZ\x00", advice=UNPACK),
     _kind("zstd", rb"\x28\xb5\x2f\xfd", advice=UNPACK),
     _kind("MatrixMarket", rb"\s*%%?[ \t]*MatrixMarket\b", "mtx"),
+    _kind(
+        "DIMACS",
+        rb"(c([ \t][^\n]*)?\n\s*)*(p[ \t]+[a-z]+[ \t]+\d+[ \t]+\d+|[ae]([ \t]+\d+){2,3}\s*\n)",
+        advice="keep its lines of edges alone (grep '^[ae]'), an edge list of `columns` 2,3[,4]",
+    ),
     _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download was answered by a page"),
     _kind("XML", rb"\s*<(\?xml|graphml)\b", "graphml"),
     _kind("Pajek", rb"\s*\*(vertices|network)\b", "pajek"),

@@ -28,6 +28,7 @@ from plancc.text import shown
 
 StrPath = str | os.PathLike[str]
 Number = TypeVar("Number", int, float)
+_POINTER = b"version https://git-lfs."
 
 
 def fail(
@@ -83,10 +84,16 @@ def show(value: object) -> str:
 
 
 def check_readable(path: StrPath) -> None:
-    """Refuse a missing file, a folder, an unreadable or an empty file with InputError."""
+    """Refuse a missing file, a folder, an unreadable or an empty file with InputError, and what Git
+    LFS leaves in place of a file of any format."""
     with open_file(path) as stream, input_errors(path):
-        if not stream.read(1):
-            raise InputError(f"{os.fspath(path)}: the file is empty")
+        begin = stream.read(len(_POINTER))
+    if not begin:
+        raise InputError(f"{os.fspath(path)}: the file is empty")
+    if begin == _POINTER:
+        raise InputError(
+            f"{os.fspath(path)}: a Git LFS pointer, not the file: `git lfs pull` fetches it"
+        )
 
 
 @contextlib.contextmanager
@@ -207,6 +214,7 @@ def read_integers(
     data: bytes,
     *,
     comments: bytes = b"%",
+    usual: bool = False,
     advice: Callable[[bytes], str] = lambda token: "",
 ) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
@@ -214,6 +222,7 @@ def read_integers(
     Parameters:
         data: The text.
         comments: A line whose first character is one of these is skipped.
+        usual: Refuse a number that is not spelled as usual, as 007 and -0.
         advice: What to do about a token, for the message.
 
     Raises:
@@ -225,17 +234,19 @@ def read_integers(
     buffer = np.frombuffer(data, dtype=np.uint8)
     skipped = np.frombuffer(comments, dtype=np.uint8)
     none = np.empty(0, dtype=np.int64)
-    num_values, num_lines, bad = kernels.scan_integers(buffer, skipped, none, none, none)
+    num_values, num_lines, bad = kernels.scan_integers(buffer, skipped, usual, none, none, none)
     if bad >= 0:
         line = data.count(b"\n", 0, bad) + 1
         start = bad
         while start > 0 and data[start - 1] not in b" \t\r\n":
             start -= 1
         token = re.split(rb"[ \t\r\n]", data[start : start + 80], maxsplit=1)[0]
-        digits = token.removeprefix(b"-").isdigit()
-        many = " of at most 18 digits" * digits
+        digits = token.removeprefix(b"-")
+        many = " as it is usually written:" if usual and digits[:1] == b"0" else (
+            " of at most 18 digits" * digits.isdigit()
+        )  # fmt: skip
         fail(path, line, f"not a whole number{many}", token, advice(token))
     values, ptr = np.empty(num_values, dtype=np.int64), np.zeros(num_lines + 1, dtype=np.int64)
     numbers = Integers(values, ptr, np.empty(num_lines, dtype=np.int64))
-    kernels.scan_integers(buffer, skipped, *numbers)
+    kernels.scan_integers(buffer, skipped, usual, *numbers)
     return numbers

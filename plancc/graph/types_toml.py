@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccWarning
+from plancc.graph.claims import TOLD
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format
@@ -182,7 +183,7 @@ def _matrix(
     by_numbers = {"num_vertices": max(sizes)} if "num_vertices" in reader.options else {}
     try:
         with warnings.catch_warnings():  # `united` says it of the folder's own types
-            warnings.filterwarnings("ignore", RECTANGULAR)
+            warnings.filterwarnings("ignore", f"{RECTANGULAR}|{TOLD}")
             warnings.filterwarnings("ignore", ".*the smallest id is 1, and vertex 0 has no edge")
             graph = reader.read(
                 path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers

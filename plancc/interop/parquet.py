@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import check_input
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
+from plancc.graph.claims import warn_of_two_sides
 from plancc.graph.external import Entries
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, edge_columns, number
+from plancc.graph.ids import ID_OPTIONS, distinct_ids, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.optional import library
 from plancc.graph.rowids import SAMPLE, by_numbers, may_be_ids, say_order
-from plancc.graph.textfile import StrPath, show
+from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.memory import check_memory
 from plancc.text import shown
 
@@ -67,9 +67,8 @@ def read_parquet(
 
     Parameters:
         path, num_vertices, keep_ids, pattern, **flags: As in `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights. Empty: src and dst, source and
-            target, u and v, from and to, or row and col, with weight, edge_weight, w or value if
-            there is one; else the only two columns.
+        columns: Names of the columns of u and v, and of the weights. Empty: those that
+            `plancc.graph.ids.edge_columns` finds by their names.
 
     Raises:
         InputError: For a damaged file, a column that is missing, an id that is null, negative or no
@@ -78,9 +77,7 @@ def read_parquet(
     """
     where = os.fspath(path)
     with _arrow_errors(where):
-        table, names = _edge_columns(where, tuple(columns))
-        if pattern:
-            names = names[:2]
+        table, names = _edge_columns(where, tuple(columns), pattern)
         rows = table.count_rows()
         _check_cost(rows * len(names), where, f"{where}: reading {rows:,} edges")
         read = table.to_table(columns=list(names))
@@ -95,6 +92,7 @@ def read_parquet(
         keep_ids=keep_ids,
         place=lambda k: f"{where}, row {k}",
     )
+    warn_of_two_sides(where, names[:2], u, v)
     source = _source(where, names)
     graph = build_graph(found.num_vertices, found.u, found.v, weights, source=source, **flags)
     return replace(detect_direction(graph), original_ids=found.original_ids)
@@ -131,9 +129,9 @@ class ParquetEntries:
             wanted, _files_of(self._where), f"{self._where}: reading {self.most:,} edges"
         )
         self.weighted = len(self._names) == 3
-        ids = np.empty(0, np.int64)
-        for u, v, _ in self._batches():
-            ids = np.union1d(ids, np.concatenate([u, v]))
+        _, _, *sides = distinct_ids(self._batches())
+        ids = np.union1d(*sides)
+        warn_of_two_sides(self._where, self._names[:2], *sides)
         if not len(ids):
             raise InputError(f"{self._where}: the file holds no edge")
         found = number(ids, ids, self._where, num_vertices=num_vertices, keep_ids=keep_ids)
@@ -185,15 +183,26 @@ def _arrow_errors(where: str) -> Iterator[None]:
         raise InputError(f"{where}: cannot be read as Parquet: {shown(error)}") from error
 
 
-def _edge_columns(where: str, columns: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+def _edge_columns(
+    where: str, columns: tuple[str, ...], pattern: bool = False
+) -> tuple[Any, tuple[str, ...]]:
     """The files as a table that is not yet read, and its columns of edges, of checked types."""
     arrow = library("pyarrow", where, NEEDS)
     dataset = library("pyarrow.dataset", where, NEEDS)
     table = dataset.dataset(_files_of(where), format="parquet")
-    names = edge_columns(where, list(table.schema.names), columns)
+    kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
+    texts = {name for name, kind in kinds.items() if not _holds_numbers(arrow, kind)}
+    names = edge_columns(where, table.schema.names, columns, texts)
+    names = names[:2] if pattern else names
     for k, name in enumerate(names):
-        _check_type(arrow, table.schema.field(name).type, f"{where}: column '{name}'", k < 2)
+        if (name in texts) if k > 1 else not arrow.types.is_integer(kinds[name]):
+            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers"
+            raise InputError(f"{where}: column '{name}' holds {kind}")
     return table, names
+
+
+def _holds_numbers(arrow: Any, kind: Any) -> bool:
+    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -225,7 +234,7 @@ def _files_of(where: str) -> list[str]:
     if os.path.isdir(where):
         files = [os.path.join(where, name) for name in sorted(parts_of(where), key=by_numbers)]
     for each in files:
-        check_input(each)
+        check_readable(each)
     return files
 
 
@@ -296,13 +305,6 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what}: {column.null_count} values are null")
     return array
-
-
-def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
-    """Refuse a column of ids or of weights by its type, before it is read."""
-    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
-        return
-    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
 
 
 def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:

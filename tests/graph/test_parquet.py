@@ -111,7 +111,7 @@ class TestWithPyarrow:
             ({"src": [0], "dst": [1], "w": ["x"]}, {}, "column 'w' holds 'string', not numbers"),
             ({"src": [0], "dst": [1], "w": [None]}, {}, "column 'w'"),
             ({"src": [], "dst": []}, {}, "column|holds no edge"),
-            ({"a": [0], "b": [1], "c": [2]}, {}, "Name them by `columns`: 'a', 'b', 'c'"),
+            ({x: [0] for x in "abcd"}, {}, "Name them by `columns`: 'a', 'b', 'c', 'd'"),
             ({"a": [0], "b": [1]}, {"columns": ("a", "x")}, "column 'x' is missing; there are 'a'"),
             ({"a": [0], "b": [1]}, {"columns": ("a",)}, "give two or three names"),
             ({"src": [0], "dst": [9]}, {"num_vertices": 5}, "row 0: vertex id '9' is out of"),
@@ -125,7 +125,7 @@ class TestWithPyarrow:
 
     def test_more_edges_than_memory(self, monkeypatch):
         many = np.zeros(1 << 20, np.int64)
-        path = self.write("a.parquet", {"src": many, "dst": many, "other": many})
+        path = self.write("a.parquet", {"other": many, "src": many, "dst": many})
         assert path.stat().st_size < 1 << 20
         monkeypatch.setattr("plancc.memory.available_memory", lambda: 32 << 20)
         assert read_graph(path).num_nonzeros == 1

@@ -1,0 +1,230 @@
+"""What a list of edges says of itself beside them: counts, direction, and whether it has two sides.
+
+SNAP, KONECT and Network Repository say it in comments, others in a line of sizes before the edges,
+and tables by the names of their columns. It is compared with what was read.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import PlanccWarning
+from plancc.text import shown
+
+IntArray = npt.NDArray[np.integer]
+TOLD = ".*(share one id space|are undirected)"
+"""What `warn_of_two_sides` and `warn_of_direction` say."""
+_NUMBER = rb"(\d(?:,?\d){0,17})\b"
+_OF = rb"(?:num_|number of )?(?:%s)[ \t]*[:=][ \t]*" + _NUMBER
+_COUNTS = re.compile(
+    rb"^[#%%]+[ \t]*(?:%s)?[ \t,;]*(?:%s)?" % (_OF % b"nodes|vertices", _OF % b"edges|links"),
+    re.IGNORECASE | re.MULTILINE,
+)
+_KONECT = re.compile(
+    rb"^%[ \t]*(a?sym|bip)\b(?:[ \t]+(\w+))?[^\n]*"
+    rb"(?:\n%[ \t]*(\d{1,18})[ \t]+(\d{1,9})[ \t]+(\d{1,9})[ \t\r]*$)?",
+    re.MULTILINE,
+)
+_UNDIRECTED = re.compile(
+    rb"^[#%]+[ \t]*(undirected\b(?![ \t]*[:=])|undirected[ \t]*[:=][ \t]*(true|yes|1)\b"
+    rb"|directed[ \t]*[:=][ \t]*(false|no|0)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LEAST = 3
+"""Edges below a line of sizes: of fewer it may too well be an edge."""
+
+
+class Claims(NamedTuple):
+    """What stands before the edges.
+
+    Attributes:
+        place: Says where it stands.
+        vertices, edges: Their numbers; None: it has none.
+        undirected: Whether an edge is one in both directions.
+        sides: Vertices of rows and of columns, 0 where they are not counted, if each side has ids
+            of its own; None: they share one id space.
+    """
+
+    place: str = "the comments say"
+    vertices: int | None = None
+    edges: int | None = None
+    undirected: bool = False
+    sides: tuple[int, int] | None = None
+
+
+def claims_of(head: bytes) -> Claims:
+    """What the comments before the first edge say."""
+    vertices = edges = None
+    for found in _COUNTS.finditer(head):
+        vertices, edges = (
+            before if word is None else int(word.replace(b",", b""))
+            for before, word in zip((vertices, edges), found.groups(), strict=True)
+        )
+    claims = Claims(vertices=vertices, edges=edges, undirected=bool(_UNDIRECTED.search(head)))
+    konect = _KONECT.search(head)
+    if konect is None:
+        return claims
+    kind, weights, *sizes = konect.groups()
+    count, rows, columns = (int(size or 0) for size in sizes)
+    if kind == b"bip":
+        claims = claims._replace(sides=(rows, columns))
+    elif kind == b"sym":
+        claims = claims._replace(undirected=True)
+    if count:
+        # a value of "positive" counts edges, and a line has several
+        several = weights is not None and b"pos" in weights
+        both = rows + columns if kind == b"bip" else rows
+        claims = claims._replace(vertices=both, edges=None if several else count)
+    return claims
+
+
+def size_line(
+    first: Sequence[float], lines: int, below: Sequence[IntArray]
+) -> tuple[bool, Claims] | None:
+    """Whether the first of some edges is a line of sizes, and what it then says.
+
+    Its last number counts the lines below; those before are vertices, at least as many as the ids
+    below ask for.
+
+    Parameters:
+        first: ``u, v`` or ``u, v, weight``.
+        lines: Edges below.
+        below: All their ids.
+
+    Returns:
+        None where it is an edge. False where it may be one, as its last number is an id below.
+    """
+    if lines < _LEAST or first[-1] != lines or (len(first) > 2 and first[0] != first[1]):
+        return None
+    ids = np.concatenate(below)
+    if first[0] < ids.max() + (ids.min() == 0):
+        return None
+    sure = len(first) > 2 or not (ids == lines).any()
+    return sure, Claims("the first line says", int(first[0]), lines)
+
+
+def numbers_columns(first: Sequence[float], below: Sequence[IntArray]) -> bool:
+    """Whether the first of some edges may be pandas' line of column numbers: ``0,1[,2]``, two ids
+    that occur nowhere else, while others occur again."""
+    if [*first] != [*range(len(first))]:
+        return False
+    ids = np.concatenate(below)
+    return bool(len(ids)) and ids.min() > 1 and len(np.unique(ids)) < len(ids)
+
+
+def warn_of_counts(
+    claims: Claims, where: str, edges: tuple[int, int], vertices: int, ids: tuple[int, int] | None
+) -> None:
+    """Compare what is said with what was read.
+
+    Parameters:
+        edges: Lines with an edge, and those of them with a self loop.
+        vertices: Of the graph.
+        ids: The least and the largest; None: the number of vertices was given.
+
+    Warns:
+        PlanccWarning: For other counts. Lines may have an edge once, or in both directions.
+    """
+    lines, loops = edges
+    said, read = [], []
+    short = False
+    if claims.edges is not None and not (
+        _is_count(claims.edges, lines, loops) or _is_count(lines, claims.edges, loops)
+    ):
+        said, read, short = [f"{claims.edges:,} edges"], [f"{lines:,}"], lines < claims.edges
+    cure = ": the file may be cut off" if short else ""
+    if claims.vertices is not None and ids is not None and claims.vertices != vertices:
+        least, largest = ids
+        told = vertices != largest - least + 1 and claims.vertices in (largest, largest + 1)
+        if said or not told:
+            said, read = [f"{claims.vertices:,} vertices", *said], [f"{vertices:,}", *read]
+        if largest < claims.vertices and not short:
+            cure = f": `num_vertices` {claims.vertices} keeps those without an edge"
+    if said:
+        warnings.warn(
+            f"{where}: {claims.place} {' and '.join(said)}, and {' and '.join(read)} are "
+            f"read{cure}",
+            PlanccWarning,
+            stacklevel=3,
+        )
+
+
+def _is_count(once: int, lines: int, loops: int) -> bool:
+    """Whether lines list so many edges once, or in both directions."""
+    return lines in (once, 2 * once, 2 * once - loops)
+
+
+def warn_of_direction(claims: Claims, where: str, directed: bool) -> None:
+    """Warn where edges are said to be undirected, and some have no reverse."""
+    if claims.undirected and directed:
+        warnings.warn(
+            f"{where}: {claims.place} that edges are undirected, and some are listed in one "
+            "direction only: `symmetrize` adds the other",
+            PlanccWarning,
+            stacklevel=3,
+        )
+
+
+_PLAIN = "id ids node nodes vertex index idx no nr num number key code name token"
+"""Words that say nothing of what is counted."""
+_ROLES = """
+src dst source target sources targets from to row col column head tail parent child citing cited
+cite cites reference ref start end begin stop origin dest destination origins destinations first
+second left right in out input output inlet outlet sender receiver send recv recipient caller callee
+ego alter subject friend neighbor neighbour nbr other partner peer contact follower followee
+followed following follows leader manager boss supervisor buyer seller lender borrower payer payee
+debtor creditor donor acceptor winner loser home away predator prey cause effect upstream downstream
+up down pre post pred succ prev previous next ancestor descendant mother father son daughter spouse
+sibling import imported dependency dependent depends requires derived link linked related rater
+ratee truster trustee voter votee similar coauthor adviser advisee advisor student that this one two
+self master slave departure arrival primary secondary superior subordinate replier repliee reply
+mentioned retweeted quoted
+"""
+"""Words that tell the two ends of an edge apart, not what they are."""
+_ALIKE = 4
+"""Letters at the beginning that make two words those of one thing, as caller and callee."""
+
+
+def are_two_things(first: str, second: str) -> bool:
+    """Whether the names of two columns are of two kinds of things, as "user_id" and "itemId"."""
+    words = [_words_of(name) for name in (first, second)]
+    both = words[0] | words[1]
+    if not all(words) or words[0] & words[1] or not both.isdisjoint(_ROLES.split()):
+        return False
+    if any(len(word) == 1 for word in both):
+        return both == {"u", "i"}  # user and item
+    begins = ({word[:_ALIKE] for word in each if len(word) >= _ALIKE} for each in words)
+    return not set.intersection(*begins)
+
+
+def _words_of(name: str) -> frozenset[str]:
+    """The words of a name that say something: in lower case, without "id"."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=\D)(?=\d)|[\W_]+", " ", name).lower()
+    cut = (re.sub(r"(?<=.)(node|vertex)?ids?$", "", word) for word in apart.split())
+    return frozenset(word for word in cut if word.isalpha() and word not in _PLAIN.split())
+
+
+def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray) -> None:
+    """Warn where two columns seem to count two kinds of things, and ids occur in both.
+
+    Parameters:
+        names: Of the columns of u and v; empty without.
+    """
+    if len(names) != 2 or not are_two_things(*names):
+        return
+    both = len(np.intersect1d(u, v))
+    if both:
+        first, second = (f"'{shown(name, 40)}'" for name in names)
+        warnings.warn(
+            f"{where}: columns {first} and {second} share one id space: {both:,} ids occur in "
+            "both, and are one vertex each; of two types, a folder with a types.toml keeps them "
+            "apart (docs/use/types.md)",
+            PlanccWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,243 @@
+"""Lists and tables of edges of people's daily work: read as they are meant, or said, or refused."""
+
+import gzip
+
+import pytest
+from input_case import Case, run_case
+
+RING = "0 1\n1 2\n2 3\n3 4\n4 5\n5 0\n0 2\n"
+RING_ENTRIES = dict.fromkeys([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2)], 1.0)
+KONECT = "1 1\n1 2\n2 3\n3 4\n3 1\n2 2\n"
+SIDES = {(0, 3), (0, 4), (1, 5), (2, 6), (2, 3), (1, 4)}
+"""Those of `KONECT`: three rows, then four columns."""
+TYPES = """[types]
+user = 2
+item = 2
+[[relations]]
+source = "item"
+name = "seen"
+destination = "user"
+file = "e.csv"
+"""
+LFS = (
+    "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f3"
+    "2b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+TRIANGLE = {(0, 1): 1.0, (1, 2): 1.0, (2, 0): 1.0}
+C, CSV = "compile g.txt PLAIN", "compile g.csv PLAIN"
+RATED = "source,target,rating,timestamp\n0,1,4,9\n1,2,5,8\n"
+
+
+def parquet(**columns):
+    def write(path):
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), path)
+
+    return write
+
+
+def ones(*pairs):
+    return dict.fromkeys(pairs, 1.0)
+
+
+def names_two(first, second, file="g.csv"):
+    """Columns of two things that are counted from 1 each."""
+    return Case(
+        f"F1: {first} and {second} in {file}",
+        {file: f"{first},{second}\n1,1\n2,1\n1,2\n"}
+        if file.endswith(("csv", "txt"))
+        else {file: parquet(**{first: [1, 2, 1], second: [1, 1, 2]})},
+        f"compile {file} PLAIN",
+        says=(f"'{first}'|'{second}' share one id space: 2 ids occur in both|types.toml",),
+        entries=ones((1, 1), (2, 1), (1, 2)),
+    )
+
+
+def names_one(first, second):
+    """Columns of the two ends of one thing."""
+    return Case(
+        f"F1: {first} and {second} are of one",
+        {"g.csv": f"{first},{second}\n1,2\n2,3\n1,3\n"},
+        CSV,
+        silent=("id space", "warning"),
+        entries=ones((1, 2), (2, 3), (1, 3)),
+    )
+
+
+CASES = [
+    # F1: two sides
+    Case("F1: KONECT bip", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"}, C,
+         says=("7 vertices, 6 nonzeros",), silent=("warning",), entries=ones(*SIDES)),
+    Case("F1: KONECT bip without sizes", {"g.tsv": f"% bip unweighted\n{KONECT}"},
+         "compile g.tsv PLAIN", silent=("warning",), entries=ones(*SIDES)),
+    Case("F1: KONECT bip with more than occur", {"g.txt": f"% bip positive\n% 6 4 5\n{KONECT}"}, C,
+         says=("1 of 4 vertices of type 'rows'", "1 of 5 vertices of type 'columns'")),
+    Case("F1: KONECT bip, gzipped and cut off",
+         {"g.txt.gz": gzip.compress(f"% bip unweighted\n% 9 3 4\n{KONECT}".encode())},
+         "compile g.txt.gz PLAIN", says=("comments say 9 edges, and 6 are read|be cut off",)),
+    Case("F1: KONECT bip, turned", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
+         f"{C} --transpose", entries=ones(*((v - 3, u + 4) for u, v in SIDES))),
+    Case("F1: KONECT bip by number", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
+         f"{C} --num-vertices 5", says=("two sides, which share one id space by --keep-ids",)),
+    Case("F1: KONECT bip symmetrized", {"g.txt": f"% bip unweighted\n% 6 3 4\n{KONECT}"},
+         f"{C} --symmetrize", refused="3 rows and 4 columns|read it without --symmetrize"),
+    Case("F1: KONECT bip with an id 0", {"g.txt": "% bip unweighted\n0 1\n1 1\n"}, C,
+         refused="'bip'|ids count from 1 on both sides|'0'"),
+    names_two("user_id", "item_id"),
+    names_two("userId", "movieId"),
+    names_two("author", "paper", "g.txt"),
+    names_two("customer", "product", "g.parquet"),
+    names_two("UserID", "ISBN"),
+    names_two("uid", "iid"),
+    Case("F1: ratings", {"g.csv": "userId,movieId,rating\n1,1,4.0\n1,3,4.5\n2,1,5\n3,2,1\n"},
+         CSV, says=("share one id space: 3 ids",),
+         entries={(1, 1): 4.0, (1, 3): 4.5, (2, 1): 5.0, (3, 2): 1.0}),
+    Case("F1: two things without a common id", {"g.csv": "user,item\n1,10\n2,10\n2,11\n"}, CSV,
+         silent=("id space",), entries=ones((1, 10), (2, 10), (2, 11))),
+    *(names_one(*pair.split()) for pair in (
+        "author1 author2", "user_a user_b", "node_1 node_2", "person_id friend_id", "id parent_id",
+        "FromNodeId ToNodeId", "citing cited", "follower followee", "caller callee", "id_1 id_2",
+        "protein1 protein2", "home_team away_team", "head tail", "i j", "numeric_id_1 numeric_id_2",
+        "src_ip dst_ip", "user follower", "x y", "u v", "bus0 bus1")),
+    # F7: sizes
+    Case("F7: vertices and lines", {"g.txt": f"6 7\n{RING}"}, C,
+         says=("line 1: '6 7' is taken as numbers of vertices and edges|--columns 1,2",),
+         entries=RING_ENTRIES),
+    Case("F7: vertices and lines, as an edge", {"g.txt": f"6 7\n{RING}"}, f"{C} --columns 1,2",
+         silent=("is taken as numbers",), entries=RING_ENTRIES | {(6, 7): 1.0}),
+    Case("F7: more vertices than occur", {"g.txt": f"9 7\n{RING}"}, C, entries=RING_ENTRIES,
+         says=("'9 7' is taken", "first line says 9 vertices, and 6 are read: --num-vertices 9")),
+    Case("F7: vertices, vertices and lines",
+         {"g.txt": "6 6 7\n1 2 0.5\n2 3 0.5\n3 4 1\n4 5 1\n5 6 1\n6 1 1\n1 3 1\n"}, C,
+         says=("'6 6 7' is taken as numbers of vertices and edges",),
+         entries={(1, 2): 0.5, (2, 3): 0.5, (3, 4): 1, (4, 5): 1, (5, 6): 1, (6, 1): 1, (1, 3): 1}),
+    Case("F7: a tree with its size", {"g.txt": "5 4\n0 1\n1 2\n2 3\n3 4\n"}, C,
+         says=("'5 4' is read as an edge|put # before it",),
+         entries=ones((5, 4), (0, 1), (1, 2), (2, 3), (3, 4))),
+    Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"}, C,
+         silent=("warning",)),
+    Case("F7: pandas' column numbers", {"g.csv": "0,1\n10,11\n11,12\n"}, CSV,
+         says=("'0,1' is read as an edge|occur nowhere else|pandas",)),
+    Case("F7: pairs", {"g.csv": "0,1\n2,3\n4,5\n"}, CSV, silent=("pandas", "warning")),
+    Case("F7: pandas' index and column numbers", {"g.csv": ",0,1\n0,10,11\n1,11,12\n"}, CSV,
+         silent=("not taken", "id space"), entries=ones((10, 11), (11, 12))),
+    Case("F7: pandas' index and other names", {"g.csv": ",a,b\n0,10,11\n1,11,12\n"}, CSV,
+         silent=("not taken",), entries=ones((10, 11), (11, 12))),
+    # F8: counts and direction
+    Case("F8: SNAP, cut off", {"g.txt": "# Nodes: 10 Edges: 12\n# From\tTo\n1\t2\n2\t3\n"}, C,
+         says=("comments say 10 vertices and 12 edges, and 3 and 2 are read: the file may be",)),
+    Case("F8: SNAP, whole", {"g.txt": "# Directed graph (each unordered pair of nodes is saved "
+         "once)\n# Nodes: 3\tEdges: 3\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n2\t0\n"}, C,
+         silent=("warning",), entries=TRIANGLE),
+    Case("F8: SNAP, isolated vertices", {"g.txt": "# Nodes: 5 Edges: 3\n0 1\n1 2\n2 0\n"}, C,
+         says=("say 5 vertices, and 3 are read: --num-vertices 5 keeps those without an edge",)),
+    Case("F8: counts of pairs, listed both ways",
+         {"g.txt": "# Nodes: 3, Edges: 2\n0 1\n1 0\n1 2\n2 1\n"}, C, silent=("warning",)),
+    Case("F8: more lines than said", {"g.txt": "# Edges: 4\n0 1\n1 2\n2 0\n0 2\n0 2\n"}, C,
+         says=("comments say 4 edges, and 5 are read",)),
+    Case("F8: undirected", {"g.txt": "# Undirected graph: g\n# Nodes: 3 Edges: 3\n0 1\n1 2\n2 0\n"},
+         C, says=("comments say that edges are undirected, and some|--symmetrize adds",),
+         entries=TRIANGLE),
+    Case("F8: undirected, symmetrized", {"g.txt": "# Undirected graph: g\n0 1\n1 2\n2 0\n"},
+         f"{C} --symmetrize", silent=("undirected, and",)),
+    Case("F8: KONECT sym", {"g.txt": "% sym unweighted\n% 3 3 3\n1 2\n2 3\n3 1\n"}, C,
+         says=("edges are undirected|--symmetrize",)),
+    Case("F8: KONECT asym, cut off", {"g.txt": "% asym unweighted\n% 5 4 4\n1 2\n2 3\n3 1\n"}, C,
+         silent=("undirected,",),
+         says=("say 4 vertices and 5 edges, and 3 and 3 are read|cut off",)),
+    Case("F8: a remark that is no count", {"g.txt": "# Edges of 12 nodes, see 2019\n0 1\n1 2\n"}, C,
+         silent=("warning",)),
+    # F12: spellings
+    Case("F12: zeros before ids", {"g.csv": "source,target\n007,08\n7,8\n08,007\n"}, CSV,
+         refused="line 2|'007'|without zeros or a sign before it"),
+    Case("F12: zeros before ids, weights", {"g.txt": "7 8 0.5\n8 07 0.5\n"}, C,
+         refused="line 2|'07'|without zeros"),
+    Case("F12: minus zero", {"g.txt": "1 2\n-0 1\n"}, C, refused="line 2|'-0'|without zeros"),
+    Case("F12: a plus", {"g.txt": "1 2\n+2 1\n"}, C, refused="line 2|'+2'"),
+    Case("F12: other digits", {"g.txt": "1 2\n1 \u0663\n"}, C, refused="line 2"),
+    Case("F12: weights may be spelled so", {"g.txt": "0 1 +1\n1 2 007\n2 0 -0.5\n"}, C,
+         entries={(0, 1): 1.0, (1, 2): 7.0, (2, 0): -0.5}),
+    Case("F12: a plus before whole weights", {"g.csv": "0,1,+1\n1,2,+2.5\n"}, CSV,
+         entries={(0, 1): 1.0, (1, 2): 2.5}),
+    # F15: times
+    Case("F15: times with fractions", {"g.txt": "1 2 1217567877.5\n2 1 1217567878.25\n"}, C,
+         says=("warning|1,217,567,877.5 to|numbers as large are often times",)),
+    Case("F15: distances", {"g.csv": "u,v,distance\n0,1,0.5\n1,0,0.5\n"}, CSV,
+         says=("warning|the name says distance, and what is near has a small weight",)),
+    # F3a: columns that are not taken
+    Case("F3: four columns", {"g.csv": RATED}, CSV,
+         says=("not taken: 'rating', 'timestamp' (--columns source,target,rating takes 'rating'",),
+         entries=ones((0, 1), (1, 2))),
+    Case("F3: four columns, chosen", {"g.csv": RATED},
+         f"{CSV} --columns source,target,rating", silent=("not taken",),
+         entries={(0, 1): 4.0, (1, 2): 5.0}),
+    Case("F3: four columns of Parquet",
+         {"g.parquet": parquet(source=[0, 1], target=[1, 2], rating=[4, 5], timestamp=[9, 8])},
+         "compile g.parquet PLAIN", says=("not taken: 'rating', 'timestamp' (--columns source,",),
+         entries=ones((0, 1), (1, 2))),
+    Case("F3: three columns of Parquet",
+         {"g.parquet": parquet(source=[0, 1], target=[1, 2], rating=[4, 5])},
+         "compile g.parquet PLAIN", silent=("not taken",), entries={(0, 1): 4.0, (1, 2): 5.0}),
+    Case("F3: a column of words", {"g.csv": "source,target,kind\n0,1,a\n1,2,b\n"}, CSV,
+         says=("not taken: 'kind'",), entries=ones((0, 1), (1, 2))),
+    Case("F3: a column of words of Parquet",
+         {"g.parquet": parquet(source=[0, 1], target=[1, 2], kind=["a", "b"])},
+         "compile g.parquet PLAIN", says=("not taken: 'kind'",), entries=ones((0, 1), (1, 2))),
+    Case("F3: an id of edges", {"g.csv": "id,source,target\n5,0,1\n6,1,2\n"}, CSV,
+         says=("not taken: 'id'",), entries=ones((0, 1), (1, 2))),
+    Case("F3: Gephi", {"g.csv": "Source,Target,Type,Id,Label,Weight\n0,1,Directed,0,,2.5\n"},
+         CSV, says=("not taken: 'Type', 'Id', 'Label'",), entries={(0, 1): 2.5}),
+    # M2: values of which there is no need
+    Case("M2: no numbers as weights", {"g.txt": "0 1 x\n1 2 inf\n2 0 1_0\n"}, f"{C} --pattern",
+         entries=TRIANGLE),
+    Case("M2: no numbers as weights of a table", {"g.csv": "0,1,0.5\n1,2,n/a\n2,0,\n"},
+         f"{CSV} --pattern", entries=TRIANGLE),
+    Case("M2: no numbers as weights of Parquet",
+         {"g.parquet": parquet(src=[0, 1, 2], dst=[1, 2, 0], weight=["a", "b", "c"])},
+         "compile g.parquet --pattern PLAIN", entries=TRIANGLE),
+    # M3, M4: messages
+    Case("M3: an empty column", {"g.csv": "0,1\n2,\n"}, CSV,
+         refused="line 2: column 2 is empty: '2,'"),
+    Case("M3: an empty column in the first line", {"g.csv": ",1\n2,3\n"}, CSV,
+         refused="line 1: column 1 is empty: ',1'"),
+    Case("M4: quotes", {"g.csv": '"node_1","node_2"\n"0","3"\n"3","1"\n'}, CSV,
+         silent=("warning: g.csv: columns",), entries=ones((0, 3), (3, 1))),
+    Case("M4: quotes beside weights", {"g.txt": '"0" "3" "0.5"\n"3" "1" "2"\n'}, C,
+         entries={(0, 3): 0.5, (3, 1): 2.0}),
+    Case("M4: quotes in chosen columns", {"g.csv": 'x,"a","b"\n"p,q","0","3"\n"r","3","0"\n'},
+         f"{CSV} --columns a,b", entries=ones((0, 3), (3, 0))),
+    Case("M4: remarks after edges", {"g.txt": "0 1 # first\n1 2\n2 0\t# last\n"}, C,
+         entries=TRIANGLE),
+    Case("M4: DIMACS", {"g.txt": "c x\np sp 4 5\na 1 2 3\n"}, C,
+         refused="begins as DIMACS, not as an edge list|grep '^[ae]'|--columns 2,3"),
+    Case("M4: DIMACS without its head", {"g.txt": "a 1 2 3\na 2 1 3\n"}, f"{C} --columns 2,3,4",
+         refused="DIMACS"),
+    *(Case(f"M4: Git LFS in .{kind}", {f"g.{kind}": LFS}, f"compile g.{kind} PLAIN",
+           refused=f"g.{kind}: a Git LFS pointer, not the file|git lfs pull")
+      for kind in ("txt", "csv", "mtx", "npz", "pt", "parquet", "h5ad", "graph", "gml", "net")),
+    *(Case(f"M4: Git LFS as data in .{kind}", {"g.txt": RING, f"x.{kind}": LFS},
+           f"{C} --data x.{kind}", refused="a Git LFS pointer|git lfs pull")
+      for kind in ("npy", "npz", "csv", "parquet")),
+    Case("M5: the vertex by its id", {"g.txt": "1000 1001 -1\n1001 1002 1\n1002 1000 1\n"},
+         "compile g.txt -p 1 -o p.h5", refused="weights of vertex 1000 (with its self loop"),
+    # sorted on the disk
+    Case("F8: sorted on the disk", {"g.txt": "# Undirected graph\n# Edges: 9\n0 1\n1 2\n2 0\n"},
+         "convert g.txt -o f --memory 10",
+         says=("say 9 edges, and 3 are read", "edges are undirected|--symmetrize")),
+    Case("F7: sorted on the disk", {"g.txt": f"6 7\n{RING}"}, "convert g.txt -o f --memory 10",
+         refused="numbers of vertices and edges: put # before it"),
+    Case("F1: bip sorted on the disk", {"g.txt": f"% bip unweighted\n{KONECT}"},
+         "convert g.txt -o f --memory 10", refused="two sides ('bip')|without --memory"),
+    Case("F1: two things sorted on the disk", {"g.csv": "user,item\n1,1\n2,1\n"},
+         "convert g.csv -o f --memory 10", says=("'user' and 'item' share one id space",)),
+    Case("F1: sides as types", {"t/types.toml": TYPES, "t/e.csv": "user,item\n0,0\n1,0\n0,1\n"},
+         "compile t PLAIN", silent=("id space", "warning")),
+    # the direction
+    Case("the direction is said", {"g.txt": "0 1\n1 2\n"}, C,
+         says=("row i needs row j, --transpose turns it; --symmetrize adds the reverse edges",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_list_of_edges_is_read_as_it_is_meant(case, tmp_path, monkeypatch):
+    run_case(case, tmp_path, monkeypatch)
