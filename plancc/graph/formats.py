@@ -43,9 +43,9 @@ FORMATS = Registry(
         "dgl": "plancc.interop.dgl_graphs:FORMAT",
         "parquet": "plancc.interop.parquet:FORMAT",
         "h5ad": "plancc.interop.h5ad:FORMAT",
-        "graphml": "plancc.interop.networkx_graphs:GRAPHML",
-        "gml": "plancc.interop.networkx_graphs:GML",
-        "pajek": "plancc.interop.networkx_graphs:PAJEK",
+        "graphml": "plancc.interop.attributed:GRAPHML",
+        "gml": "plancc.interop.attributed:GML",
+        "pajek": "plancc.interop.attributed:PAJEK",
     },
     instance_of="plancc.graph.formats:Format",
 )

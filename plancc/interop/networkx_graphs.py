@@ -1,14 +1,13 @@
-"""GraphML, GML and Pajek, by the readers of networkx; graphs of networkx and igraph in memory.
+"""Graphs of networkx and igraph in memory.
 
 Edge u -> v is ``A[u, v]``: u needs v.
-Undirected files hold both directions; the edges' attribute ``weight`` is the value. Names of
-vertices that all are whole numbers are kept as ids; those of GML are its ``id``, not its ``label``.
+Undirected graphs have both directions; the edges' attribute ``weight`` is the value. Names of
+vertices that all are whole numbers are kept as ids.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,15 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.canonical import as_values, build_graph
-from plancc.graph.formats import Format, Held
+from plancc.graph.formats import Held
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
-from plancc.text import shown
-
-MOST_PROLOG = 1 << 20
-"""Bytes in which the first element of an XML file must begin."""
+from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
@@ -49,7 +44,9 @@ def graph_of_networkx(graph: Any, name: str, source: Source, **reading: bool) ->
     check_num_vertices(n, name)
     nodes = list(graph)
     number = dict(zip(nodes, range(n), strict=True))
-    edges = list(graph.edges(data="weight"))
+    found = list(graph.edges(data=True))
+    _tell(name, {each for *_, data in found for each in data})
+    edges = [(u, v, data.get("weight")) for u, v, data in found]
     ends = chain.from_iterable((number[u], number[v]) for u, v, _ in edges)
     pair = np.fromiter(ends, np.int32, 2 * len(edges)).reshape(-1, 2)
     values = None
@@ -78,10 +75,18 @@ def _graph_of_igraph(graph: Any, name: str) -> Graph:
     check_num_vertices(n, name)
     pair = np.array(graph.get_edgelist(), dtype=np.int64).reshape(-1, 2)
     values = None
+    _tell(name, set(graph.es.attributes()))
     if "weight" in graph.es.attributes():
         values = as_values(np.array(graph.es["weight"]), f"{name}: 'weight'")
     source = Source(name, format="igraph", weights="'weight'")
     return _build(n, pair, values, graph.is_directed(), source)
+
+
+def _tell(name: str, attributes: set[Any]) -> None:
+    """Say which attributes of edges are not taken."""
+    if left := sorted(map(show, attributes - {"weight"})):
+        words = f"not taken: {', '.join(left)} of edges; name the one that is the weight 'weight'"
+        warnings.warn(f"{name}: {words}", PlanccWarning, stacklevel=3)
 
 
 def _build(
@@ -99,68 +104,3 @@ def _build(
         row, col = np.concatenate([row, col[off]]), np.concatenate([col, row[off]])
         values = values if values is None else np.concatenate([values, values[off]])
     return build_graph(num_vertices, row, col, values, directed=directed, source=source, **reading)
-
-
-def _refuse_declarations(path: StrPath) -> None:
-    """InputError for XML with a document type, whose entities may expand without bound."""
-    from xml.parsers.expat import ExpatError, ParserCreate
-
-    name, parser = os.fspath(path), ParserCreate()
-    began: list[str] = []
-
-    def refuse(*_: Any) -> None:
-        raise InputError(f"{name}: XML with a document type (DOCTYPE) is not read")
-
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = lambda tag, _: began.append(tag)
-    with input_errors(path), open_input(path) as stream:
-        for _ in range(MOST_PROLOG >> 12):
-            data = stream.read(1 << 12)
-            try:
-                parser.Parse(data, not data)
-            except (ExpatError, LookupError, ValueError) as error:
-                raise InputError(f"{name}: not XML: {error}") from error
-            if began or not data:
-                return
-    raise InputError(f"{name}: not GraphML: no element in the first {MOST_PROLOG} bytes")
-
-
-def _reader(name: str, **options: Any) -> Callable[..., Graph]:
-    """The reader of files that ``networkx.read_<name>`` parses with these options."""
-
-    def read(path: StrPath, **reading: bool) -> Graph:
-        import networkx
-
-        check_readable(path)
-        if name == "graphml":
-            _refuse_declarations(path)
-        where = os.fspath(path)
-        try:
-            with input_errors(path), open_input(path) as stream:
-                graph = getattr(networkx, f"read_{name}")(stream, **options)
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # networkx raises whatever its parsers meet
-            words = shown(error) or type(error).__name__
-            raise InputError(f"{where}: cannot be read as {name}: {words}") from error
-        return graph_of_networkx(_numbered(graph), where, Source.of_file(path, name), **reading)
-
-    return read
-
-
-def _numbered(graph: Any) -> Any:
-    """The same graph, its vertices whole numbers if all their names are."""
-    from networkx import relabel_nodes
-
-    names = list(graph)
-    if not all(isinstance(each, str) and each.isascii() and each.isdigit() for each in names):
-        return graph
-    numbers = [int(each) for each in names if len(each) <= 18]
-    if len(set(numbers)) != len(names):  # as in "1" and "01"
-        return graph
-    return relabel_nodes(graph, dict(zip(names, numbers, strict=True)))
-
-
-GRAPHML = Format((".graphml",), _reader("graphml"), hold=hold, what="GraphML")
-GML = Format((".gml",), _reader("gml", label="id"), what="GML")
-PAJEK = Format((".net",), _reader("pajek"), what="Pajek")

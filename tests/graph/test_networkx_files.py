@@ -55,6 +55,7 @@ class TestGML(DamagedAsGraphML):
 
 class TestPajek(DamagedAsGraphML):
     name = "pajek"
+    garbage = b"? ? ? ? ?"
     hostile = (b"*Vertices 999999999999\n*Arcs\n",)
 
     def write(self, graph, path):
@@ -105,7 +106,7 @@ def test_weights_that_are_no_numbers(tmp_path):
     graph = nx.DiGraph()
     graph.add_edge("a", "b", weight="heavy")
     nx.write_graphml(graph, tmp_path / "a.graphml")
-    with pytest.raises(InputError, match=r"a\.graphml: an edge's 'weight' is not a number"):
+    with pytest.raises(InputError, match=r"a\.graphml, line \d+: the weight is not a number: 'heavy'"):
         read_graph(tmp_path / "a.graphml")
     graph["a"]["b"]["weight"] = float("nan")
     nx.write_graphml(graph, tmp_path / "a.graphml")

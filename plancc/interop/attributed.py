@@ -1,0 +1,534 @@
+"""GraphML, GML and Pajek: texts of vertices, and of edges with attributes.
+
+Edge u -> v is ``A[u, v]``: u needs v; an undirected edge is there in both directions. The value of
+an edge is its attribute ``weight``, or the one that `columns` names. Names of vertices that all are
+whole numbers are kept as ids: of GML its ``id``, of Pajek its labels.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from plancc.errors import InputError, PlanccWarning
+from plancc.graph.canonical import build_graph
+from plancc.graph.formats import Format
+from plancc.graph.graph import Graph, Source, check_num_vertices
+from plancc.graph.textfile import (
+    StrPath,
+    check_readable,
+    data_lines,
+    fail,
+    input_errors,
+    open_input,
+    read_bytes,
+    read_number,
+    show,
+)
+from plancc.graph.union import rectangular
+from plancc.interop.networkx_graphs import hold
+
+ENDS = ("source", "target")
+WEIGHT = "weight"
+_CHUNK = 1 << 16
+_NAMES = {"id", "label", "name", "graphics"}
+"""Attributes of vertices that are no data."""
+_UNNAMED = {"id", "key", "graphics", "edgegraphics", "nodegraphics"}
+"""Those of edges."""
+
+
+@dataclass(eq=False)
+class _Found:
+    """What a text holds.
+
+    Attributes:
+        directed: What it says of edges that do not say it themselves.
+        vertices: Number of every vertex by the name that edges have.
+        names: The names of all vertices that may be their ids, in order.
+        rows: Of two-mode networks how many vertices, the first, are rows; else 0.
+        ends, lines, mutual: Of every edge: source and target as the text has them, its line, and
+            whether it is undirected.
+        words: By name of an attribute its words by the number of the edge.
+        defaults: Words of attributes that an edge does not have.
+        others: What else is not taken, in words.
+    """
+
+    path: StrPath
+    directed: bool = True
+    vertices: dict[Any, int] = field(default_factory=dict)
+    names: list[Any] = field(default_factory=list)
+    rows: int = 0
+    ends: list[tuple[Any, Any]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    mutual: list[bool] = field(default_factory=list)
+    words: dict[str, dict[int, str]] = field(default_factory=dict)
+    defaults: dict[str, str] = field(default_factory=dict)
+    others: dict[str, None] = field(default_factory=dict)
+
+    def add_vertex(self, line: int, name: Any) -> None:
+        if name is None:
+            fail(self.path, line, "a vertex without an id")
+        if name in self.vertices:
+            fail(self.path, line, f"vertex {show(name)} is there twice: give every vertex its own")
+        self.vertices[name] = len(self.vertices)
+
+    def add_edge(self, line: int, ends: tuple[Any, Any], mutual: bool) -> None:
+        if None in ends:
+            fail(self.path, line, "an edge without a source or a target")
+        self.ends.append(ends)
+        self.lines.append(line)
+        self.mutual.append(mutual)
+
+    def add_word(self, name: str, word: str) -> None:
+        """An attribute of the last edge."""
+        self.words.setdefault(name, {})[len(self.ends) - 1] = word
+
+    def numbers(self) -> Any:
+        """Source and target of every edge, int32[2, edges]."""
+        known = self.vertices
+        try:
+            every = map(known.__getitem__, chain.from_iterable(self.ends))
+            return np.fromiter(every, np.int32, 2 * len(self.ends)).reshape(-1, 2).T
+        except KeyError:
+            wrong = ((k, e) for k, pair in enumerate(self.ends) for e in pair if e not in known)
+            k, end = next(wrong)
+            fail(self.path, self.lines[k], f"an edge has the end {show(end)}, which is no vertex")
+
+    def weight(self, columns: Sequence[str] | None) -> str:
+        """Name of the attribute that is the value; "" for none."""
+        if columns is None:
+            alike = [name for name in self.words if name.lower() == WEIGHT]
+            return WEIGHT if WEIGHT in alike else alike[0] if len(alike) == 1 else ""
+        where, wanted = os.fspath(self.path), tuple(columns)
+        if wanted[:2] != ENDS or len(wanted) > 3:
+            raise InputError(f"{where}: `columns` of this format are source,target[,ATTRIBUTE]")
+        if wanted[2:] and wanted[2] not in self.words:
+            listed = ", ".join(map(show, self.words)) or "none"
+            raise InputError(
+                f"{where}: no edge has the attribute {show(wanted[2])}; there are: {listed}"
+            )
+        return wanted[2] if wanted[2:] else ""
+
+    def values(self, name: str) -> Any:
+        """The values of all edges by this attribute: float64[edges]."""
+        words, lines = self.words[name], self.lines
+        made = np.full(len(self.ends), 1.0)
+        if name in self.defaults:
+            made[:] = read_number(self.path, 1, "default", self.defaults[name].encode(), float)
+        numbers = (
+            read_number(self.path, lines[k], WEIGHT, word.encode(), float)
+            for k, word in words.items()
+        )
+        made[list(words)] = np.fromiter(numbers, np.float64, len(words))
+        if (missing := len(made) - len(words)) and name not in self.defaults:
+            _warn(self.path, f"{missing:,} of {len(made):,} edges have no {show(name)}: taken as 1")
+        return made
+
+    def tell(self, weight: str) -> None:
+        """Say what is not taken."""
+        left = [name for name in self.words if name != weight]
+        listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
+        numeric = [name for name in left if all(map(_is_number, self.words[name].values()))]
+        way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
+        if listed:
+            _warn(self.path, f"not taken: {', '.join(listed)}{way}")
+
+
+def _warn(path: StrPath, words: str) -> None:
+    warnings.warn(f"{os.path.basename(path)}: {words}", PlanccWarning, stacklevel=4)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return float(word) == float(word)
+    except ValueError:
+        return False
+
+
+def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Graph]:
+    """The reader of a format whose texts `parse` takes apart."""
+
+    def read(
+        path: StrPath,
+        *,
+        pattern: bool = False,
+        columns: Sequence[str] | None = None,
+        **flags: bool,
+    ) -> Graph:
+        check_readable(path)
+        found = parse(path)
+        n = len(found.vertices)
+        check_num_vertices(n, os.fspath(path))
+        row, column = found.numbers()
+        weight = found.weight(columns)
+        values = found.values(weight) if weight and not pattern else None
+        if not pattern:
+            found.tell(weight)
+        source = Source.of_file(path, name, f"'{weight}'")
+        if found.rows:
+            entries = *_between(found, row, column), values
+            return rectangular((found.rows, n - found.rows), entries, source, **flags)
+        mutual = np.array(found.mutual, np.bool_)
+        directed = not mutual.all() if len(mutual) else found.directed
+        both = mutual & (row != column)
+        row, column = np.concatenate([row, column[both]]), np.concatenate([column, row[both]])
+        values = None if values is None else np.concatenate([values, values[both]])
+        graph = build_graph(n, row, column, values, directed=directed, source=source, **flags)
+        return replace(graph, original_ids=_ids(found.names))
+
+    return read
+
+
+def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
+    """Row and column of the edges of a two-mode network."""
+    turned = np.array(found.mutual, np.bool_) & (column < found.rows)
+    row, column = np.where(turned, column, row), np.where(turned, row, column)
+    wrong = (row >= found.rows) | (column < found.rows)
+    if wrong.any():
+        between = f"the first {found.rows} vertices, the rows, to the others"
+        fail(
+            found.path, found.lines[int(np.argmax(wrong))], f"an edge does not lead from {between}"
+        )
+    return row, column - found.rows
+
+
+def _ids(names: list[Any]) -> Any:
+    """The names as ids, int64[n]; None where they are no distinct whole numbers, or 0..n-1."""
+    words = set(map(str, names))
+    if len(words) < max(len(names), 1) or not all(
+        map(re.compile("0|[1-9][0-9]{0,17}").fullmatch, words)
+    ):
+        return None
+    ids = np.array(names).astype(np.int64)
+    return None if np.array_equal(ids, np.arange(len(ids))) else ids
+
+
+_GML = re.compile(r'"[^"]*"|#[^\n]*|\[|\]|[^\s\[\]"]+|"')
+
+
+def _parse_gml(path: StrPath) -> _Found:
+    """Take a GML apart; lists within vertices and edges are attributes."""
+    text = read_bytes(path).decode("utf-8", "replace")
+    found, key, record = _Found(path, directed=False), "", dict[str, str]()
+    opened: list[str] = []
+    at = graphs = counted = 0
+    line, edges = 1, list[tuple[int, dict[str, str]]]()
+    for token in _GML.finditer(text):
+        word, begin = token[0], token.start()
+        line, counted = line + text.count("\n", counted, begin), begin
+        if word.startswith("#"):
+            continue
+        if not key and word == "]" and opened:
+            closed = opened.pop()
+            if opened == ["graph"] and closed == "node":
+                found.add_vertex(at, record.pop("id", None))
+                found.others |= {f"{show(k)} of vertices": None for k in record if k not in _NAMES}
+            elif opened == ["graph"] and closed == "edge":
+                edges.append((at, record))
+        elif not key:
+            if not re.fullmatch("[A-Za-z_][A-Za-z0-9_.-]*", word):
+                fail(path, line, "a name is expected, not", word)
+            key = word
+        else:
+            if word == "]" or word == '"':
+                fail(path, line, f"{show(key)} has no value, but", word)
+            if word == "[":
+                opened.append(key)
+                graphs += opened == ["graph"]
+                if graphs > 1 or (key == "graph" and len(opened) > 1):
+                    fail(path, line, "one graph is read, and this begins another:", key)
+                if len(opened) == 2:
+                    at, record = line, {}
+                elif len(opened) == 3:
+                    record[key] = ""
+            elif opened == ["graph"] and key == "directed":
+                found.directed = word.strip('"') != "0"
+            elif len(opened) == 2:
+                record[key] = word.strip('"')
+            key = ""
+    if key or opened or not graphs:
+        fail(path, line, "the file ends within a list" if key or opened else "there is no graph")
+    for at, record in edges:
+        source, target = (record.pop(end, None) for end in ENDS)
+        found.add_edge(at, (source, target), not found.directed)
+        for name, word in record.items():
+            if name not in _UNNAMED:
+                found.add_word(name, word)
+    found.names = list(found.vertices)
+    return found
+
+
+class _GraphML:
+    """Handlers of the elements of a GraphML."""
+
+    def __init__(self, path: StrPath) -> None:
+        from xml.parsers.expat import ParserCreate
+
+        self.found, self.parser = (
+            _Found(path, directed=False),
+            ParserCreate(namespace_separator=" "),
+        )
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.text
+        self.parser.StartDoctypeDeclHandler = self.refuse
+        self.opened: list[str] = []
+        self.keys: dict[str, tuple[str, str]] = {}
+        self.key, self.words, self.graphs = "", "", 0
+
+    def refuse(self, *_: Any) -> None:
+        raise InputError(
+            f"{os.fspath(self.found.path)}: XML with a document type (DOCTYPE) is not read"
+        )
+
+    def start(self, tag: str, given: dict[str, str]) -> None:
+        tag, line, found = tag.rpartition(" ")[2], self.parser.CurrentLineNumber, self.found
+        if not self.opened and tag != "graphml":
+            fail(found.path, line, "a GraphML begins with 'graphml', not", tag)
+        inside = "data" in self.opened  # what tools draw: names there are their own
+        self.opened.append(tag)
+        if inside:
+            return
+        if tag in ("data", "default"):
+            self.words = ""
+            self.key = given.get("key", "") if tag == "data" else self.key
+        elif tag == "key":
+            self.key = given.get("id", "")
+            name = given.get("attr.name") or given.get("yfiles.type") or self.key
+            self.keys[self.key] = name, given.get("for", "all")
+        elif tag == "hyperedge":
+            fail(found.path, line, "an edge of several vertices (hyperedge) is not read")
+        elif tag == "port":
+            found.others["ports of vertices"] = None
+        elif tag == "graph" and len(self.opened) == 2:
+            found.directed = given.get("edgedefault") == "directed"
+            self.graphs += 1
+            if self.graphs > 1:
+                fail(found.path, line, "one graph is read, and this begins another:", tag)
+        elif tag == "graph":
+            found.others["the nesting of graphs, whose vertices and edges are read"] = None
+        elif tag == "node":
+            found.add_vertex(line, given.get("id"))
+        elif tag == "edge":
+            default = "true" if found.directed else "false"
+            mutual = given.get("directed", default).lower() in ("false", "0")
+            found.add_edge(line, (given.get(ENDS[0]), given.get(ENDS[1])), mutual)
+
+    def end(self, _: str) -> None:
+        tag, found = self.opened.pop(), self.found
+        name, of = self.keys.get(self.key, (self.key, "all"))
+        word = self.words.strip()
+        if tag == "default" and of in ("edge", "all"):
+            found.defaults[name] = word
+        if tag != "data" or not self.opened or name in _UNNAMED:
+            return
+        if self.opened[-1] == "edge":
+            found.add_word(name, word)
+        elif self.opened[-1] == "node" and name not in _NAMES:
+            found.others[f"{show(name)} of vertices"] = None
+
+    def text(self, words: str) -> None:
+        if self.opened[-1] in ("data", "default"):
+            self.words += words
+
+
+def _parse_graphml(path: StrPath) -> _Found:
+    """Take a GraphML apart; graphs within vertices add to the one graph."""
+    from xml.parsers.expat import ExpatError
+
+    handlers = _GraphML(path)
+    with input_errors(path), open_input(path) as stream:
+        try:
+            while data := stream.read(_CHUNK):
+                handlers.parser.Parse(data, False)
+            handlers.parser.Parse(b"", True)
+        except (ExpatError, LookupError, ValueError) as error:
+            raise InputError(f"{os.fspath(path)}: not XML: {error}") from error
+    if not handlers.graphs:
+        raise InputError(f"{os.fspath(path)}: the GraphML holds no graph")
+    handlers.found.names = list(handlers.found.vertices)
+    return handlers.found
+
+
+_PAJEK = re.compile(rb'"[^"]*"|\[[^\]]*\]|[^\s"\[]+')
+_PAJEK_NUMBER = re.compile(rb"[-+]?([0-9.]|nan$|inf(inity)?$)", re.IGNORECASE)
+_DRAWN = frozenset(
+    b"x_fact y_fact phi r q ic bc bw lc la lr lphi fos font l c p s w a ap h1 h2 a1 a2 k1 k2 lp "
+    b"lsize".split()
+)
+_SHAPES = frozenset(b"ellipse box diamond triangle cross empty house man woman cloud".split())
+"""Words of vertices and edges that say how they are drawn."""
+
+
+class _Pajek:
+    """The lines of a Pajek network, section by section."""
+
+    def __init__(self, path: StrPath) -> None:
+        self.found, self.labels = _Found(path), dict[int, bytes]()
+        self.size: int | None = None
+        self.cells: list[float] = []
+        self.line, self.relations = 0, set[bytes]()
+
+    def whole(self, word: bytes, what: str = "vertex") -> int:
+        """A vertex, or how many there are."""
+        return read_number(self.found.path, self.line, what, word, int)
+
+    def head(self, words: list[bytes]) -> str:
+        """The section that a line begins."""
+        path, section = self.found.path, words[0][1:].decode("latin-1").lower()
+        if section == "network":
+            if self.size is not None:
+                fail(path, self.line, "one network is read, and this begins another:", words[0])
+        elif section == "vertices":
+            if self.size is not None:
+                fail(path, self.line, "one network is read, and this begins another:", words[0])
+            counts = [self.whole(word, "number of vertices") for word in words[1:3]]
+            self.size = counts[0] if counts else 0
+            self.found.rows = counts[1] if counts[1:] else 0
+            if counts:
+                check_num_vertices(self.size, f"{os.fspath(path)}, line {self.line}")
+                if not 0 <= self.found.rows <= self.size:
+                    fail(path, self.line, f"more rows than the {self.size} vertices:", words[2])
+                self.found.rows %= self.size
+        elif section not in ("arcs", "edges", "arcslist", "edgeslist", "matrix"):
+            message = "a network has the sections *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist"
+            fail(path, self.line, f"{message} and *Matrix, not", words[0])
+        elif not self.size:
+            fail(
+                path,
+                self.line,
+                "the number of vertices comes before, as *Vertices N, not",
+                words[0],
+            )
+        else:
+            self.relations |= {word.strip(b":") for word in words[1:2]}
+        return section
+
+    def add(self, section: str, words: list[bytes]) -> None:
+        """A line of a section."""
+        path, found = self.found.path, self.found
+        if words[-1].startswith(b"[") and words[1:]:
+            found.others["times of vertices and edges"] = None
+            words = words[:-1]
+        if section == "vertices":
+            vertex = self.whole(words[0])
+            if vertex in self.labels:
+                fail(path, self.line, "the vertex is there twice:", words[0])
+            self.labels[vertex] = (words[1:] or words)[0].strip(b'"')
+            self.name(words[2:], "vertices")
+        elif section == "matrix":
+            self.cells += [read_number(path, self.line, WEIGHT, word, float) for word in words]
+        elif section in ("arcs", "edges"):
+            if re.fullmatch(rb"\d+:", words[0]):
+                self.relations.add(words.pop(0).strip(b":"))
+            if len(words) < 2:
+                fail(path, self.line, "'SOURCE TARGET [WEIGHT]' is expected, not", b" ".join(words))
+            ends = self.whole(words[0]), self.whole(words[1])
+            found.add_edge(self.line, self.checked(ends), section == "edges")
+            tail = words[2:]
+            if tail and _PAJEK_NUMBER.match(tail[0]):
+                found.add_word(WEIGHT, tail.pop(0).decode("latin-1"))
+            self.name(tail, "edges")
+        elif section in ("arcslist", "edgeslist"):
+            source, *targets = map(self.whole, words)
+            for target in targets:
+                found.add_edge(self.line, self.checked((source, target)), section == "edgeslist")
+        else:
+            fail(path, self.line, "a section as *Vertices is expected, not", words[0])
+
+    def checked(self, ends: tuple[int, int]) -> tuple[int, int]:
+        """The ends of an edge; InputError for what is no vertex."""
+        for each in ends:
+            if not 1 <= each <= (self.size or 0):
+                fail(
+                    self.found.path, self.line, f"the vertex is out of range 1..{self.size}:", each
+                )
+        return ends
+
+    def name(self, tail: list[bytes], of: str) -> None:
+        """Note the attributes at the end of a line."""
+        words = iter(tail)
+        for word in words:
+            if word[:1].isalpha() and word.lower() not in _SHAPES:
+                next(words, None)
+                if word.lower() not in _DRAWN:
+                    self.found.others[f"{show(word)} of {of}"] = None
+            elif not word[:1].isalpha() and not _PAJEK_NUMBER.match(word) and word[:1] != b'"':
+                fail(self.found.path, self.line, "neither a number nor an attribute:", word)
+
+    def close(self, section: str) -> None:
+        """End a section: the number of vertices, and the edges of a matrix, are known then."""
+        found, path = self.found, self.found.path
+        if section == "vertices":
+            if self.size == 0:
+                self.size = len(self.labels)
+            wrong = [each for each in self.labels if not 1 <= each <= (self.size or 0)]
+            if wrong:
+                fail(path, self.line, f"the vertex is out of range 1..{self.size}:", wrong[0])
+        elif section == "matrix":
+            rows, n = found.rows or self.size or 0, self.size or 0
+            if len(self.cells) != rows * (n - found.rows):
+                shape = f"{rows} x {n - found.rows}"
+                fail(
+                    path,
+                    self.line,
+                    f"a matrix of {shape} has other than",
+                    f"{len(self.cells)} numbers",
+                )
+            cells = np.array(self.cells).reshape(rows, n - found.rows)
+            for i, j in zip(*(each.tolist() for each in cells.nonzero()), strict=True):
+                found.add_edge(self.line, (i + 1, j + 1 + found.rows), False)
+                found.add_word(WEIGHT, str(cells[i, j]))
+            self.cells = []
+
+
+def _lines(path: StrPath) -> Iterator[tuple[int, list[bytes]]]:
+    """Number and words of the lines that are neither blank nor comments."""
+    lines = read_bytes(path).split(b"\n")
+    for line, text in data_lines(path, lines, comments=(b"%",)):
+        words = _PAJEK.findall(text)
+        if text.count(b'"') % 2 or not words:
+            fail(path, line, "a quote is not closed:", text)
+        yield line, words
+
+
+def _parse_pajek(path: StrPath) -> _Found:
+    """Take a Pajek network apart: vertices by number from 1, labels as names only."""
+    reader, section = _Pajek(path), ""
+    for line, words in _lines(path):
+        if words[0].startswith(b"*"):
+            reader.close(section)
+            reader.line = line
+            section = reader.head(words)
+            continue
+        reader.line = line
+        reader.add(section, words)
+    reader.close(section)
+    found, n = reader.found, reader.size or 0
+    if reader.size is None:
+        fail(path, reader.line, "the file ends before *Vertices")
+    if len(reader.relations) > 1:
+        found.others[f"the numbers of {len(reader.relations)} relations"] = None
+    found.vertices = dict(zip(range(1, n + 1), range(n), strict=True))
+    if len(reader.labels) == n:
+        found.names = [reader.labels[k].decode("utf-8", "replace") for k in range(1, n + 1)]
+    return found
+
+
+GRAPHML = Format(
+    (".graphml",),
+    _reader("graphml", _parse_graphml),
+    options=("columns",),
+    hold=hold,
+    what="GraphML",
+)
+GML = Format((".gml",), _reader("gml", _parse_gml), options=("columns",), what="GML")
+PAJEK = Format((".net",), _reader("pajek", _parse_pajek), what="Pajek")
