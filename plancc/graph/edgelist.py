@@ -7,6 +7,7 @@ import csv
 import io
 import os
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, USUAL, check_ids, edge_columns, number
 from plancc.graph.metis import is_metis
+from plancc.graph.named_ids import Names, is_name, read_names
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -74,6 +76,7 @@ class _Table(NamedTuple):
         weights: Name of the weights; "" without.
         ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" without.
         comma: Whether a comma is the decimal point of weights.
+        named: Whether ids are names.
     """
 
     separator: bytes
@@ -82,6 +85,7 @@ class _Table(NamedTuple):
     weights: str
     ends: str
     comma: bool
+    named: bool
 
 
 def read_edgelist(
@@ -100,7 +104,8 @@ def read_edgelist(
     but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
     comments. One line of column names may stand first: words in a .csv or .tsv file, in others
     words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
-    `plancc.graph.ids.number` says. The graph is undirected if and only if its pattern is symmetric.
+    `plancc.graph.ids.number` says, or, where the first line has one, names
+    (`plancc.graph.named_ids`). The graph is undirected if and only if its pattern is symmetric.
 
     Parameters:
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: As in
@@ -114,7 +119,7 @@ def read_edgelist(
             whole number, a weight that is no finite number; the message names file, line and value.
     """
     data, table = _read(path, columns)
-    u, v, weights = _columns_of(path, data, table)
+    names, (u, v, weights) = _edges_of(path, data, table)
     if pattern:
         weights = None
     where = os.fspath(path)
@@ -123,6 +128,7 @@ def read_edgelist(
         num_vertices=num_vertices,
         keep_ids=keep_ids,
         place=partial(_place, path, data),
+        names=names,
     )
     graph = build_graph(
         found.num_vertices,
@@ -143,7 +149,8 @@ def read_edges(path: StrPath) -> tuple[bytes, Entries]:
         InputError: As `read_edgelist`.
     """
     data, table = _read(path)
-    return data, _columns_of(path, data, table)
+    names, (u, v, weights) = _edges_of(path, data, table)
+    return data, (u, v, weights) if names is None else (names[u], names[v], weights)
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
@@ -157,7 +164,7 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries:
     """The edges of an edge list, chunk by chunk (`plancc.graph.external.Entrywise`).
 
-    The file is read twice: for the ids that occur, then for the edges.
+    The file is read twice: for the ids that occur, then for the edges. One of names is read whole.
 
     Parameters:
         path, num_vertices, keep_ids, columns: As `read_edgelist` takes them.
@@ -179,11 +186,12 @@ class EdgeListEntries:
         check_readable(path)
         self._path, self._columns, self._weights = path, tuple(columns), ""
         self._room = num_vertices
+        self._named: Names | None = None
         self.most, ids = 0, np.empty(0, np.int64)
         for u, v, _ in self._edges():
             self.most += len(u)
             ids = np.union1d(ids, np.concatenate([u, v]))
-        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
+        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
         found = number(ids, ids, os.fspath(path), **options)
         check_num_vertices(found.num_vertices, os.fspath(path))
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
@@ -194,7 +202,7 @@ class EdgeListEntries:
         count = 0
         for u, v, weights in self._edges():
             count += len(u)
-            if self.original_ids is not None:
+            if self.original_ids is not None and self._named is None:
                 u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
             yield u, v, weights
         if count != self.most:
@@ -204,7 +212,8 @@ class EdgeListEntries:
         """Ids of u and v, and weights, of the lines of every chunk."""
         path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
-            for text in text_chunks(stream, CHUNK):
+            chunks = text_chunks(stream, CHUNK)
+            for text in chunks:
                 data = text = before + text
                 if table is None:
                     check_encoding(path, data)
@@ -214,6 +223,10 @@ class EdgeListEntries:
                     if table is None:
                         continue
                     self._weights = table.weights
+                if table.named:
+                    self._named, edges = _edges_of(path, b"".join([data, *chunks]), table)
+                    yield edges
+                    return
                 try:
                     u, v, weights = _columns_of(path, data, table)
                 except InputError as error:
@@ -226,6 +239,19 @@ class EdgeListEntries:
         if table is None:
             what = "holds no edge" if before.strip() else "is empty"
             raise InputError(f"{os.fspath(path)}: the file {what}")
+
+
+def _edges_of(path: StrPath, data: bytes, table: _Table) -> tuple[Names | None, Entries]:
+    """The names, where ids are names, and `_columns_of` with numbers of names."""
+    if not table.named:
+        return None, _columns_of(path, data, table)
+    chosen = table.chosen or tuple(range(table.columns))
+    found = read_names(path, data, table.separator, table.columns, chosen)
+    weights = None
+    if len(chosen) > 2:
+        plain = table._replace(separator=b"", columns=3, chosen=())
+        weights = _columns_of(path, found.weights, plain)[2]
+    return found.names, (found.u, found.v, weights)
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table) -> Entries:
@@ -274,15 +300,15 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             continue
         tabs = name.endswith(".tsv") and text.count(b"\t") > 2
         separator = _separator(text, tabs or bool(wanted))
+        if not separator and b"\t" in text and any(map(is_name, text.split(b"\t")[:2])):
+            separator = b"\t"  # names may have blanks
         words = _words(text, separator)
         line = data.count(b"\n", 0, start) + 1
         if may_have_names:
             may_have_names = False
+            place = f"{where}, line {line}"
             is_table = name.endswith((".csv", ".tsv"))
-            below = data[end + 1 : end + 1 + _NEXT_BYTES]
-            if not any(map(_is_like_a_number, words)) and (
-                is_table or (_LETTER.search(text) and _are_ids_next(below, separator))
-            ):
+            if _names_columns(place, words, separator, data, end + 1, wanted, is_table):
                 data = data[:start] + b"#" + data[start + 1 :]
                 names = [word.strip().decode(errors="replace") for word in words]
                 start = end + 1
@@ -309,16 +335,75 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         taken = () if chosen == tuple(range(len(words))) else chosen
         ends = join_names([names[k] for k in chosen[:2]]) if names else ""
-        return data, _Table(separator, len(words), taken, weights, ends, comma)
+        named = not words[0].endswith(b":") and any(is_name(words[k]) for k in chosen[:2])
+        return data, _Table(separator, len(words), taken, weights, ends, comma, named)
     return data, None
 
 
-def _are_ids_next(data: bytes, separator: bytes) -> bool:
-    """Whether the next line of data begins with two numbers, as those below a line of names do."""
-    lines = data.splitlines()
+def _names_columns(
+    place: str,
+    words: Sequence[bytes],
+    separator: bytes,
+    data: bytes,
+    after: int,
+    wanted: Sequence[str],
+    is_table: bool,
+) -> bool:
+    """Whether the first line has names of columns.
+
+    Parameters:
+        place: File and line, for messages.
+        words: Of the line.
+        data, after: The text, and where the next line begins.
+        wanted: The columns that are asked for.
+        is_table: Whether the file is one by its name, whose first line usually has names.
+
+    Warns:
+        PlanccWarning: If the line may be an edge between names too.
+    """
+    if any(map(_is_like_a_number, words)):
+        return False
+    lines = data[after : after + _NEXT_BYTES].splitlines()
     text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
-    words = _words(text, separator)[:2]
-    return len(words) == 2 and all(map(_is_like_a_number, words))
+    below = _words(text, separator.strip())  # tabs may be blanks there
+    if len(below) < 2 or all(map(_is_like_a_number, below[:2])):
+        return is_table or (len(below) > 1 and any(map(_LETTER.search, words)))
+    names = [word.strip().decode(errors="replace") for word in words]
+    if len(words) > 3 or not {*names}.isdisjoint(wanted):
+        return is_table
+    if len(words) == len(below) == 3 and _is_like_a_number(below[2]):
+        return True
+    usual = len(USUAL & {*map(str.lower, names)}) > 1
+    ids = [word.strip(b' \t\r"') for word in words[:2]]
+    again = [word for word in ids if _is_id(word, data, after, separator)]
+    by_number = any(each.isdigit() for each in wanted)
+    if usual is not bool(again) or by_number:
+        return usual and not again
+    found = usual or is_table
+    taken, cure = ("names of columns", "`columns` 1,2 makes it an edge") if found else (
+        "an edge", "# before it makes it a comment"
+    )  # fmt: skip
+    one = show(again[0]) if again else "neither"
+    line = show((separator or b" ").join(words))
+    warnings.warn(
+        f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})",
+        PlanccWarning,
+        stacklevel=2,
+    )
+    return found
+
+
+def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
+    """Whether a column is this word in a line of the text from `start` on."""
+    found = re.escape(word)
+    ends = rb'[\s"%s]' % re.escape(separator)
+    pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))
+    for each in pattern.finditer(data, start):
+        begin, end = data.rfind(b"\n", 0, each.start()) + 1, data.find(b"\n", each.start())
+        line = data[begin:] if end < 0 else data[begin:end]
+        if word in [other.strip(b' \t\r"') for other in _words(line, separator)]:
+            return True
+    return False
 
 
 def _words(text: bytes, separator: bytes) -> list[bytes]:
@@ -470,7 +555,7 @@ def _advice(word: bytes) -> str:
         return "of an adjacency list write one edge a line"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
-    return "ids must be whole numbers; number them first, for example by pandas.factorize"
+    return "ids are whole numbers, as in the first line, or names, if the first line has one"
 
 
 def _without_comments(data: bytes) -> bytes:
