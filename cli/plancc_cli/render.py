@@ -78,6 +78,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     sizes = _data(plan.vertex_data.sizes())
     edges = "" if plan.edge_features is None else f"; edge features {plan.edge_features.shape[1]:,}"
     say(f"matrix: {_how_read(header, provenance)}; vertex data: {sizes}{edges}")
+    if plan.original_id is not None and plan.original_id.dtype.kind == "S":
+        say(f"ids are names: {plan.num_vertices:,} vertices, numbered in the order of the names")
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")

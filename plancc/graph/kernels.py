@@ -135,8 +135,9 @@ def number_names(text, separator, chosen, longest, first, last, ends, out):  # t
     as long as the text, gets the lines ``0 0 WORD`` with its words; without, it is empty.
 
     Returns edges, where every name begins and stops in the text, int64[names, 2], the length of
-    what is written, the offset of the first wrong line or -1, and what is wrong with it: 0 another number of
-    columns, 1 an empty column, 2 a name of more than `longest` bytes, 3 a control character.
+    what is written, the offset of the first wrong line or -1, and what is wrong with it: 0 another
+    number of columns, 1 an empty column, 2 a name of more than `longest` bytes, 3 a control
+    character.
     """
     mask = np.uint64((1 << 16) - 1)
     slot = np.full(1 << 16, -1, np.int32)

@@ -100,6 +100,19 @@ def read_names(
     return NamedEdges(names, u, v, out[:size].tobytes())
 
 
+def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
+    """Distinct texts, object[n], as ascending names, and the number of every text among them."""
+    encoded = [text.encode() for text in texts]
+    width = max(map(len, encoded))
+    wrong = next((text for text in texts if not text or "\0" in text), None)
+    if width > LONGEST or wrong is not None:
+        what = "is empty, or has a NUL" if wrong is not None else f"has more than {LONGEST:,} bytes"
+        raise InputError(f"{where}: an id {what}; ids are names")
+    check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
+    names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
+    return names, number
+
+
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
     """The first row, uint8[rows, width], that is not UTF-8; None if all are."""
     if table.max(initial=0) < 128:
@@ -113,23 +126,13 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
     return None
 
 
-def names_of(ids: Any) -> npt.NDArray[Any]:
-    """Ids as names where they are text, str or bytes; others as they are.
-
-    Parameters:
-        ids: array[rows] of any type.
-    """
-    array = np.asarray(ids)
-    if array.dtype.kind == "O" and all(isinstance(each, str | bytes) for each in array.flat):
-        array = array.astype(np.bytes_ if any(isinstance(x, bytes) for x in array.flat) else np.str_)
-    return np.char.encode(array, "utf-8") if array.dtype.kind in "UT" else array
-
-
-def texts_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Names as str, of as many characters as they have bytes at most; numbers as they are."""
-    if not are_names(ids):
-        return ids
-    return np.char.decode(ids, "utf-8", "replace").astype(f"U{ids.dtype.itemsize}")
+def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Ids as names: text as UTF-8, whole numbers by their digits; others as they are."""
+    if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
+        ids = ids.astype(np.str_)
+    if ids.dtype.kind == "U":
+        return np.char.encode(ids, "utf-8")
+    return ids.astype(np.bytes_) if ids.dtype.kind in "iu" else ids
 
 
 def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:

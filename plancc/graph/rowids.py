@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import places_in
+from plancc.graph.named_ids import are_names, names_of
+from plancc.graph.textfile import show
+from plancc.text import shown
 
 ROW_IDS = ("id", "ids")
 """Names of the ids of the rows."""
@@ -18,14 +22,12 @@ GRAPH_IDS = ("n_id", "ids")
 """Names of the ids of vertices beside an ``edge_index``."""
 
 
-def rows_by_id(
-    ids: npt.NDArray[np.integer], num_vertices: int | Graph, what: str
-) -> npt.NDArray[np.intp]:
+def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> npt.NDArray[np.intp]:
     """The row of every vertex, int[num_vertices].
 
     Parameters:
-        ids (int[rows]): The vertex that each row is of, in any order: an id of the source, or a
-            vertex number where the graph has no ids.
+        ids (int or bytes[rows]): The vertex that each row is of, in any order: an id of the source,
+            or a vertex number where the graph has no ids (`like_ids_of`).
         what: Names `ids` in messages.
 
     Raises:
@@ -37,12 +39,13 @@ def rows_by_id(
     """
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} must be a list of vertex ids, integers, not '{ids.dtype}' of shape {ids.shape}"
-        )
     graph = num_vertices if isinstance(num_vertices, Graph) else None
     vertices = None if graph is None else graph.original_ids
+    kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
+    if ids.ndim != 1 or ids.dtype.kind not in kinds:
+        raise InputError(
+            f"{what} must be a list of vertex ids, {called}, not '{ids.dtype}' of shape {ids.shape}"
+        )
     if vertices is None:
         count = num_vertices if isinstance(num_vertices, int) else num_vertices.num_vertices
         vertices = np.arange(count, dtype=np.int64)
@@ -50,20 +53,25 @@ def rows_by_id(
     ascending = ids[order]
     twice = ascending[1:] == ascending[:-1]
     if twice.any():
-        raise InputError(f"{what} holds '{ascending[1:][twice][0]}' twice: give every id one row")
+        raise InputError(
+            f"{what} holds {show(ascending[1:][twice][0])} twice: give every id one row"
+        )
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
         raise InputError(
-            f"{what}: vertex '{vertices[~there][0]}' of the graph has no row "
+            f"{what}: vertex {show(vertices[~there][0])} of the graph has no row "
             f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none): give every "
             "vertex a row; -1 is a label that is not known"
         )
     others = len(ids) - len(vertices)
     if others:
         kept = ""
-        all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1
-        if all_there and graph is not None and has_choice(graph):
+        if (
+            graph is not None
+            and has_choice(graph)
+            and (ascending[0] == 0 and ascending[-1] == len(ids) - 1)
+        ):
             kept = f"; `num_vertices` {len(ids)}, or `keep_ids`, makes them vertices"
         warnings.warn(
             f"{what}: {others:,} of {len(ids):,} rows are left out: their ids do not occur in the "
@@ -74,11 +82,18 @@ def rows_by_id(
     return order[place]
 
 
+def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray[Any]:
+    """Ids of rows as names where the graph's own are names; else as they are."""
+    own = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    return names_of(ids) if are_names(own) else ids
+
+
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids do not ascend."""
+    """Say that rows without ids follow the graph's vertices where their ids are names, or do not
+    ascend."""
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
-    if ids is not None and (ids[1:] < ids[:-1]).any():
-        first = ", ".join(map(str, ids[:4].tolist())) + ", ..." * (len(ids) > 4)
+    if ids is not None and (are_names(ids) or (ids[1:] < ids[:-1]).any()):
+        first = ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
         warnings.warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
             "or column 'id' says whose they are",
@@ -90,7 +105,8 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
 def has_choice(graph: Graph) -> bool:
     """Whether the graph's format lets vertices be that occur in no edge."""
     name = graph.source.format
-    return name in FORMATS and "num_vertices" in FORMATS[name].options
+    known = name in FORMATS and not are_names(graph.original_ids)
+    return known and "num_vertices" in FORMATS[name].options
 
 
 def why_not(rows: int, num_vertices: int | Graph) -> str:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.rowids import ROW_IDS
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
@@ -51,7 +52,10 @@ def read_table(
         return _without_names(name, mark, words, num_vertices)
     if len(set(words)) != len(words) or len(words) != len(second or words):
         raise InputError(f"{name}: {len(words)} column names for {len(second)} columns")
-    wanted = [*wanted_columns(words, keys)]
+    wanted = wanted_columns(words, keys)
+    named = isinstance(num_vertices, Graph) and are_names(num_vertices.original_ids)
+    texts = [word for word in wanted if word in ROW_IDS] if named else []
+    wanted = [word for word in wanted if word not in texts]
     of_masks = {name for name, key in _names_of(keys).items() if key in MASKS}
     reading = TableReading(
         columns=tuple(words.index(word) for word in wanted),
@@ -62,6 +66,10 @@ def read_table(
     if wanted:
         table = read_numbers(name, mark, skipped=1, reading=reading)
         columns |= {word: table[:, place] for place, word in enumerate(wanted)}
+    for word in texts:
+        only = TableReading((words.index(word),), (), tuple(words))
+        column = read_numbers(name, mark, skipped=1, dtype=np.str_, reading=only)[:, 0]
+        columns[word] = names_of(np.char.strip(column))
     return arrays_of_columns(columns, keys, name)
 
 
@@ -147,6 +155,8 @@ def arrays_of_columns(
         if column is None or name in numbered:
             if name not in numbered:
                 found[name] = None
+        elif column.dtype.kind == "S" and name not in ROW_IDS:
+            raise InputError(f"{what} holds text, not numbers")
         elif name in ROW_IDS or key in ("labels", "clusters"):
             found[name] = class_numbers(column, what) if column.dtype.kind == "f" else column
         elif key in MASKS:
