@@ -109,7 +109,7 @@ class RowTarget:
                 )
             if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
                 raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")
-            if dtype.kind not in "biufU":
+            if dtype.kind not in "biufUS":
                 raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
             if self.format in (".csv", ".parquet") and len(shape) > 1:
                 raise InputError(
