@@ -5,6 +5,7 @@ plan -> graph -> changed graph -> matrix -> old owners, new rows placed -> few r
 
 from __future__ import annotations
 
+import csv
 import os
 import warnings
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from plancc.graph.formats import find_held, read_graph, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.links import KINDS, without
 from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges, places_in
+from plancc.graph.named_ids import are_names
 from plancc.graph.normalize import normalize
 from plancc.graph.owners import Owners
 from plancc.graph.types import Types
@@ -232,6 +234,9 @@ def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     """The vertex of the plan that every vertex of the graph is: int64[n], -1 where it is new."""
     ids = _ids(graph.num_vertices, graph.original_ids, graph.types)
     known = _ids(plan.num_vertices, plan.original_id, plan.header.types)
+    if are_names(ids) != are_names(known):
+        names, numbers = ("graph", "plan") if are_names(ids) else ("plan", "graph")
+        raise InputError(f"ids of the {names} are names, and of the {numbers} numbers: compile it")
     order = np.argsort(known, kind="stable")
     place = places_in(known[order], ids)
     old = np.where(place < 0, NO_PART, order[place])
@@ -240,10 +245,9 @@ def _before(plan: Plan, graph: Graph) -> npt.NDArray[np.int64]:
     return old
 
 
-def _ids(
-    size: int, given: npt.NDArray[np.int64] | None, types: Types | None
-) -> npt.NDArray[np.int64]:
-    """The source's id of every vertex: int64[size]; `OF_TYPE` times its type is added to it."""
+def _ids(size: int, given: npt.NDArray[Any] | None, types: Types | None) -> npt.NDArray[Any]:
+    """The source's id of every vertex: int64 or bytes[size], names; `OF_TYPE` times its type is
+    added to a number."""
     ids = np.arange(size) if given is None else given
     if types is None:
         return ids
@@ -398,28 +402,31 @@ def _not_taken(graph: Any, new: Graph, kept: VertexData) -> list[str]:
     ]
 
 
-def moves_of(before: Plan, after: Plan) -> npt.NDArray[np.int64]:
+def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
     """The vertices that have another owner in a plan than in the one before.
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, by ascending ids;
         `NO_PART` where there is no such vertex. Of plans with types int64[rows, 4], with the number
-        of the type before the id.
+        of the type before the id. Where ids are names object[rows, 3], with names as str.
     """
     plans, types = (before, after), after.header.types
     ids = [_ids(each.num_vertices, each.original_id, each.header.types) for each in plans]
     every = np.union1d(*ids)
     table = np.full((len(every), 3), NO_PART, np.int64)
-    table[:, 0] = every
+    table[:, 0] = np.arange(len(every)) if are_names(every) else every
     for column, plan, own in zip((1, 2), plans, ids, strict=True):
         table[np.searchsorted(every, own), column] = plan.owner()
     table = table[table[:, 1] != table[:, 2]]
+    if are_names(every):
+        names = np.char.decode(every[table[:, 0]], "utf-8", "replace")
+        return np.column_stack([names.astype(object), table[:, 1:]])
     if types is not None:
         table = np.column_stack([table[:, 0] // OF_TYPE, table[:, 0] % OF_TYPE, table[:, 1:]])
     return table
 
 
-def write_moves(moves: npt.NDArray[np.int64], path: str | os.PathLike[str]) -> None:
+def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
     """Write what `moves_of` returns as CSV, under the names row, from and to; whole or not at all.
 
     Of plans with types the name "type" is the first.
@@ -427,6 +434,6 @@ def write_moves(moves: npt.NDArray[np.int64], path: str | os.PathLike[str]) -> N
     Raises:
         OutputError: If the file cannot be written.
     """
-    header = "type," * (moves.shape[1] > 3) + "row,from,to"
-    with atomic_write(path) as temporary:
-        np.savetxt(temporary, moves, "%d", ",", header=header, comments="")
+    header = ["type"] * (moves.shape[1] > 3) + ["row", "from", "to"]
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([header, *moves.tolist()])

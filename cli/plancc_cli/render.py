@@ -82,6 +82,8 @@ def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: b
     if plan.links is not None:
         kinds = plan.links.kind
         say(words_of_links({name: int((kinds == k).sum()) for k, name in enumerate(KINDS)}))
+    if plan.original_id is not None and plan.original_id.dtype.kind == "S":
+        say(f"ids are names: {plan.num_vertices:,} vertices, numbered in the order of the names")
     candidates = read_candidates(provenance)
     if candidates:
         say(f"model auto, by {provenance.get('chosen_by', '-')}: {_outcomes(candidates)}")

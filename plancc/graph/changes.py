@@ -18,11 +18,12 @@ from plancc.graph.edgelist import COMMENT, read_edges
 from plancc.graph.formats import find_format, read_graph
 from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.graph.listed_edges import places_in
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.textfile import data_lines, fail
 from plancc.graph.types import Relation
 from plancc.graph.union import Entries, united
 
-Ids = npt.NDArray[np.int64]
+Ids = npt.NDArray[Any]
 Values = npt.NDArray[np.floating] | None
 
 
@@ -32,14 +33,14 @@ class EdgeChanges:
 
     Attributes:
         where: File or name of the list, for messages.
-        u, v: int64[edges]; edge k is ``A[u[k], v[k]]``.
+        u, v: int64 or bytes[edges], names; edge k is ``A[u[k], v[k]]``.
         weights: float32 or float64[edges], or None.
         text: Of the file; empty where an edge has no line.
     """
 
     where: str
-    u: npt.NDArray[np.int64]
-    v: npt.NDArray[np.int64]
+    u: Ids
+    v: Ids
     weights: npt.NDArray[np.floating] | None = None
     text: bytes = b""
 
@@ -48,8 +49,9 @@ class EdgeChanges:
         """The edges that a user gives.
 
         Parameters:
-            given (path, int[edges, 2] or number[edges, 3]): Rows ``u v`` or ``u v weight``. Edge
-                lists have the ids of the source; other formats, as MatrixMarket, count as they do.
+            given (path, int or str[edges, 2], or number[edges, 3]): Rows ``u v`` or ``u v weight``.
+                Edge lists have the ids of the source; other formats, as MatrixMarket, count as they
+                do.
             name: Of the list, for messages.
 
         Raises:
@@ -67,6 +69,8 @@ class EdgeChanges:
             rows = np.repeat(ids, graph.row_nonzeros())
             return cls(where, rows, ids[graph.indices], graph.values)
         table = np.asarray(given)
+        if table.ndim == 2 and table.shape[1] == 2 and table.dtype.kind == "U":
+            return cls(f"`{name}`", *names_of(table).T)
         if table.ndim != 2 or table.shape[1] not in (2, 3) or table.dtype.kind not in "iuf":
             raise InputError(f"`{name}` must be a path, or numbers of shape (edges, 2 or 3)")
         u, v = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
@@ -75,6 +79,14 @@ class EdgeChanges:
             raise InputError(f"`{name}`: row {np.argmax(wrong)}: ids are whole numbers from 0")
         weights = as_values(table[:, 2], f"`{name}`") if table.shape[1] == 3 else None
         return cls(f"`{name}`", u, v, weights)
+
+    def among(self, ids: Ids) -> EdgeChanges:
+        """The same edges, whole numbers as names where `ids` of the graph are names."""
+        if are_names(ids):
+            return replace(self, u=names_of(self.u), v=names_of(self.v))
+        if are_names(self.u):
+            self.fail(0, "is of names, and the ids of the graph are numbers")
+        return self
 
     @property
     def turned(self) -> EdgeChanges:
@@ -113,8 +125,10 @@ def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None
         InputError: For a removed edge that is not there; for an added one that is there, or that
             has a weight too many or too few.
     """
+    ids = _ids_of(graph)
+    added, removed = (each and each.among(ids) for each in (added, removed))
     lists = [] if added is None else [(added, added.u), (added, added.v)]
-    ids = _with_new(np.sort(_ids_of(graph)), lists, graph.original_ids is None)
+    ids = _with_new(np.sort(ids), lists, graph.original_ids is None)
     old, size = np.searchsorted(ids, _ids_of(graph)), len(ids)
     row = old[np.repeat(np.arange(graph.num_vertices), graph.row_nonzeros())]
     key, values = row * size + old[graph.indices], graph.values
@@ -144,6 +158,8 @@ def changed_relations(
     types = graph.types
     assert types is not None
     ids = {}
+    for each in (*added.values(), *removed.values()):
+        each.among(graph.indices)
     for name, count in types.counts.items():
         lists = [(each, each.u) for (_, _, end), each in added.items() if end == name]
         lists += [(each, each.v) for (start, _, _), each in added.items() if start == name]
@@ -183,7 +199,7 @@ def _edited(
 
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
     """Ascending ids with those that only the ends of lists have; `numbered`: they have no gaps."""
-    some = np.unique(np.concatenate([np.empty(0, np.int64), *(ends for _, ends in lists)]))
+    some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
     gaps = new != len(ids) + np.arange(len(new))
     if numbered and gaps.any():
@@ -191,6 +207,9 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
         gap = len(ids) + int(np.argmax(gaps))
         k = int(np.argmax(ends == new[gaps][0]))
         edges.fail(k, f"names a new vertex, and new vertices go on at {gap}")
+    if are_names(new) and len(new):  # as long as the longest, and no longer
+        longest = max(np.char.str_len(each).max() for each in (ids, new))
+        ids = ids.astype(f"S{longest}")
     known = np.insert(ids, np.searchsorted(ids, new), new)
     if len(known) > MAX_VERTICES:
         raise InputError(f"{lists[0][0].where}: more than {MAX_VERTICES} vertices")

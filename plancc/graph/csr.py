@@ -35,6 +35,7 @@ from plancc.graph.canonical import (
 from plancc.graph.formats import Format, join_names, reading_of, split_names
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.listed_edges import is_listing, list_edges
+from plancc.graph.named_ids import are_names
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, input_errors
 from plancc.graph.types import Types
@@ -101,7 +102,7 @@ class MappedGraph:
         indptr (int64[n + 1]): Offsets that fit the indices.
         indices (int[entries]): Not yet looked at.
         values: number[entries], or None.
-        original_ids: int64[n], or None.
+        original_ids: int64 or bytes[n], or None.
         directed: None: ``graph.json`` does not say.
         source: With the weights as ``graph.json`` has them.
         types: Of the union, or None.
@@ -112,7 +113,7 @@ class MappedGraph:
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer]
     values: npt.NDArray[Any] | None
-    original_ids: npt.NDArray[np.int64] | None
+    original_ids: npt.NDArray[Any] | None
     directed: bool | None
     source: Source
     types: Types | None = None
@@ -256,7 +257,7 @@ def _others(folder: str, name: str, length: int) -> npt.NDArray[Any] | None:
     array = map_array(path)
     if array.ndim != 1 or len(array) != length:
         raise InputError(f"{path}: must have {length} entries, not shape {array.shape}")
-    if name == "values.npy":
+    if name == "values.npy" or (name == "original_ids.npy" and are_names(array)):
         return array
     if array.dtype.kind not in "iu":
         what = "ids" if name == "original_ids.npy" else "relations"

@@ -31,8 +31,9 @@ from plancc.graph.claims import (
 )
 from plancc.graph.formats import Format, join_names, split_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
-from plancc.graph.ids import ID_OPTIONS, check_ids, distinct_ids, edge_columns, number
+from plancc.graph.ids import ID_OPTIONS, USUAL, check_ids, distinct_ids, edge_columns, number
 from plancc.graph.metis import is_metis
+from plancc.graph.named_ids import Names, is_name, read_names
 from plancc.graph.textfile import (
     StrPath,
     check_encoding,
@@ -90,6 +91,7 @@ class _Table(NamedTuple):
         comma: Whether a comma is the decimal point of weights.
         start: Where the first line of edges begins in the text.
         claims: What is said before it.
+        named: Whether ids are names.
     """
 
     separator: bytes
@@ -100,6 +102,7 @@ class _Table(NamedTuple):
     comma: bool
     start: int
     claims: Claims
+    named: bool
 
 
 def read_edgelist(
@@ -118,7 +121,8 @@ def read_edgelist(
     but for commas, weights may have a decimal comma. Lines that begin with ``#`` or ``%`` are
     comments. One line of column names may stand first: words in a .csv or .tsv file, in others
     words above a line of numbers. Vertex ids are whole numbers >= 0, numbered as
-    `plancc.graph.ids.number` says. The graph is undirected if and only if its pattern is symmetric.
+    `plancc.graph.ids.number` says, or, where the first line has one, names
+    (`plancc.graph.named_ids`). The graph is undirected if and only if its pattern is symmetric.
 
     Parameters:
         path, pattern, symmetrize, transpose, num_vertices, keep_ids: As in
@@ -132,8 +136,8 @@ def read_edgelist(
             whole number, a weight that is no finite number; the message names file, line and value.
     """
     data, table = _read(path, columns)
-    entries = _columns_of(path, data, table, pattern=pattern)
-    if table.ends or columns:
+    names, entries = _edges_of(path, data, table, pattern=pattern)
+    if table.ends or columns or table.named:
         claims = table.claims
     else:
         data, claims, entries = _without_sizes(path, data, table, entries)
@@ -145,12 +149,15 @@ def read_edgelist(
     flags: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": source}
     by_number = keep_ids or num_vertices is not None
     if claims.sides is not None and not by_number:
+        if names is not None:
+            raise InputError(f"{where}: {claims.place} 'bip', whose ids are numbers from 1")
         return _of_two_sides(path, claims, (u, v, weights), flags)
     found = number(
         *(u, v, where),
         num_vertices=num_vertices,
         keep_ids=keep_ids,
         place=partial(_place, path, data),
+        names=names,
     )
     warn_of_two_sides(where, split_names(table.ends), u, v)
     loops = int(np.count_nonzero(u == v)) if claims.edges else 0
@@ -227,7 +234,8 @@ def _compare(
             PlanccWarning,
             stacklevel=3,
         )
-    span = (0, vertices - 1) if ids is None else (int(ids[0]), int(ids[-1]))
+    no_span = ids is None or ids.dtype.kind == "S"
+    span = (0, vertices - 1) if no_span else (int(ids[0]), int(ids[-1]))
     warn_of_counts(claims, where, edges, vertices, None if by_number else span)
 
 
@@ -238,7 +246,8 @@ def read_edges(path: StrPath) -> tuple[bytes, Entries]:
         InputError: As `read_edgelist`.
     """
     data, table = _read(path)
-    return data, _columns_of(path, data, table)
+    names, (u, v, weights) = _edges_of(path, data, table)
+    return data, (u, v, weights) if names is None else (names[u], names[v], weights)
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
@@ -252,7 +261,7 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries:
     """The edges of an edge list, chunk by chunk (`plancc.graph.external.Entrywise`).
 
-    The file is read twice: for the ids that occur, then for the edges.
+    The file is read twice: for the ids that occur, then for the edges. One of names is read whole.
 
     Parameters:
         path, num_vertices, keep_ids, columns: As `read_edgelist` takes them.
@@ -275,11 +284,12 @@ class EdgeListEntries:
         where = os.fspath(path)
         self._path, self._columns, self._room = path, tuple(columns), num_vertices
         self._table: _Table | None = None
+        self._named: Names | None = None
         self._first: list[float] = []
         self.most, loops, *sides = distinct_ids(self._edges())
         ids, table = np.union1d(*sides), self._table
         assert table is not None
-        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids}
+        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
         found = number(ids, ids, where, **options)
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
@@ -300,7 +310,7 @@ class EdgeListEntries:
                 "without `memory`"
             )
         below = np.setdiff1d(ids, self._first[:2])
-        if table is None or table.ends or self._columns or not len(below):
+        if table is None or table.ends or table.named or self._columns or not len(below):
             return
         if size_line(self._first, self.most - 1, [below]):
             raise InputError(
@@ -316,7 +326,7 @@ class EdgeListEntries:
         count = 0
         for u, v, weights in self._edges():
             count += len(u)
-            if self.original_ids is not None:
+            if self.original_ids is not None and self._named is None:
                 u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
             yield u, v, weights
         if count != self.most:
@@ -326,7 +336,8 @@ class EdgeListEntries:
         """Ids of u and v, and weights, of the lines of every chunk."""
         path, line, table, before = self._path, 0, None, b""
         with input_errors(path), open_input(path) as stream:
-            for text in text_chunks(stream, CHUNK):
+            chunks = text_chunks(stream, CHUNK)
+            for text in chunks:
                 data = text = before + text
                 if table is None:
                     check_encoding(path, data)
@@ -336,6 +347,10 @@ class EdgeListEntries:
                     if table is None:
                         continue
                     self._table = table
+                if table.named:
+                    self._named, edges = _edges_of(path, b"".join([data, *chunks]), table)
+                    yield edges
+                    return
                 try:
                     u, v, weights = _columns_of(path, data, table)
                 except InputError as error:
@@ -351,6 +366,21 @@ class EdgeListEntries:
         if table is None:
             what = "holds no edge" if before.strip() else "is empty"
             raise InputError(f"{os.fspath(path)}: the file {what}")
+
+
+def _edges_of(
+    path: StrPath, data: bytes, table: _Table, pattern: bool = False
+) -> tuple[Names | None, Entries]:
+    """The names, where ids are names, and `_columns_of` with numbers of names."""
+    if not table.named:
+        return None, _columns_of(path, data, table, pattern)
+    chosen = table.chosen or tuple(range(table.columns))
+    found = read_names(path, data, table.separator, table.columns, chosen)
+    weights = None
+    if len(chosen) > 2:
+        plain = table._replace(separator=b"", columns=3, chosen=(), start=0)
+        weights = _columns_of(path, found.weights, plain, pattern)[2]
+    return found.names, (found.u, found.v, weights)
 
 
 def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False) -> Entries:
@@ -420,18 +450,18 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             text = _TRAILING.sub(b"", text)
         tabs = name.endswith(".tsv") and text.count(b"\t") > 2
         separator = _separator(text, tabs or bool(wanted))
+        if not separator and b"\t" in text and any(map(is_name, text.split(b"\t")[:2])):
+            separator = b"\t"  # names may have blanks
         words = _words(text, separator)
         line = data.count(b"\n", 0, start) + 1
         if may_have_names:
             may_have_names = False
+            place = f"{where}, line {line}"
             is_table = name.endswith((".csv", ".tsv"))
-            below = data[end + 1 : end + 1 + _NEXT_BYTES]
             # what pandas writes for an index and columns without names
             of_pandas = words == [b"", *(b"%d" % k for k in range(len(words) - 1))]
-            are_words = not any(map(_is_like_a_number, words)) and (
-                is_table or (_LETTER.search(text) and _are_ids_next(below, separator))
-            )
-            if of_pandas or are_words:
+            after = end + 1
+            if of_pandas or _names_columns(place, words, separator, data, after, wanted, is_table):
                 data = data[:start] + b"#" + data[start + 1 :]
                 names = [word.strip(b' \t\r"').decode(errors="replace") for word in words]
                 start = end + 1
@@ -458,18 +488,82 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             chosen = ()
         ends = join_names([called[k] for k in (chosen or (0, 1))[:2]]) if names else ""
         claims = claims_of(data[:start])
+        named = not words[0].endswith(b":") and any(
+            is_name(words[k]) for k in (chosen or (0, 1))[:2]
+        )
         return data, _Table(
-            separator, len(words), chosen, weights, ends, comma, start=start, claims=claims
+            *(separator, len(words), chosen, weights, ends, comma),
+            start=start,
+            claims=claims,
+            named=named,
         )
     return data, None
 
 
-def _are_ids_next(data: bytes, separator: bytes) -> bool:
-    """Whether the next line of data begins with two numbers, as those below a line of names do."""
-    lines = data.splitlines()
+def _names_columns(
+    place: str,
+    words: Sequence[bytes],
+    separator: bytes,
+    data: bytes,
+    after: int,
+    wanted: Sequence[str],
+    is_table: bool,
+) -> bool:
+    """Whether the first line has names of columns.
+
+    Parameters:
+        place: File and line, for messages.
+        words: Of the line.
+        data, after: The text, and where the next line begins.
+        wanted: The columns that are asked for.
+        is_table: Whether the file is one by its name, whose first line usually has names.
+
+    Warns:
+        PlanccWarning: If the line may be an edge between names too.
+    """
+    if any(map(_is_like_a_number, words)):
+        return False
+    lines = data[after : after + _NEXT_BYTES].splitlines()
     text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
-    words = _words(text, separator)[:2]
-    return len(words) == 2 and all(map(_is_like_a_number, words))
+    below = _words(text, separator.strip())  # tabs may be blanks there
+    if len(below) < 2 or all(map(_is_like_a_number, below[:2])):
+        return is_table or (len(below) > 1 and any(map(_LETTER.search, words)))
+    names = [word.strip().decode(errors="replace") for word in words]
+    if len(words) > 3 or not {*names}.isdisjoint(wanted):
+        return is_table
+    if len(words) == len(below) == 3 and _is_like_a_number(below[2]):
+        return True
+    usual = len(USUAL & {*map(str.lower, names)}) > 1
+    ids = [word.strip(b' \t\r"') for word in words[:2]]
+    again = [word for word in ids if _is_id(word, data, after, separator)]
+    by_number = any(each.isdigit() for each in wanted)
+    if usual is not bool(again) or by_number:
+        return usual and not again
+    found = usual or is_table
+    taken, cure = ("names of columns", "`columns` 1,2 makes it an edge") if found else (
+        "an edge", "# before it makes it a comment"
+    )  # fmt: skip
+    one = show(again[0]) if again else "neither"
+    line = show((separator or b" ").join(words))
+    warnings.warn(
+        f"{place}: {line} is taken as {taken}; {one} is an id below ({cure})",
+        PlanccWarning,
+        stacklevel=2,
+    )
+    return found
+
+
+def _is_id(word: bytes, data: bytes, start: int, separator: bytes) -> bool:
+    """Whether a column is this word in a line of the text from `start` on."""
+    found = re.escape(word)
+    ends = rb'[\s"%s]' % re.escape(separator)
+    pattern = re.compile(rb"%s(?<=%s%s)(?=%s|$)" % (found, ends, found, ends))
+    for each in pattern.finditer(data, start):
+        begin, end = data.rfind(b"\n", 0, each.start()) + 1, data.find(b"\n", each.start())
+        line = data[begin:] if end < 0 else data[begin:end]
+        if word in [other.strip(b' \t\r"') for other in _words(line, separator)]:
+            return True
+    return False
 
 
 def _words(text: bytes, separator: bytes) -> list[bytes]:
@@ -629,7 +723,7 @@ def _advice(word: bytes) -> str:
         return "write it without zeros or a sign before it; ids that differ by these are names"
     if word.removeprefix(b"-").isdigit():
         return "number the ids anew, for example by pandas.factorize"
-    return "ids must be whole numbers; number them first, for example by pandas.factorize"
+    return "ids are whole numbers, as in the first line, or names, if the first line has one"
 
 
 def _without_comments(data: bytes) -> bytes:

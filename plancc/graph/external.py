@@ -44,14 +44,14 @@ class Entrywise(Protocol):
     Attributes:
         most: Entries that it has at most, as far as can be told.
         directed: None: the source does not say.
-        original_ids: int64[num_vertices] or None.
+        original_ids: int64 or bytes[num_vertices], or None.
     """
 
     num_vertices: int
     most: int
     weighted: bool
     directed: bool | None
-    original_ids: npt.NDArray[np.int64] | None
+    original_ids: npt.NDArray[Any] | None
     source: Source
 
     def __iter__(self) -> Iterator[Entries]: ...

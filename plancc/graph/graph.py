@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,8 +74,9 @@ class Graph:
             (j, i).
         vertex_weights (int64[num_vertices, num_weights], or None): Weights of vertices, of the
             source (METIS ``.graph``) or others (`plancc.graph.weights`).
-        original_ids (int64[num_vertices], or None): The source's own vertex ids; None when they are
-            0..n-1, and for formats that count vertices from 1 without gaps (MatrixMarket, METIS).
+        original_ids (int64 or bytes[num_vertices], or None): The source's own vertex ids, whole
+            numbers or names (`plancc.graph.named_ids`); None when they are 0..n-1, and for formats
+            that count vertices from 1 without gaps (MatrixMarket, METIS).
         types: The types of the vertices, and the relations that the nonzeros are of.
         relation (uint16[num_nonzeros], or None): Number of the relation of every nonzero, where
             relations are parallel (`Types`). A column then may occur several times in a row, once
@@ -88,7 +90,7 @@ class Graph:
     values: npt.NDArray[np.floating] | None = None
     directed: bool = True
     vertex_weights: npt.NDArray[np.int64] | None = None
-    original_ids: npt.NDArray[np.int64] | None = None
+    original_ids: npt.NDArray[Any] | None = None
     source: Source = field(default_factory=Source)
     types: Types | None = None
     relation: npt.NDArray[np.uint16] | None = None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.graph import MAX_VERTICES, check_num_vertices
+from plancc.graph.named_ids import Names, check_no_numbers
 from plancc.graph.textfile import show
 
 if TYPE_CHECKING:
@@ -113,14 +114,14 @@ class Numbered(NamedTuple):
 
     Attributes:
         u, v (int[edges]): Vertex numbers.
-        original_ids (int64[num_vertices], or None): The source's ids; None where they are the
-            vertex numbers.
+        original_ids (int64 or bytes[num_vertices], or None): The source's ids; None where they are
+            the vertex numbers.
     """
 
     num_vertices: int
     u: npt.NDArray[np.integer]
     v: npt.NDArray[np.integer]
-    original_ids: npt.NDArray[np.int64] | None
+    original_ids: npt.NDArray[Any] | None
 
 
 def number(
@@ -131,6 +132,7 @@ def number(
     num_vertices: int | None = None,
     keep_ids: bool = False,
     place: Callable[[int], str] | None = None,
+    names: Names | None = None,
 ) -> Numbered:
     """Vertex numbers for the ids of an edge list.
 
@@ -140,6 +142,7 @@ def number(
         num_vertices: The ids are vertex numbers, of this many vertices.
         keep_ids: The ids are vertex numbers; the last vertex is the largest id.
         place: Names the source and the place of an edge, by its number, in messages.
+        names: The ids are numbers of these; None: they are the source's own.
 
     Returns:
         Without `num_vertices` and `keep_ids` the vertices are the ids that occur, in ascending
@@ -152,6 +155,9 @@ def number(
         PlanccWarning: If ids between the smallest and the largest do not occur, and therefore are
             no vertices; if vertex numbers seem to be counted from 1.
     """
+    if names is not None:
+        check_no_numbers(where, num_vertices, keep_ids)
+        return Numbered(len(names), u, v, names)
     smallest, largest = int(min(u.min(), v.min())), int(max(u.max(), v.max()))
     if num_vertices is not None:
         check_num_vertices(num_vertices, where)

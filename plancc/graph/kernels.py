@@ -61,6 +61,43 @@ def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-
 
 
 @njit(cache=True, nogil=True)
+def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def]
+    """Write where the columns of a line begin and end: `take_columns` says what they are.
+
+    Returns the end of the line, and its number of columns; 0 of a blank line or a comment.
+    """
+    count = 0
+    comment = text[k] == _HASH or text[k] == _PERCENT
+    while comment and text[k] != _NEWLINE:
+        k += 1
+    while text[k] != _NEWLINE:
+        while text[k] != separator and text[k] in (_BLANK, _TAB, _RETURN):
+            k += 1
+        if text[k] == _NEWLINE and (separator == 0 or count == 0):
+            break
+        begin = k
+        quoted = has_quotes = separator != 0 and text[k] == _QUOTE
+        while text[k] != _NEWLINE and (quoted or text[k] != separator):
+            if separator == 0 and text[k] in (_BLANK, _TAB, _RETURN):
+                break
+            k += 1
+            quoted = quoted != (has_quotes and text[k] == _QUOTE)
+        stop = k
+        while stop > begin and text[stop - 1] in (_BLANK, _TAB, _RETURN):
+            stop -= 1
+        if count < len(first):
+            first[count], last[count] = begin, stop
+        count += 1
+        if separator != 0 and text[k] == separator:
+            k += 1
+            if text[k] == _NEWLINE:  # the last column is empty
+                if count < len(first):
+                    first[count] = last[count] = k
+                count += 1
+    return k, count
+
+
+@njit(cache=True, nogil=True)
 def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-untyped-def]
     """Write some columns of a text into `out`, a blank between them, line by line.
 
@@ -72,34 +109,8 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
     first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     k = end = 0
     while k < len(text):
-        line, count = k, 0
-        comment = text[k] == _HASH or text[k] == _PERCENT
-        while comment and text[k] != _NEWLINE:
-            k += 1
-        while text[k] != _NEWLINE:
-            while text[k] != separator and text[k] in (_BLANK, _TAB, _RETURN):
-                k += 1
-            if text[k] == _NEWLINE and (separator == 0 or count == 0):
-                break
-            begin = k
-            quoted = separator != 0 and text[k] == _QUOTE
-            while text[k] != _NEWLINE and (quoted or text[k] != separator):
-                if separator == 0 and text[k] in (_BLANK, _TAB, _RETURN):
-                    break
-                k += 1
-                quoted = quoted and text[k] != _QUOTE
-            stop = k
-            while stop > begin and text[stop - 1] in (_BLANK, _TAB, _RETURN):
-                stop -= 1
-            if count < columns:
-                first[count], last[count] = begin, stop
-            count += 1
-            if separator != 0 and text[k] == separator:
-                k += 1
-                if text[k] == _NEWLINE:  # the last column is empty
-                    if count < columns:
-                        first[count] = last[count] = k
-                    count += 1
+        line = k
+        k, count = _split_line(text, k, separator, first, last)
         if count != 0:
             if count != columns:
                 return end, line
@@ -116,6 +127,90 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
         end += 1
         k += 1
     return end, -1
+
+
+@njit(cache=True, nogil=True)
+def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
+    """Number the names in two columns of a text, in the order in which they occur.
+
+    Lines and columns are as in `take_columns`, `len(first)` columns a line; double quotes around a
+    column are no part of it. `ends`, int64[2, edges], is filled. With a third chosen column `out`,
+    as long as the text, gets the lines ``0 0 WORD`` with its words; without, it is empty.
+
+    Returns edges, where every name begins and stops in the text, int64[names, 2], the length of
+    what is written, the offset of the first wrong line or -1, and what is wrong with it: 0 another
+    number of columns, 1 an empty column, 2 a name of more than `longest` bytes, 3 a control
+    character.
+    """
+    mask = np.uint64((1 << 16) - 1)
+    slot = np.full(1 << 16, -1, np.int32)
+    known = np.empty((1 << 15, 3), np.uint64)  # hash, begin and stop of a name
+    edges, names, end, k = 0, 0, 0, 0
+    wrong, what = -1, 0
+    while k < len(text) and wrong < 0:
+        line = k
+        k, count = _split_line(text, k, separator, first, last)
+        if count != 0 and count != len(first):
+            wrong = line
+            break
+        for place in range(len(chosen) if count else 0):
+            begin, stop = first[chosen[place]], last[chosen[place]]
+            if stop - begin > 1 and text[begin] == _QUOTE and text[stop - 1] == _QUOTE:
+                begin, stop = begin + 1, stop - 1
+            if begin >= stop or (place < 2 and stop - begin > longest):
+                wrong, what = line, 1 if begin >= stop else 2
+                break
+            if place == 2:
+                for byte in (_ZERO, _BLANK, _ZERO, _BLANK):
+                    out[end] = byte
+                    end += 1
+                for i in range(begin, stop):
+                    out[end] = text[i]
+                    end += 1
+                continue
+            key = np.uint64(14695981039346656037)  # FNV-1a
+            for i in range(begin, stop):
+                if text[i] < _BLANK:
+                    wrong, what = line, 3
+                key = (key ^ np.uint64(text[i])) * np.uint64(1099511628211)
+            at = (key ^ (key >> np.uint64(32))) & mask
+            while slot[at] >= 0:
+                other = known[slot[at]]
+                if other[0] == key and other[2] - other[1] == np.uint64(stop - begin):
+                    i = 0
+                    while i < stop - begin and text[other[1] + np.uint64(i)] == text[begin + i]:
+                        i += 1
+                    if i == stop - begin:
+                        break
+                at = (at + np.uint64(1)) & mask
+            if slot[at] < 0:
+                slot[at] = names
+                known[names, 0], known[names, 1], known[names, 2] = key, begin, stop
+                names += 1
+            ends[place, edges] = slot[at]
+            if names == len(known):
+                known = np.concatenate((known, np.empty_like(known)))
+                mask = np.uint64(2) * mask + np.uint64(1)
+                slot = np.full(2 * len(slot), -1, np.int32)
+                for name in range(names):
+                    at = (known[name, 0] ^ (known[name, 0] >> np.uint64(32))) & mask
+                    while slot[at] >= 0:
+                        at = (at + np.uint64(1)) & mask
+                    slot[at] = name
+        edges += count != 0
+        if len(out):
+            out[end] = _NEWLINE
+            end += 1
+        k += 1
+    return edges, known[:names, 1:].astype(np.int64), end, wrong, what
+
+
+@njit(cache=True, nogil=True)
+def copy_names(text, places, out):  # type: ignore[no-untyped-def]
+    """Write ``text[places[k, 0]:places[k, 1]]`` into row k of `out`, uint8[names, width]."""
+    for name in range(len(places)):
+        for i in range(places[name, 0], places[name, 1]):
+            out[name, i - places[name, 0]] = text[i]
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,9 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import FORMATS, reading_of
 from plancc.graph.graph import Graph
 from plancc.graph.listed_edges import places_in
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.textfile import show
+from plancc.text import shown
 
 ROW_IDS = ("id", "ids")
 """Names of the ids of the rows; in tables in capitals too."""
@@ -35,14 +37,12 @@ GRAPH_IDS = ("n_id", "ids")
 """Names of the ids of vertices beside an ``edge_index``."""
 
 
-def rows_by_id(
-    ids: npt.NDArray[np.integer], num_vertices: int | Graph, what: str
-) -> npt.NDArray[np.intp]:
+def rows_by_id(ids: npt.NDArray[Any], num_vertices: int | Graph, what: str) -> npt.NDArray[np.intp]:
     """The row of every vertex, int[num_vertices].
 
     Parameters:
-        ids (int[rows]): The vertex that each row is of, in any order: an id of the source, or a
-            vertex number where the graph has no ids.
+        ids (int or bytes[rows]): The vertex that each row is of, in any order: an id of the source,
+            or a vertex number where the graph has no ids (`like_ids_of`).
         what: Names `ids` in messages.
 
     Raises:
@@ -54,11 +54,12 @@ def rows_by_id(
     """
     if ids.ndim == 2 and ids.shape[1] == 1:
         ids = ids[:, 0]
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} must be a list of vertex ids, integers, not '{ids.dtype}' of shape {ids.shape}"
-        )
     graph, vertices = num_vertices, ids_of(num_vertices)
+    kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
+    if ids.ndim != 1 or ids.dtype.kind not in kinds:
+        raise InputError(
+            f"{what} must be a list of vertex ids, {called}, not '{ids.dtype}' of shape {ids.shape}"
+        )
     order = np.argsort(ids, kind="stable")
     ascending = ids[order]
     if shift := _shift(ascending, vertices):
@@ -71,15 +72,17 @@ def rows_by_id(
         ascending = ascending - shift
     twice = ascending[1:] == ascending[:-1]
     if twice.any():
-        raise InputError(f"{what} holds '{ascending[1:][twice][0]}' twice: give every id one row")
+        raise InputError(
+            f"{what} holds {show(ascending[1:][twice][0])} twice: give every id one row"
+        )
     place = places_in(ascending, vertices)
     there = place >= 0
     if not there.all():
         of_one = ""
-        if ascending[0] == 1 and vertices.min() == 0:
+        if kinds == "iu" and ascending[0] == 1 and vertices.min() == 0:
             of_one = "; ids count from 1 here, the graph's from 0"
         raise InputError(
-            f"{what}: vertex '{vertices[~there][0]}' of the graph has no row "
+            f"{what}: vertex {show(vertices[~there][0])} of the graph has no row "
             f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
             f"{of_one}: give every vertex a row; -1 is a label that is not known"
         )
@@ -100,11 +103,18 @@ def rows_by_id(
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
     """What ids are above the graph's where one counts from 1, the other from 0, without gaps."""
+    if are_names(vertices):
+        return 0
     count, least = len(vertices), vertices.min(initial=2)
     if len(ascending) != count or {ascending[:1].sum(), least} != {0, 1}:
         return 0
     whole = ascending[-1] - ascending[0] == vertices.max() - least == count - 1
     return int(ascending[0] - least) * bool(whole)
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column of this name is usually ids."""
+    return name.strip().lower() in (*ROW_IDS, *USUAL_IDS)
 
 
 def may_be_ids(name: str, first: Sequence[Any]) -> bool:
@@ -153,21 +163,22 @@ def id_column(
     return None
 
 
-def ids_of(num_vertices: int | Graph) -> npt.NDArray[np.int64]:
-    """The source's ids of all vertices, or their numbers where it has none: int64[n]."""
+def ids_of(num_vertices: int | Graph) -> npt.NDArray[Any]:
+    """The source's ids of all vertices, or their numbers where it has none: int64 or bytes[n]."""
     if isinstance(num_vertices, int):
         return np.arange(num_vertices)
     ids = num_vertices.original_ids
     return np.arange(num_vertices.num_vertices) if ids is None else ids
 
 
-def _share_named(column: Any, vertices: npt.NDArray[np.int64]) -> float:
+def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """The share of the vertices that a column names; 0 of one that is no list of distinct ids."""
-    if column.ndim != 1 or not len(vertices) or column.dtype.kind not in "iuf":
+    kinds = "S" if are_names(vertices) else "iuf"
+    if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
         return 0.0
     if column.dtype.kind == "f" and not ((column == np.floor(column)) & (column < 2**53)).all():
         return 0.0
-    ids = np.sort(column.astype(np.int64))
+    ids = np.sort(column if kinds == "S" else column.astype(np.int64))
     if (ids[1:] == ids[:-1]).any():
         return 0.0
     if _shift(ids, vertices):
@@ -175,8 +186,10 @@ def _share_named(column: Any, vertices: npt.NDArray[np.int64]) -> float:
     return np.count_nonzero(places_in(ids, vertices) >= 0) / len(vertices)
 
 
-def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[np.int64]) -> bool:
+def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     """Whether ids are those of the vertices in their order, from wherever they count."""
+    if are_names(vertices):
+        return np.array_equal(column, vertices)
     return len(column) == len(vertices) and bool(
         (column.astype(np.int64) - vertices == int(column[0]) - vertices[0]).all()
     )
@@ -220,11 +233,18 @@ def say_order(folder: str, names: Sequence[str], what: str) -> None:
             return
 
 
+def like_ids_of(ids: npt.NDArray[Any], num_vertices: int | Graph) -> npt.NDArray[Any]:
+    """Ids of rows as names where the graph's own are names; else as they are."""
+    own = None if isinstance(num_vertices, int) else num_vertices.original_ids
+    return names_of(ids) if are_names(own) else ids
+
+
 def warn_of_order(num_vertices: int | Graph, where: str) -> None:
-    """Say that rows without ids follow the graph's vertices where their ids do not ascend."""
+    """Say that rows without ids follow the graph's vertices where their ids are names, or do not
+    ascend."""
     ids = None if isinstance(num_vertices, int) else num_vertices.original_ids
-    if ids is not None and (ids[1:] < ids[:-1]).any():
-        first = ", ".join(map(str, ids[:4].tolist())) + ", ..." * (len(ids) > 4)
+    if ids is not None and (are_names(ids) or (ids[1:] < ids[:-1]).any()):
+        first = ", ".join(shown(each, 40) for each in ids[:4].tolist()) + ", ..." * (len(ids) > 4)
         warnings.warn(
             f"{where}rows without ids are taken in the graph's order of vertices ({first}); a key "
             "or column 'id' says whose they are",
@@ -236,7 +256,8 @@ def warn_of_order(num_vertices: int | Graph, where: str) -> None:
 def has_choice(graph: Graph) -> bool:
     """Whether the graph's format lets vertices be that occur in no edge."""
     name = graph.source.format
-    return name in FORMATS and "num_vertices" in FORMATS[name].options
+    known = name in FORMATS and not are_names(graph.original_ids)
+    return known and "num_vertices" in FORMATS[name].options
 
 
 def why_not(rows: int, num_vertices: int | Graph) -> str:

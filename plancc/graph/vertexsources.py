@@ -19,6 +19,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph
+from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import Archive, map_array, read_npz_data
 from plancc.graph.rowids import (
     GRAPH_IDS,
@@ -27,6 +28,7 @@ from plancc.graph.rowids import (
     are_in_order,
     id_column,
     ids_of,
+    like_ids_of,
     rows_by_id,
     say_order,
     warn_of_order,
@@ -275,7 +277,7 @@ def vertex_data_of(
     rows = count
     if ids is not None and (arrays or lists):
         called["ids"] = ids
-        of_rows = as_array(held[ids], f"{where}key '{ids}'")
+        of_rows = like_ids_of(as_array(held[ids], f"{where}key '{ids}'"), num_vertices)
         rows = len(of_rows) if of_rows.ndim else 0
     own = _own_ids(held, num_vertices)
     if own is not None:
@@ -451,13 +453,15 @@ def _mask_of(value: Any, num_vertices: int | Graph, what: str) -> npt.NDArray[np
     return mask
 
 
-def _mask_of_ids(value: Any, ids: npt.NDArray[np.integer], what: str) -> npt.NDArray[np.bool_]:
+def _mask_of_ids(value: Any, ids: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
     """The mask, over rows with these ids, of a list of ids."""
     listed = as_array(value, what).reshape(-1)
-    check_list(listed, what, "iu", "vertex ids")
+    if are_names(ids):
+        listed = names_of(listed)
+    check_list(listed, what, "S" if are_names(ids) else "iu", "vertex ids")
     wrong = ~np.isin(listed, ids)
     if wrong.any():
-        raise InputError(f"{what} holds the id '{listed[wrong][0]}', which no row has")
+        raise InputError(f"{what} holds the id {show(listed[wrong][0])}, which no row has")
     return np.isin(ids, listed)
 
 

@@ -18,7 +18,16 @@ import numpy.typing as npt
 from plancc.errors import InputError, PlanccWarning
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph
-from plancc.graph.rowids import ROW_IDS, SAMPLE, id_column, is_of_ids, may_be_ids
+from plancc.graph.named_ids import are_names, names_of
+from plancc.graph.rowids import (
+    ROW_IDS,
+    SAMPLE,
+    id_column,
+    ids_of,
+    is_id_name,
+    is_of_ids,
+    may_be_ids,
+)
 from plancc.graph.signatures import check_kind
 from plancc.graph.textfile import StrPath, check_readable, input_errors, open_input
 from plancc.graph.vertexchecks import count_of, finite
@@ -57,11 +66,15 @@ def read_table(
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
         raise InputError(f"{name}: {len(words)} column names for {len(first[0])} columns")
     wanted = wanted_columns(words, keys)
+    texts = []
+    if are_names(ids_of(num_vertices)):
+        texts = [word for word in words if is_id_name(word) or word == data_keys(keys).get("id")]
+        wanted = [word for word in wanted if word not in texts]
     rows = [row for row in first if len(row) == len(words)]
     others = [
         word
         for place, word in enumerate(words)
-        if word not in wanted and rows and may_be_ids(word, [row[place] for row in rows])
+        if word not in (*wanted, *texts) and rows and may_be_ids(word, [row[place] for row in rows])
     ]
     columns: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(words)
     try:
@@ -70,13 +83,17 @@ def read_table(
         if not others:
             raise
         columns |= _columns(name, mark, words, wanted, keys)
+    for word in texts:
+        only = TableReading((words.index(word),), (), tuple(words))
+        column = read_numbers(name, mark, skipped=1, dtype=np.str_, reading=only)[:, 0]
+        columns[word] = names_of(np.char.strip(column))
     return arrays_of_columns(columns, keys, name, num_vertices)
 
 
 def _columns(
     name: str, mark: str, words: list[str], wanted: list[str], keys: Mapping[str, str] | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The wanted columns of a table with a line of names."""
+    """The wanted columns of numbers of a table with a line of names."""
     of_masks = {word for word, key in _names_of(keys).items() if key in MASKS}
     reading = TableReading(
         columns=tuple(words.index(word) for word in wanted),
@@ -183,7 +200,10 @@ def arrays_of_columns(
     found: dict[str, npt.NDArray[Any] | None] = {}
     for name, column in columns.items():
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
-        if column is None or name in numbered:
+        is_text = column is not None and column.dtype.kind == "S" and name != ids
+        if is_text and (key or name in numbered):
+            raise InputError(f"{what} holds text, not numbers (pandas.factorize numbers words)")
+        if column is None or is_text or name in numbered:
             if name not in numbered:
                 found[name] = None
         elif name == ids or key in ("labels", "clusters"):

@@ -22,8 +22,9 @@ from plancc.graph.formats import Format, join_names
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.ids import ID_OPTIONS, distinct_ids, edge_columns, number
 from plancc.graph.listed_edges import is_listing
+from plancc.graph.named_ids import Names, names_of, sorted_names
 from plancc.graph.optional import library
-from plancc.graph.rowids import SAMPLE, by_numbers, may_be_ids, say_order
+from plancc.graph.rowids import SAMPLE, by_numbers, is_id_name, may_be_ids, say_order
 from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.memory import check_memory
 from plancc.text import shown
@@ -81,16 +82,17 @@ def read_parquet(
         rows = table.count_rows()
         _check_cost(rows * len(names), where, f"{where}: reading {rows:,} edges")
         read = table.to_table(columns=list(names))
-    if not read.num_rows:
-        raise InputError(f"{where}: the file holds no edge")
+        if not rows:
+            raise InputError(f"{where}: the file holds no edge")
+        ids, (u, v, weights) = _named_edges(read, names, where)
     if is_listing():
         say_order(where, parts_of(where), "what is given of edges follows them")
-    u, v, weights = _edges(read, names, where)
     found = number(
         *(u, v, where),
         num_vertices=num_vertices,
         keep_ids=keep_ids,
         place=lambda k: f"{where}, row {k}",
+        names=ids,
     )
     warn_of_two_sides(where, names[:2], u, v)
     source = _source(where, names)
@@ -129,12 +131,14 @@ class ParquetEntries:
             wanted, _files_of(self._where), f"{self._where}: reading {self.most:,} edges"
         )
         self.weighted = len(self._names) == 3
+        self._named: Names | None = None
         _, _, *sides = distinct_ids(self._batches())
         ids = np.union1d(*sides)
         warn_of_two_sides(self._where, self._names[:2], *sides)
         if not len(ids):
             raise InputError(f"{self._where}: the file holds no edge")
-        found = number(ids, ids, self._where, num_vertices=num_vertices, keep_ids=keep_ids)
+        options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
+        found = number(ids, ids, self._where, **options)
         check_num_vertices(found.num_vertices, self._where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
         self.source = _source(self._where, self._names)
@@ -151,15 +155,22 @@ class ParquetEntries:
         count = 0
         for u, v, weights in self._batches():
             count += len(u)
-            if self.original_ids is not None:
+            if self.original_ids is not None and self._named is None:
                 u, v = np.searchsorted(self.original_ids, u), np.searchsorted(self.original_ids, v)
             yield u, v, weights
         if count != self.most:
             raise InputError(f"{self._where}: the files changed while they were read")
 
     def _batches(self) -> Iterator[Entries]:
-        """Ids of u and v, and weights, of every batch."""
+        """Ids of u and v, and weights, of every batch; where ids are names, of the whole."""
         with _arrow_errors(self._where):
+            kinds = [self._table.schema.field(name).type for name in self._names[:2]]
+            arrow = library("pyarrow", self._where, NEEDS)
+            if self.most and any(_is_text(arrow, kind) for kind in kinds):
+                read = self._table.to_table(columns=list(self._names))
+                self._named, edges = _named_edges(read, self._names, self._where)
+                yield edges
+                return
             batches = self._table.to_batches(
                 columns=list(self._names),
                 batch_size=BATCH,
@@ -213,9 +224,28 @@ def _source(where: str, names: Sequence[str]) -> Source:
 def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
     """Ids and weights of a table or a batch."""
     u, v = (_ids(read.column(k), f"{where}: column '{names[k]}'") for k in (0, 1))
+    return u, v, _weights(read, names, where)
+
+
+def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floating] | None:
     if len(names) < 3:
-        return u, v, None
-    return u, v, _numbers(read.column(2), f"{where}: column '{names[2]}'")
+        return None
+    return _numbers(read.column(2), f"{where}: column '{names[2]}'")
+
+
+def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
+    """The names, where a column of ids is text, and edges by their numbers; else `_edges`."""
+    arrow = library("pyarrow", where, NEEDS)
+    if not any(_is_text(arrow, read.schema.field(k).type) for k in (0, 1)):
+        return None, _edges(read, names, where)
+    columns = [read.column(k).cast(arrow.large_string()) for k in (0, 1)]
+    for k, column in enumerate(columns):
+        _check_nulls(column, f"{where}: column '{names[k]}'", "ids")
+    both = arrow.chunked_array([each for column in columns for each in column.chunks])
+    both = both.combine_chunks().dictionary_encode()
+    known, found = sorted_names(both.dictionary.to_numpy(zero_copy_only=False), where)
+    u, v = np.split(found[both.indices.to_numpy()], 2)
+    return known, (u, v, _weights(read, names, where))
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
@@ -266,7 +296,11 @@ def read_columns(
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
         chosen = wanted(names)
-        whole = [n for n in names if arrow.types.is_integer(table.schema.field(n).type)]
+        kinds = {name: table.schema.field(name).type for name in names}
+        chosen += [
+            n for n in names if n not in chosen and is_id_name(n) and _is_text(arrow, kinds[n])
+        ]
+        whole = [name for name in names if arrow.types.is_integer(kinds[name])]
         rest = [name for name in whole if name not in chosen]
         first = table.head(SAMPLE, columns=rest).to_pydict() if rest else {}
         chosen += [name for name, column in first.items() if may_be_ids(name, column)]
@@ -281,14 +315,14 @@ def read_columns(
         read = table.to_table(columns=chosen)
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
-        found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'")
+        found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
     return {
         "index" if name == INDEX and "index" not in found else name: found[name] for name in found
     }
 
 
-def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
-    """A column as numbers; lists of equal length as a matrix."""
+def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
+    """A column as numbers, or ids as names; lists of equal length as a matrix."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)
@@ -298,6 +332,9 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
         if len(lengths) != 1 or not lengths[0]:
             raise InputError(f"{what} holds lists of different lengths, or empty ones")
         return _array(arrow, compute.list_flatten(column), what).reshape(rows, -1)
+    if of_ids and _is_text(arrow, kind):
+        _check_nulls(column, what, "ids")
+        return names_of(column.cast(arrow.large_string()).to_numpy())
     known = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
     if not any(is_kind(kind) for is_kind in known):
         raise InputError(f"{what} holds '{kind}', not numbers (pandas.factorize numbers words)")
@@ -307,9 +344,29 @@ def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
+def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
+    """Refuse a column of ids or of weights by its type, before it is read."""
+    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
+        return
+    if of_ids and _is_text(arrow, kind):
+        return
+    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
+
+
+def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
-        raise InputError(f"{what}: {column.null_count} ids are null")
+        raise InputError(f"{what}: {column.null_count} {of} are null")
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    """Whether a column holds text, also where every text is stored once."""
+    types, of = arrow.types, getattr(kind, "value_type", kind)
+    text = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_string)
+    return not types.is_list(kind) and any(is_kind(of) for is_kind in text)
+
+
+def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
+    _check_nulls(column, what, "ids")
     ids: npt.NDArray[Any] = column.to_numpy()
     wrong = (ids < 0) | (ids > np.iinfo(np.int64).max)
     if wrong.any():
@@ -318,8 +375,7 @@ def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
 
 
 def _numbers(column: Any, what: str) -> npt.NDArray[np.floating]:
-    if column.null_count:
-        raise InputError(f"{what}: {column.null_count} weights are null")
+    _check_nulls(column, what, "weights")
     return as_values(column.to_numpy(), what)
 
 

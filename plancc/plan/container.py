@@ -118,7 +118,8 @@ class Container:
         for code in set(filters) - set(FILTERS):
             allowed = ", ".join(FILTERS.values())
             raise self.error(f"/{name} uses HDF5 filter {code}; allowed are {allowed}")
-        if dataset.dtype.str not in node.dtypes:
+        kind = dataset.dtype.str
+        if ("|S" if kind.startswith("|S") else kind) not in node.dtypes:
             raise self.error(
                 f"/{name} has type {dataset.dtype.str}, not {' or '.join(node.dtypes)}"
             )

@@ -21,7 +21,7 @@ from plancc.plan.links import PartLinks
 from plancc.plan.values import HOPS, LINKS, STEPS, Header
 
 FORMAT = "plancc-plan"
-MAJOR, MINOR = 1, 11
+MAJOR, MINOR = 1, 12
 FORMAT_VERSION = f"{MAJOR}.{MINOR}"
 OLDEST = 5
 """Minor version below which no release wrote files."""
@@ -70,7 +70,7 @@ class FileNode:
 
     Attributes:
         dtypes: Allowed types in numpy's notation; the writer uses the array's own, which is one of
-            them.
+            them. "|S" is of any length.
         shape: Names of the dimensions. ``n``, ``p``, ``nnz`` and their successors ``n+1``, ``p+1``
             are fixed by the header; ``rows+1`` is one more than the local rows of all parts, which
             are n and the folded ones. Other names are free, but equal names are equal sizes.
@@ -121,7 +121,7 @@ NODES: dict[str, FileNode] = {
     "rows/part_ptr": FileNode(("<i8",), ("p+1",)),
     "rows/global_id": FileNode(("<i4",), ("n",), cut="rows"),
     "rows/num_interior": FileNode(("<i8",), ("p",)),
-    "rows/original_id": FileNode(("<i8",), ("n",), optional=True, cut="rows"),
+    "rows/original_id": FileNode(("<i8", "|S"), ("n",), optional=True, cut="rows"),
     "matrix/row_ptr": FileNode(("<i8",), ("rows+1",), cut="local rows", shared=True),
     "matrix/column": FileNode(("<i4",), ("nnz",), cut="nonzeros"),
     "matrix/value": FileNode(("<f4", "<f8"), ("nnz",), cut="nonzeros"),

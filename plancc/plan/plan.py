@@ -75,8 +75,8 @@ class Plan:
             stand together, their relations ascending.
         edge_features (float32[num_nonzeros, width], or None): As of `Graph`.
         exchanges: The messages of every step; without hops unless the header has a topology.
-        original_id (int64[num_vertices], or None): The source's ids of the vertices 0..n-1 where
-            they differ, indexed by vertex.
+        original_id (int64 or bytes[num_vertices], or None): The source's ids of the vertices 0..n-1
+            where they differ, indexed by vertex; names as UTF-8 (`plancc.graph.named_ids`).
         provenance: How the plan was made: str, int, float or bool values.
         baseline: Figures of an even random partition of the same matrix, for comparison.
         links: Of all parts; their exchange is "links".
@@ -91,7 +91,7 @@ class Plan:
     value: npt.NDArray[np.floating]
     exchanges: Exchanges
     vertex_data: VertexData = field(default_factory=VertexData)
-    original_id: Int64Array | None = None
+    original_id: npt.NDArray[Any] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     baseline: Metrics | None = None
     relation: npt.NDArray[np.uint16] | None = None

@@ -163,8 +163,11 @@ def write_array(
 
     `array` may be anything with its `shape`, `dtype`, `size`, `nbytes` and slices.
     """
+    dtype = array.dtype
+    if dtype.kind == "S":
+        dtype = h5py.string_dtype("utf-8", dtype.itemsize)
     if array.size == 0:  # HDF5 has no chunks of nothing
-        file.create_dataset(name, data=array[:], track_times=False)
+        file.create_dataset(name, shape=array.shape, dtype=dtype, track_times=False)
         return
     row_bytes = max(1, array.nbytes // len(array))
     chunk_rows = min(len(array), max(1, CHUNK_BYTES // row_bytes))
@@ -173,9 +176,9 @@ def write_array(
         chunks = (chunk_rows, *array.shape[1:])
         storage = {"chunks": chunks, "shuffle": True, "compression": "gzip", "compression_opts": 4}
     dataset = file.create_dataset(
-        name, shape=array.shape, dtype=array.dtype, track_times=False, **storage
+        name, shape=array.shape, dtype=dtype, track_times=False, **storage
     )
     step = chunk_rows * CHUNKS_PER_WRITE
     for start in range(0, len(array), step):
         check()
-        dataset[start : start + step] = array[start : start + step]
+        dataset[start : start + step] = array[start : start + step].view(dtype)

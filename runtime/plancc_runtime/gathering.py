@@ -30,11 +30,11 @@ class Ids:
 
     Attributes:
         vertex: int[m].
-        original: int64[m].
+        original: int64[m], or bytes[m]: names.
     """
 
     vertex: npt.NDArray[np.integer]
-    original: npt.NDArray[np.int64]
+    original: npt.NDArray[Any]
 
 
 class RowSource:
@@ -253,7 +253,10 @@ def save_rows(
     with transport.agreement():
         target.check_arrays(columns)
     if target.has_ids:
-        columns = {"id": Column(np.dtype(np.int64), ()), **columns}
+        columns = {
+            "id": Column(np.dtype(np.int64) if ids is None else ids.original.dtype, ()),
+            **columns,
+        }
     if target.in_parts:
         _save_part(
             target, columns, rows, {**arrays, "id": _own_ids(rows, ids, transport)}, transport
@@ -321,10 +324,10 @@ def _whole_or_none(transport: Transport) -> Iterator[list[RowFile]]:
 
 
 def _own_ids(rows: RowsOfRank, ids: Ids | None, transport: Transport) -> npt.NDArray[np.integer]:
-    """The ids of this rank's rows, int64[num_rows]. Collective."""
+    """The ids of this rank's rows, int64 or bytes[num_rows]. Collective."""
     if ids is None:
         return rows.vertices.astype(np.int64)
-    found = np.empty(len(rows.vertices), np.int64)
+    found = np.empty(len(rows.vertices), ids.original.dtype)
     own = RowSource(rows.vertices, {"row": np.arange(len(rows.vertices))})
     shares = [RowSource(ids.vertex, {"id": ids.original})]
     for start, stop, block in blocks(shares, rows.num_vertices, transport, everywhere=True):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -112,10 +113,15 @@ def predict(
     learnt = (vertices >= of_target.start) & (vertices < of_target.stop)
     if ids is not None:
         with transport.agreement():
-            lines = _read_ids(ids) if isinstance(ids, str) else _checked(list(map(str, ids)))
-        file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
-        asked, at = np.fromiter(lines, np.int64), [*lines.values()]
-        wanted = _vertices_of(asked, opened, of_target, transport, lambda k: _place(file, at[k]))
+            share = read_ids(plan, opened.content, transport)
+            named = _are_names(share)
+            words = list(map(str, ids)) if not isinstance(ids, str) else None
+            lines = _read_ids(ids, named) if words is None else _checked(words, named=named)
+        file = ids if words is None and os.path.exists(ids) else ""
+        asked, at = np.array([*lines]), [*lines.values()]
+        wanted = _vertices_of(
+            asked, share, opened, of_target, transport, lambda k: _place(file, at[k])
+        )
         learnt = np.isin(vertices, wanted)
     rows = _unlabelled(opened.rows, learnt, options.target)
     run = run_of(replace(opened, rows=rows), options, transport)
@@ -167,11 +173,17 @@ def score_links(
             raise InputError(f"{opened.name}: scores of links need a plan with links")
         options = options_of(description, name, {"init": weights, "predict": path, **execution})
         _check_widths(fspath(plan), opened.rows, description.dims)
-        pairs = _read_pairs(fspath(links))
+        share = read_ids(plan, opened.content, transport)
+        pairs = _read_pairs(fspath(links), _are_names(share))
     ids, first, number = np.unique(pairs, return_index=True, return_inverse=True)
     everything = slice(0, opened.header.num_vertices)
     vertices = _vertices_of(
-        ids, opened, everything, transport, lambda k: _place(fspath(links), first[k] // 2 + 1)
+        ids,
+        share,
+        opened,
+        everything,
+        transport,
+        lambda k: _place(fspath(links), first[k] // 2 + 1),
     )
     vertices = vertices[number.reshape(pairs.shape)]
     places, scores = run_of(opened, options, transport).score(vertices)
@@ -186,17 +198,29 @@ def score_links(
     return Predicted(opened.header, [], len(pairs))
 
 
-def _read_pairs(path: str) -> npt.NDArray[np.int64]:
-    """Pairs of ids in a file, int64[m, 2]; InputError if it has none, or a line is no pair."""
+def _are_names(share: Ids | None) -> bool:
+    """Whether ids of the source are names."""
+    return share is not None and share.original.dtype.kind == "S"
+
+
+def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
+    """Pairs of ids in a file, int64[m, 2], or bytes[m, 2] of names; InputError if it has none, or a
+    line is no pair."""
     with open_file(path) as file:
         lines = file.read().decode(errors="replace").splitlines()
+    if named:
+        found = [next(csv.reader([text], delimiter="," if "," in text else " ")) for text in lines]
     for line, text in enumerate(lines, 1):
-        if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*[,\s]\s*[+-]?[0-9]{1,18}\s*", text):
+        if named and len(found[line - 1]) == 2:
+            continue
+        if named or not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*[,\s]\s*[+-]?[0-9]{1,18}\s*", text):
             raise InputError(
                 f"{path}, line {line}: '{shown(text, 40)}' is no link: give two ids, such as 17,42"
             )
     if not lines:
         raise InputError(f"{path}: there is no link; give one at least")
+    if named:
+        return np.char.encode([[word.strip() for word in pair] for pair in found], "utf-8")
     words = (text.replace(",", " ").split() for text in lines)
     return np.array([[int(a), int(b)] for a, b in words], np.int64)
 
@@ -206,27 +230,28 @@ def _place(file: str, line: int) -> str:
     return f"{file}, line {line}: id" if file else "`ids`"
 
 
-def _read_ids(text: str) -> dict[int, int]:
+def _read_ids(text: str, named: bool) -> dict[Any, int]:
     """Ids from a list or a file, and their lines; InputError as of `_checked`, or without it."""
     if not os.path.exists(text):
-        if "," in text or text.strip(" +-").isdecimal():
-            return _checked(text.split(","))
+        if named or "," in text or text.strip(" +-").isdecimal():
+            return _checked(text.split(","), named=named)
         raise InputError(
             f"`ids` '{shown(text)}': neither an id, which is a whole number, nor a file that can "
             "be read"
         )
     with open_file(text) as file:
         if not text.endswith(".npy"):
-            return _checked(file.read().decode(errors="replace").splitlines(), text)
+            return _checked(file.read().decode(errors="replace").splitlines(), text, named)
         try:
             array = np.load(file)
         except (ValueError, EOFError) as error:
             raise InputError(f"{text}: no list of ids: {shown(error)}") from error
-    return _checked(list(map(str, array.reshape(-1).tolist())), text)
+    return _checked(list(map(str, array.reshape(-1).tolist())), text, named)
 
 
-def _checked(words: Sequence[str], file: str = "") -> dict[int, int]:
-    """The ids in these lines, without empty lines, and the number of each one's line, from 1.
+def _checked(words: Sequence[str], file: str = "", named: bool = False) -> dict[Any, int]:
+    """The ids in these lines, int or names as bytes, without empty lines, and the number of each
+    one's line, from 1.
 
     Raises:
         InputError: If there is none, one is no whole number, or is there twice.
@@ -236,18 +261,20 @@ def _checked(words: Sequence[str], file: str = "") -> dict[int, int]:
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:
             continue
-        if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word):
+        if not named and not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word):
             raise InputError(f"{where}: no id; ids are whole numbers")
-        if int(word) in found:
+        each = word.strip().encode() if named else int(word)
+        if each in found:
             raise InputError(f"{where}: this id is there twice; give every id once")
-        found[int(word)] = line
+        found[each] = line
     if not found:
         raise InputError(f"{file or '`ids`'}: there is no id; give one at least")
     return found
 
 
 def _vertices_of(
-    ids: npt.NDArray[np.int64],
+    ids: npt.NDArray[Any],
+    share: Ids | None,
     opened: Opened,
     of: slice,
     transport: Transport,
@@ -255,12 +282,10 @@ def _vertices_of(
 ) -> npt.NDArray[np.int64]:
     """Those of some vertices that have these ids: int64[m]; InputError if one has none. Collective.
 
-    Without ids of the source they count from 0. `place` names the k-th id in a message.
+    Without ids of the source (`share`) they count from 0. `place` names the k-th id in a message.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("other ranks were given other ids; give all the same"))
-    with transport.agreement():
-        share = read_ids(opened.plan, opened.content, transport)
     n, vertices = of.stop - of.start, np.full(len(ids), -1, np.int64)
     if share is None:
         there = (ids >= 0) & (ids < n)
@@ -275,7 +300,7 @@ def _vertices_of(
         for k in np.flatnonzero(vertices < 0)[:1]:
             known = "its ids are those of the source" if share else f"it has 0 to {n - 1:,}"
             raise InputError(
-                f"{place(k)} {ids[k]}: no vertex of {opened.name} has this id; {known}"
+                f"{place(k)} {shown(ids[k], 40)}: no vertex of {opened.name} has this id; {known}"
             )
     return vertices
 

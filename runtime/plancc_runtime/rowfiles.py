@@ -1,8 +1,9 @@
 """Files with a row per vertex, of numbers or short texts: CSV, Parquet, .npz and .npy, by pieces.
 
-Tables (CSV, Parquet) have a column for every number of a row: an array `class` of one dimension is
-the column ``class``, a matrix `probability` the columns ``probability_0``, ``probability_1`` and so
-on. In an ``.npz`` every array stands by itself under its name; an ``.npy`` has one array.
+Ids may be names, in UTF-8, which are written as text. Tables (CSV, Parquet) have a column for every
+number of a row: an array `class` of one dimension is the column ``class``, a matrix `probability`
+the columns ``probability_0``, ``probability_1`` and so on. In an ``.npz`` every array stands by
+itself under its name; an ``.npy`` has one array.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class RowTarget:
                 )
             if self.format == ".npz" and ("/" in name or "\\" in name):  # names of files in it
                 raise InputError(f"{self.path}: {name}: no name in an .npz has / or \\")
-            if dtype.kind not in "biufU":
+            if dtype.kind not in "biufUS":
                 raise InputError(f"{self.path}: {name} is of {dtype}, which is no real number")
             if self.format in (".csv", ".parquet") and len(shape) > 1:
                 raise InputError(
@@ -132,7 +133,11 @@ class RowFile(ABC):
     """
 
     def __init__(self, path: str, columns: Mapping[str, Column], num_rows: int) -> None:
-        self._columns, self._num_rows = columns, num_rows
+        self._columns = {
+            name: Column(_as_text(np.empty(0, dtype)).dtype, shape)
+            for name, (dtype, shape) in columns.items()
+        }
+        self._num_rows = num_rows
         self._stack = ExitStack()
         temporary = self._stack.enter_context(atomic_write(path))
         self._guarded(self._begin, os.fspath(temporary))
@@ -144,7 +149,7 @@ class RowFile(ABC):
 
     def write(self, block: Arrays) -> None:
         """Add rows of the arrays of this pass."""
-        self._guarded(self._write, block)
+        self._guarded(self._write, {name: _as_text(each) for name, each in block.items()})
 
     def finish(self) -> None:
         """Complete the file, and give it its name."""
@@ -284,6 +289,13 @@ def _as_matrix(array: np.ndarray) -> np.ndarray:
     return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
+def _as_text(array: np.ndarray) -> np.ndarray:
+    """Names as text; other arrays as they are."""
+    if array.dtype.kind != "S":
+        return array
+    return np.char.decode(array, "utf-8", "replace").astype(f"U{array.dtype.itemsize}")
+
+
 def _names(columns: Mapping[str, Column]) -> list[str]:
     """Names of the columns of a table."""
     return [
@@ -294,7 +306,13 @@ def _names(columns: Mapping[str, Column]) -> list[str]:
 
 
 def _texts(array: np.ndarray) -> np.ndarray:
-    return (array.astype(np.int8) if array.dtype.kind == "b" else array).astype(np.str_)
+    texts = (array.astype(np.int8) if array.dtype.kind == "b" else array).astype(np.str_)
+    if array.dtype.kind != "U":
+        return texts
+    quoted = np.any([np.char.find(texts, mark) >= 0 for mark in ',"\r\n'], axis=0)
+    return np.where(
+        quoted, np.char.add(np.char.add('"', np.char.replace(texts, '"', '""')), '"'), texts
+    )
 
 
 def _write_header(stream: IO[bytes], column: Column, num_rows: int) -> None:

@@ -1,0 +1,145 @@
+"""Ids of vertices that are names: text, in UTF-8, in place of whole numbers.
+
+Vertices are numbered by the bytes of their names, so that a graph does not depend on the order of
+its lines. Names are kept as bytes of one length, the longest one's, padded with NUL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plancc.errors import InputError
+from plancc.graph import kernels
+from plancc.graph.textfile import StrPath, fail
+from plancc.memory import check_memory
+
+Names = npt.NDArray[np.bytes_]
+LONGEST = 1024
+"""Most bytes of a name."""
+_SIGNS = rb"[^\w\x80-\xff]*"
+_NUMBER = re.compile(_SIGNS + rb"\d*" + _SIGNS + rb"|[-+]?[\d_]*\.?[\d_]*([eE][-+]?\d+)?")
+_ROWS = 1 << 14
+"""Names whose bytes are looked at at once."""
+_WRONG = (
+    "{} columns are expected, as in the first line, not",
+    "an id or a weight is empty:",
+    f"an id has more than {LONGEST:,} bytes:",
+    "a control character stands within an id:",
+)
+"""What `kernels.number_names` finds wrong with a line."""
+
+
+class NamedEdges(NamedTuple):
+    """Edges of a text whose ids are names.
+
+    Attributes:
+        names (bytes[n]): Ascending.
+        u, v (int64[edges]): Numbers of names.
+        weights (bytes): The words of the third chosen column, as lines ``0 0 WORD`` in the places
+            of their lines; empty without.
+    """
+
+    names: Names
+    u: npt.NDArray[np.int64]
+    v: npt.NDArray[np.int64]
+    weights: bytes
+
+
+def is_name(word: bytes) -> bool:
+    """Whether an id in a first line is a name: no number, nor a number between signs."""
+    return _NUMBER.fullmatch(word.strip(b'" \t\r')) is None
+
+
+def are_names(ids: npt.NDArray[Any] | None) -> bool:
+    """Whether ids of vertices are names."""
+    return ids is not None and ids.dtype.kind == "S"
+
+
+def read_names(
+    path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
+) -> NamedEdges:
+    """The edges of a text; two of its columns are names.
+
+    Parameters:
+        data: Lines as `kernels.take_columns` reads them.
+        chosen: Columns of u, v and perhaps weights.
+
+    Raises:
+        InputError: For a line of other columns, an id that is empty, too long or no text; the
+            message names file and line.
+    """
+    text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
+    ends = np.empty((2, np.count_nonzero(text == ord("\n"))), np.int64)
+    out = np.empty(len(text) if len(chosen) > 2 else 0, np.uint8)
+    first, last = np.zeros((2, columns), np.int64)
+    mark = separator[0] if separator else 0
+    edges, places, size, bad, what = kernels.number_names(
+        text, mark, np.array(chosen), LONGEST, first, last, ends, out
+    )
+    if bad >= 0:
+        line = data.count(b"\n", 0, bad) + 1
+        fail(path, line, _WRONG[what].format(columns), data[bad:].split(b"\n", 1)[0])
+    width = int(np.diff(places).max())
+    check_memory(3 * width * len(places), f"{os.fspath(path)}: names of up to {width} bytes")
+    table = np.zeros((len(places), width), np.uint8)
+    kernels.copy_names(text, places, table)
+    if (k := _no_text(table)) is not None:
+        begin, stop = places[k].tolist()
+        message = "an id is not UTF-8, in which the file must be saved:"
+        fail(path, data.count(b"\n", 0, begin) + 1, message, data[begin:stop])
+    names = table.view(f"S{width}")[:, 0]
+    if b'""' in data:  # a quote within quotes
+        names = np.char.replace(names, b'""', b'"')
+    names, number = np.unique(names, return_inverse=True)
+    u, v = (number[each[:edges]] for each in ends)
+    return NamedEdges(names, u, v, out[:size].tobytes())
+
+
+def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
+    """Distinct texts, object[n], as ascending names, and the number of every text among them."""
+    encoded = [text.encode() for text in texts]
+    width = max(map(len, encoded))
+    wrong = next((text for text in texts if not text or "\0" in text), None)
+    if width > LONGEST or wrong is not None:
+        what = "is empty, or has a NUL" if wrong is not None else f"has more than {LONGEST:,} bytes"
+        raise InputError(f"{where}: an id {what}; ids are names")
+    check_memory(3 * width * len(encoded), f"{where}: names of up to {width} bytes")
+    names, number = np.unique(np.array(encoded, f"S{width}"), return_inverse=True)
+    return names, number
+
+
+def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
+    """The first row, uint8[rows, width], that is not UTF-8; None if all are."""
+    if table.max(initial=0) < 128:
+        return None
+    for start in range(0, len(table), _ROWS):
+        rows = table[start : start + _ROWS]
+        try:
+            rows.tobytes().decode()
+        except UnicodeDecodeError as error:
+            return start + error.start // table.shape[1]
+    return None
+
+
+def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Ids as names: text as UTF-8, whole numbers by their digits; others as they are."""
+    if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
+        ids = ids.astype(np.str_)
+    if ids.dtype.kind == "U":
+        return np.char.encode(ids, "utf-8")
+    return ids.astype(np.bytes_) if ids.dtype.kind in "iu" else ids
+
+
+def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> None:
+    """Refuse options that take ids for numbers of vertices."""
+    given = "keep_ids" if keep_ids else "num_vertices"
+    if keep_ids or num_vertices is not None:
+        raise InputError(
+            f"{where}: ids are names, which are numbered in their order: leave out `{given}`, "
+            "which takes ids for numbers of vertices"
+        )
