@@ -32,7 +32,7 @@ OF_LINKS = ("val_target_negative", "test_target_negative")
 MOST_LINKS = 2**31 - 1
 """Most links of a plan, with negatives."""
 LOOKED_AT = 1 << 24
-"""Most negatives of a split that are compared with edges: of more, as many in equal steps."""
+"""Most pairs of a kind that are compared with edges: of more, about as many in equal steps."""
 TOLD = 0.02
 """Share of links whose reverse tells of them, beyond that of negatives, from which on that is said:
 fewer change the area under the curve by less than 0.01."""
@@ -107,9 +107,9 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
             f"{', '.join(KINDS)}, or the three data objects of RandomLinkSplit"
         )
     links = _checked(source, graph, where)
-    for count, size, what in _doubtful(links, graph, known, where, labelled):
-        if count:
-            _tell(f"{where}{count:,} of {size:,} {what}")
+    for found, what in _doubtful(links, graph, known, where, labelled):
+        if found.any():
+            _tell(f"{where}{found.sum():,} of {len(found):,} {what}")
     return links
 
 
@@ -217,8 +217,8 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
 
 def _doubtful(
     links: SplitLinks, graph: Graph, known: npt.NDArray[np.int64], where: str, labelled: bool
-) -> Iterator[tuple[int, int, str]]:
-    """How many links, of how many, are what is seldom meant, and what that is.
+) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:
+    """Which links, of some, are what is seldom meant, and what that is.
 
     Parameters:
         known: `edges_of` the graph.
@@ -230,46 +230,32 @@ def _doubtful(
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
     held, every = np.concatenate([val, test]), np.sort(np.concatenate([train, val, test]))
-
-    def among(some: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> tuple[int, int]:
-        return np.count_nonzero(places_in(some, others) >= 0), len(others)
-
     learnt_too = "validation and test links are training links too, so that scores tell what was"
-    yield *among(train, held), f"{learnt_too} learnt by heart"
-    yield *among(val, test), "test links are validation links too"
-    alone = 0 if len(held) else len(train)
-    yield alone, len(train), "links are for training: there are no scores of validation and test"
-    for kind, pair in links.pairs.items():
-        pair = pair[:, :: 1 + pair.shape[1] // LOOKED_AT]
-        (source, target), size = pair, pair.shape[1]
-        yield np.count_nonzero(source == target), size, f"{kind} pairs are of one vertex"
+    yield places_in(train, held) >= 0, f"{learnt_too} learnt by heart"
+    yield places_in(val, test) >= 0, "test links are validation links too"
+    if not len(held):
+        yield train >= 0, "links are for training: there are no scores of validation and test"
+    for kind in KINDS:
+        pair = links.pairs[kind][:, :: 1 + links.pairs[kind].shape[1] // LOOKED_AT]
         there = are_edges(known, pair, graph)
+        yield pair[0] == pair[1], f"{kind} pairs are of one vertex"
         if kind not in SPLITS:
-            wrong = there | (places_in(every, link_keys(pair, graph)) >= 0)
-            yield np.count_nonzero(wrong), size, f"{kind} pairs are links or edges"
+            there |= places_in(every, link_keys(pair, graph)) >= 0
+            yield there, f"{kind} pairs are links or edges"
             continue
-        turned = pair.shape == (2, 2) and not there.all()
-        if turned and are_edges(known, pair.T, graph).all():
+        if pair.shape == (2, 2) and not there.all() and are_edges(known, pair.T, graph).all():
             raise InputError(
                 f"{where}{kind} has a link in every row, as {pair.tolist()} then are edges: give "
                 "the sources in one row, and the targets in another"
             )
         if kind == SPLITS[0] and not labelled:
-            absent = ~(there | are_edges(known, pair[::-1], graph))
+            absent = ~there & ~are_edges(known, pair[::-1], graph)
             left_out = "which is meant only where their edges were left out of it"
-            yield (
-                np.count_nonzero(absent),
-                size,
-                f"{kind} links are no edges of the graph, {left_out}",
-            )
-        ways = [np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1])]
-        if len(ways[0]) < size or not np.array_equal(*ways):  # usual: all links both ways, once
-            twice = size - len(np.unique(keys[kind]))
-            yield (
-                twice,
-                size,
-                f"{kind} links are there twice{' or both ways' * (not graph.directed)}",
-            )
+            yield absent, f"{kind} links are no edges of the graph, {left_out}"
+        forth, back = (np.unique(edge_keys(graph, *each)) for each in (pair, pair[::-1]))
+        if len(forth) < pair.shape[1] or not np.array_equal(forth, back):  # not all both ways
+            ways = "" if graph.directed else " or both ways"
+            yield np.diff(keys[kind], prepend=-1) == 0, f"{kind} links are there twice{ways}"
 
 
 def check_shares(shares: Sequence[float], links: Any = None) -> None:
