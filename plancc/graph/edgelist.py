@@ -66,6 +66,8 @@ _EXACT = 10**15  # smaller ids are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
+_QUOTED_COMMA = re.compile(rb'"([-+]?[.,\d][-+.,\deE]*)"')
+_NAME = re.compile(rb"[ \t]*[A-Za-z][\w:.-]*[ \t]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
 
@@ -255,7 +257,7 @@ class EdgeListEntries:
     The file is read twice: for the ids that occur, then for the edges.
 
     Parameters:
-        path, num_vertices, keep_ids, columns: As `read_edgelist` takes them.
+        path, num_vertices, keep_ids, columns, pattern: As `read_edgelist` takes them.
 
     Raises:
         InputError: As `read_edgelist`.
@@ -270,9 +272,10 @@ class EdgeListEntries:
         num_vertices: int | None = None,
         keep_ids: bool = False,
         columns: Sequence[str] = (),
+        pattern: bool = False,
     ) -> None:
         check_readable(path)
-        where = os.fspath(path)
+        where, self._pattern = os.fspath(path), pattern
         self._path, self._columns, self._room = path, tuple(columns), num_vertices
         self._table: _Table | None = None
         self._first: list[float] = []
@@ -337,7 +340,7 @@ class EdgeListEntries:
                         continue
                     self._table = table
                 try:
-                    u, v, weights = _columns_of(path, data, table)
+                    u, v, weights = _columns_of(path, data, table, self._pattern)
                 except InputError as error:
                     raise later(error, line) from error
                 if self._room is not None:
@@ -357,7 +360,8 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
     given, separator, columns = data, table.separator, table.columns
     if b'"' in data:
-        data = _QUOTED.sub(rb"\1", data)
+        quoted = _QUOTED if separator == b"," else _QUOTED_COMMA
+        data = quoted.sub(rb"\1", data)
     if not table.chosen and data.find(b"#", table.start) >= 0:
         data = _TRAILING.sub(b"", data)
     if table.comma and b"," in data:
@@ -456,6 +460,11 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         if chosen == tuple(range(len(words))):
             chosen = ()
+        if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
+            last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
+            listed = re.split(rb"[\t,]", last)
+            if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
+                called = names = [word.strip().decode(errors="replace") for word in listed]
         ends = join_names([called[k] for k in (chosen or (0, 1))[:2]]) if names else ""
         claims = claims_of(data[:start])
         return data, _Table(
