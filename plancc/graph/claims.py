@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanccWarning
+from plancc.graph.named_ids import are_names
 from plancc.text import shown
 
 IntArray = npt.NDArray[np.integer]
@@ -84,80 +85,81 @@ def claims_of(head: bytes) -> Claims:
     return claims
 
 
-def size_line(
-    first: Sequence[float], lines: int, below: Sequence[IntArray]
-) -> tuple[bool, Claims] | None:
-    """Whether the first of some edges is a line of sizes, and what it then says.
+def first_line(
+    first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
+) -> tuple[str, Claims | None]:
+    """What is to be said of the first edge, "" for nothing, and what it says if it is none.
 
-    Its last number counts the lines below; those before are vertices, at least as many as the ids
-    below ask for.
+    In a line of sizes the last number counts the lines below, and those before are vertices, at
+    least as many as the ids below ask for. It may be an edge too if its last number is such an id.
+    pandas' line of column numbers is ``0,1[,2]``: two ids that occur nowhere else, while others
+    occur again.
 
     Parameters:
         first: ``u, v`` or ``u, v, weight``.
         lines: Edges below.
         below: All their ids.
-
-    Returns:
-        None where it is an edge. False where it may be one, as its last number is an id below.
+        is_table: Whether pandas may have written it.
     """
-    if lines < _LEAST or first[-1] != lines or (len(first) > 2 and first[0] != first[1]):
-        return None
+    square = len(first) == 2 or first[0] == first[1]
+    sizes = square and lines >= _LEAST and first[-1] == lines
+    if not sizes and not (is_table and [*first] == [*range(len(first))]):
+        return "", None
     ids = np.concatenate(below)
-    if first[0] < ids.max() + (ids.min() == 0):
-        return None
-    sure = len(first) > 2 or not (ids == lines).any()
-    return sure, Claims("the first line says", int(first[0]), lines)
-
-
-def numbers_columns(first: Sequence[float], below: Sequence[IntArray]) -> bool:
-    """Whether the first of some edges may be pandas' line of column numbers: ``0,1[,2]``, two ids
-    that occur nowhere else, while others occur again."""
-    if [*first] != [*range(len(first))]:
-        return False
-    ids = np.concatenate(below)
-    return bool(len(ids)) and ids.min() > 1 and len(np.unique(ids)) < len(ids)
+    if sizes and first[0] >= ids.max() + (ids.min() == 0):
+        if len(first) == 2 and (ids == lines).any():
+            return "is read as an edge; if it has the sizes of the graph, put # before it", None
+        words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} takes it for one"
+        words = f"is taken as numbers of vertices and edges, not as an edge ({words})"
+        return words, Claims("the first line says", int(first[0]), lines)
+    if not sizes and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
+        words = "is read as an edge, and its ids occur nowhere else; if it is pandas' line of"
+        return f"{words} column numbers, put # before it", None
+    return "", None
 
 
 def warn_of_counts(
-    claims: Claims, where: str, edges: tuple[int, int], vertices: int, ids: tuple[int, int] | None
+    claims: Claims,
+    where: str,
+    edges: tuple[int, int],
+    vertices: int,
+    ids: npt.NDArray[Any] | None = None,
+    by_number: bool = False,
 ) -> None:
     """Compare what is said with what was read.
 
     Parameters:
         edges: Lines with an edge, and those of them with a self loop.
         vertices: Of the graph.
-        ids: The least and the largest; None: the number of vertices was given.
+        ids: Their ids, ascending, or names; None: they are 0..vertices - 1.
+        by_number: The user has said how many vertices there are.
 
     Warns:
         PlanccWarning: For other counts. Lines may have an edge once, or in both directions.
     """
-    lines, loops = edges
-    said, read = [], []
-    short = False
-    if claims.edges is not None and not (
-        _is_count(claims.edges, lines, loops) or _is_count(lines, claims.edges, loops)
+    (lines, loops), said, read = edges, [], []
+    given = claims.edges, lines
+    if claims.edges is not None and not any(
+        one in (other, 2 * other, 2 * other - loops) for one, other in (given, given[::-1])
     ):
-        said, read, short = [f"{claims.edges:,} edges"], [f"{lines:,}"], lines < claims.edges
-    cure = ": the file may be cut off" if short else ""
-    if claims.vertices is not None and ids is not None and claims.vertices != vertices:
-        least, largest = ids
+        said, read = [f"{claims.edges:,} edges"], [f"{lines:,}"]
+    short = bool(said) and lines < (claims.edges or 0)
+    cure = ": the file may be cut off" * short
+    if claims.vertices not in (None, vertices) and not by_number:
+        counted = ids is None or are_names(ids)
+        least, largest = (0, vertices - 1) if counted else (int(ids[0]), int(ids[-1]))
         told = vertices != largest - least + 1 and claims.vertices in (largest, largest + 1)
-        if said or not told:
-            said, read = [f"{claims.vertices:,} vertices", *said], [f"{vertices:,}", *read]
-        if largest < claims.vertices and not short:
+        if said or not told:  # `plancc.graph.ids.number` tells
+            said.insert(0, f"{claims.vertices:,} vertices")
+            read.insert(0, f"{vertices:,}")
+        if largest < claims.vertices and not short and not are_names(ids):
             cure = f": `num_vertices` {claims.vertices} keeps those without an edge"
     if said:
-        warnings.warn(
-            f"{where}: {claims.place} {' and '.join(said)}, and {' and '.join(read)} are "
-            f"read{cure}",
-            PlanccWarning,
-            stacklevel=3,
-        )
-
-
-def _is_count(once: int, lines: int, loops: int) -> bool:
-    """Whether lines list so many edges once, or in both directions."""
-    return lines in (once, 2 * once, 2 * once - loops)
+        counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
+        warnings.warn(f"{where}: {claims.place} {counts}", PlanccWarning, stacklevel=3)
+    if claims.sides is not None and by_number:
+        words = "'bip': two sides, which share one id space by `keep_ids` or `num_vertices`"
+        warnings.warn(f"{where}: {claims.place} {words}", PlanccWarning, stacklevel=3)
 
 
 def warn_of_direction(claims: Claims, where: str, directed: bool) -> None:

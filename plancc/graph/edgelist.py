@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -23,8 +23,7 @@ from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
     Claims,
     claims_of,
-    numbers_columns,
-    size_line,
+    first_line,
     warn_of_counts,
     warn_of_direction,
     warn_of_two_sides,
@@ -62,11 +61,12 @@ _TO_LINES = bytes.maketrans(b" \t\r", b"\n\n\n")
 CHUNK = 1 << 24
 """Bytes of a text that are read at once where it is not read whole."""
 _NEXT_BYTES = 1 << 16  # in which the line below a line of names is looked for
-_MAX_DIGITS = 18  # of a vertex id
 _EXACT = 10**15  # smaller ids are exact as float64
 _LETTER = re.compile(rb"[A-Za-z\x80-\xff]")
 _DECIMAL_COMMA = re.compile(rb"-?\d*,\d+([eE][-+]?\d+)?")
 _QUOTED = re.compile(rb'"([-+]?[.\d][-+.\deE]*)"')
+_QUOTED_COMMA = re.compile(rb'"([-+]?[.,\d][-+.,\deE]*)"')
+_NAME = re.compile(rb"[ \t]*[A-Za-z][\w:.-]*[ \t]*")
 _TRAILING = re.compile(rb"(?m)(?<=\S)[ \t]+#.*$")
 _PLUS = re.compile(rb"(?m)(?<=[ \t])\+(?=[.\d]\S*[ \t\r]*$)")
 
@@ -137,9 +137,8 @@ def read_edgelist(
     """
     data, table = _read(path, columns)
     names, entries = _edges_of(path, data, table, pattern=pattern)
-    if table.ends or columns or table.named:
-        claims = table.claims
-    else:
+    claims = table.claims
+    if not (table.ends or columns or table.named):
         data, claims, entries = _without_sizes(path, data, table, entries)
     u, v, weights = entries
     if pattern:
@@ -161,9 +160,9 @@ def read_edgelist(
     )
     warn_of_two_sides(where, split_names(table.ends), u, v)
     loops = int(np.count_nonzero(u == v)) if claims.edges else 0
-    _compare(claims, where, (len(u), loops), found.num_vertices, found.original_ids, by_number)
-    graph = build_graph(found.num_vertices, found.u, found.v, weights, **flags)
-    graph = detect_direction(graph)
+    edges, ids = (len(u), loops), found.original_ids
+    warn_of_counts(claims, where, edges, found.num_vertices, ids, by_number)
+    graph = detect_direction(build_graph(found.num_vertices, found.u, found.v, weights, **flags))
     warn_of_direction(claims, where, graph.directed)
     return replace(graph, original_ids=found.original_ids)
 
@@ -177,28 +176,15 @@ def _without_sizes(
         PlanccWarning: If the first line has sizes, or may have them or numbers of columns.
     """
     start, claims = table.start, table.claims
-    below = [ends[1:] for ends in entries[:2]]
     first = [float(each[0]) for each in entries if each is not None]
-    found = size_line(first, len(below[0]), below)
-    if found is not None and found[0]:
-        claims = found[1]._replace(undirected=claims.undirected, sides=claims.sides)
-        option = ",".join(str(k + 1) for k in range(len(first)))
-        what = (
-            f"is taken as numbers of vertices and edges, and is no edge (`columns` {option}: it is)"
-        )
-    elif found is not None:
-        what = "is read as an edge; if it is the numbers of vertices and edges, put # before it"
-    elif table.separator and numbers_columns(first, below):
-        what = (
-            "is read as an edge, and its ids occur nowhere else; if it is the line of column "
-            "numbers that pandas writes, put # before it"
-        )
-    else:
-        return data, claims, entries
-    text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
-    words = f"{os.fspath(path)}, line {line}: {show(text)} {what}"
-    warnings.warn(words, PlanccWarning, stacklevel=3)
-    if found is not None and found[0]:
+    below = [ends[1:] for ends in entries[:2]]
+    words, sizes = first_line(first, len(below[0]), below, bool(table.separator))
+    if words:
+        text, line = data[start : data.find(b"\n", start)].strip(), data.count(b"\n", 0, start) + 1
+        words = f"{os.fspath(path)}, line {line}: {show(text)} {words}"
+        warnings.warn(words, PlanccWarning, stacklevel=3)
+    if sizes is not None:
+        claims = claims._replace(place=sizes.place, vertices=sizes.vertices, edges=sizes.edges)
         data = data[:start] + b"#" + data[start + 1 :]
         u, v, weights = entries
         entries = u[1:], v[1:], None if weights is None else weights[1:]
@@ -214,29 +200,8 @@ def _of_two_sides(path: StrPath, claims: Claims, entries: Entries, flags: dict[s
         )
     assert claims.sides is not None
     shape = (max(int(u.max()), claims.sides[0]), max(int(v.max()), claims.sides[1]))
-    warn_of_counts(claims, where, (len(u), 0), sum(shape), (0, sum(shape)))
+    warn_of_counts(claims, where, (len(u), 0), sum(shape))
     return rectangular(shape, (u - 1, v - 1, weights), **flags)
-
-
-def _compare(
-    claims: Claims,
-    where: str,
-    edges: tuple[int, int],
-    vertices: int,
-    ids: npt.NDArray[Any] | None,
-    by_number: bool,
-) -> None:
-    """`warn_of_counts` for a list whose original ids are `ids`."""
-    if claims.sides is not None:
-        warnings.warn(
-            f"{where}: {claims.place} 'bip': two sides, which share one id space by `keep_ids` or "
-            "`num_vertices`",
-            PlanccWarning,
-            stacklevel=3,
-        )
-    no_span = ids is None or ids.dtype.kind == "S"
-    span = (0, vertices - 1) if no_span else (int(ids[0]), int(ids[-1]))
-    warn_of_counts(claims, where, edges, vertices, None if by_number else span)
 
 
 def read_edges(path: StrPath) -> tuple[bytes, Entries]:
@@ -264,7 +229,7 @@ class EdgeListEntries:
     The file is read twice: for the ids that occur, then for the edges. One of names is read whole.
 
     Parameters:
-        path, num_vertices, keep_ids, columns: As `read_edgelist` takes them.
+        path, num_vertices, keep_ids, columns, pattern: As `read_edgelist` takes them.
 
     Raises:
         InputError: As `read_edgelist`.
@@ -279,9 +244,10 @@ class EdgeListEntries:
         num_vertices: int | None = None,
         keep_ids: bool = False,
         columns: Sequence[str] = (),
+        pattern: bool = False,
     ) -> None:
         check_readable(path)
-        where = os.fspath(path)
+        where, self._pattern = os.fspath(path), pattern
         self._path, self._columns, self._room = path, tuple(columns), num_vertices
         self._table: _Table | None = None
         self._named: Names | None = None
@@ -293,34 +259,31 @@ class EdgeListEntries:
         found = number(ids, ids, where, **options)
         check_num_vertices(found.num_vertices, where)
         self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
-        self._claims, by_number = table.claims, keep_ids or num_vertices is not None
+        by_number = keep_ids or num_vertices is not None
         self._check_whole(ids, by_number)
         warn_of_two_sides(where, split_names(table.ends), *sides)
         edges = self.most, loops
-        _compare(self._claims, where, edges, self.num_vertices, self.original_ids, by_number)
+        warn_of_counts(table.claims, where, edges, self.num_vertices, self.original_ids, by_number)
+        self.warn_of_direction = partial(warn_of_direction, table.claims, where)
         self.source = Source.of_file(path, "edgelist", table.weights, table.ends)
         self.weighted = bool(table.weights)
 
     def _check_whole(self, ids: npt.NDArray[np.int64], by_number: bool) -> None:
         """InputError for what is read as a whole only: two sides, and a line of sizes."""
         where, table = os.fspath(self._path), self._table
-        if self._claims.sides is not None and not by_number:
+        assert table is not None
+        if table.claims.sides is not None and not by_number:
             raise InputError(
                 f"{where}: a list of two sides ('bip') is read as a whole: compile it on one rank, "
                 "without `memory`"
             )
         below = np.setdiff1d(ids, self._first[:2])
-        if table is None or table.ends or table.named or self._columns or not len(below):
-            return
-        if size_line(self._first, self.most - 1, [below]):
+        named = table.ends or table.named or self._columns or not len(below)
+        if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
             raise InputError(
                 f"{where}: the first line may be the numbers of vertices and edges: put # before "
                 "it, or name the `columns` of edges, as 1,2, to read it as one"
             )
-
-    def warn_of_direction(self, directed: bool) -> None:
-        """Warn where the list says that it is undirected, and is not."""
-        warn_of_direction(self._claims, os.fspath(self._path), directed)
 
     def __iter__(self) -> Iterator[Entries]:
         count = 0
@@ -352,7 +315,7 @@ class EdgeListEntries:
                     yield edges
                     return
                 try:
-                    u, v, weights = _columns_of(path, data, table)
+                    u, v, weights = _columns_of(path, data, table, self._pattern)
                 except InputError as error:
                     raise later(error, line) from error
                 if self._room is not None:
@@ -387,7 +350,8 @@ def _columns_of(path: StrPath, data: bytes, table: _Table, pattern: bool = False
     """Ids u and v, and weights where there are any; with `pattern` weights may be wrong."""
     given, separator, columns = data, table.separator, table.columns
     if b'"' in data:
-        data = _QUOTED.sub(rb"\1", data)
+        quoted = _QUOTED if separator == b"," else _QUOTED_COMMA
+        data = quoted.sub(rb"\1", data)
     if not table.chosen and data.find(b"#", table.start) >= 0:
         data = _TRAILING.sub(b"", data)
     if table.comma and b"," in data:
@@ -459,7 +423,7 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
             place = f"{where}, line {line}"
             is_table = name.endswith((".csv", ".tsv"))
             # what pandas writes for an index and columns without names
-            of_pandas = words == [b"", *(b"%d" % k for k in range(len(words) - 1))]
+            of_pandas = words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]
             after = end + 1
             if of_pandas or _names_columns(place, words, separator, data, after, wanted, is_table):
                 data = data[:start] + b"#" + data[start + 1 :]
@@ -479,13 +443,19 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
         called = names or [str(k + 1) for k in range(len(words))]
         chosen = tuple(range(len(words)))
         if wanted or len(words) > 3 or (names and len({*names}) == len(names)):
-            texts = {name for name, word in zip(called, words, strict=True) if _is_text(word)}
+            are_text = [_LETTER.search(each) and not _is_like_a_number(each) for each in words]
+            texts = {*compress(called, are_text)}
             taken = edge_columns(where, called, wanted, texts)
             chosen = tuple(map(called.index, taken))
         weights = "".join(f"column {show(called[k])}" for k in chosen[2:])
         comma = bool(weights) and (separator == b";" or (separator != b"," and b"," in text))
         if chosen == tuple(range(len(words))):
             chosen = ()
+        if not names:  # what stands between tabs or commas in the last comment, as SNAP writes it
+            last = data[:start].rstrip().split(b"\n")[-1].lstrip(b"#% ").strip()
+            listed = re.split(rb"[\t,]", last)
+            if len(listed) == len(words) and all(map(_NAME.fullmatch, listed)):
+                called = names = [word.strip().decode(errors="replace") for word in listed]
         ends = join_names([called[k] for k in (chosen or (0, 1))[:2]]) if names else ""
         claims = claims_of(data[:start])
         named = not words[0].endswith(b":") and any(
@@ -604,11 +574,6 @@ def _refuse_others(path: StrPath, line: int, text: bytes, data: bytes) -> None:
             "metis reads it (a line '#' before it makes it an edge list):"
         )
         fail(path, line, message, text)
-
-
-def _is_text(word: bytes) -> bool:
-    """Whether a word in a column is neither a number nor empty."""
-    return _LETTER.search(word) is not None and not _is_like_a_number(word)
 
 
 def _is_like_a_number(word: bytes) -> bool:
@@ -735,21 +700,12 @@ def _without_comments(data: bytes) -> bytes:
 
 def _explain(path: StrPath, data: bytes, separator: bytes, columns: int) -> None:
     """Raise the InputError for the first wrong line. Slow: only for files that are wrong."""
-    for line, text in data_lines(path, io.BytesIO(data), comments=COMMENT):
-        words = [word.strip() for word in _words(text, separator)]
-        if len(words) != columns or not all(words):
-            _fail_columns(path, line, text, separator, columns)
-        for word in words[:2]:
-            if not word.lstrip(b"-").isdigit():
-                fail(path, line, "a vertex id is not a whole number:", word, _advice(word))
-            if word.startswith(b"-"):
-                fail(path, line, "a vertex id is negative (ids count from 0):", word)
-            if len(word) > _MAX_DIGITS:
-                fail(path, line, f"a vertex id has more than {_MAX_DIGITS} digits:", word)
-            if len(word) > 1 and word.startswith(b"0"):
-                fail(path, line, "a vertex id is no number as usual:", word, _advice(word))
-        if columns == 3:
-            read_number(path, line, "weight", re.sub(rb"^\+(?=[.\d])", b"", words[2]), float)
+    _taken(path, data, separator, columns, tuple(range(columns)))
+    if columns == 3:
+        read_integer_columns(path, _taken(path, data, separator, 3, (0, 1)), b"", 2)
+        for line, text in data_lines(path, io.BytesIO(data), comments=COMMENT):
+            word = re.sub(rb"^\+(?=[.\d])", b"", _words(text, separator)[2].strip())
+            read_number(path, line, "weight", word, float)
 
 
 FORMAT = Format(

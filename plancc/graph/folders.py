@@ -88,7 +88,9 @@ def to_folder(
             with bounded(
                 max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
             ):
-                source = entry.entries(path, **choices)
+                # a column of weights need not be read
+                without = {"pattern": flags["pattern"]} if "columns" in entry.options else {}
+                source = entry.entries(path, **without, **choices)
                 told = {"weights": source.source.weights, "columns": source.source.columns}
                 source.source = replace(source_of(path, name, flags | choices), **told)
                 convert(source, made, Reading(**flags), int(SHARE * room))

@@ -45,7 +45,7 @@ KINDS = (
     _kind("MatrixMarket", rb"\s*%%?[ \t]*MatrixMarket\b", "mtx"),
     _kind(
         "DIMACS",
-        rb"(c([ \t][^\n]*)?\n\s*)*(p[ \t]+[a-z]+[ \t]+\d+[ \t]+\d+|[ae]([ \t]+\d+){2,3}\s*\n)",
+        rb"(c([ \t][^\n]*)?\n\s*)*p[ \t]+[a-z]+[ \t]+\d+[ \t]+\d+",
         advice="keep its lines of edges alone (grep '^[ae]'), an edge list of `columns` 2,3[,4]",
     ),
     _kind("HTML", rb"\s*<(!doctype html|html)\b", advice="the download was answered by a page"),

@@ -106,7 +106,7 @@ class ParquetEntries:
     The files are read twice: for the ids that occur, then for the edges.
 
     Parameters:
-        path, columns, num_vertices, keep_ids: As `read_parquet` takes them.
+        path, columns, num_vertices, keep_ids, pattern: As `read_parquet` takes them.
 
     Raises:
         InputError, BackendUnavailable: As `read_parquet`.
@@ -121,10 +121,11 @@ class ParquetEntries:
         columns: Sequence[str] = (),
         num_vertices: int | None = None,
         keep_ids: bool = False,
+        pattern: bool = False,
     ) -> None:
         self._where = os.fspath(path)
         with _arrow_errors(self._where):
-            self._table, self._names = _edge_columns(self._where, tuple(columns))
+            self._table, self._names = _edge_columns(self._where, tuple(columns), pattern)
             self.most = self._table.count_rows()
         wanted = self.most * len(self._names) * BYTES_OF_NUMBER
         check_unpacked(
