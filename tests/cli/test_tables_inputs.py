@@ -319,7 +319,7 @@ OF_TYPES = [
         "C24 beyond the type",
         types(RING_OF_MESH, ("grid", "g2m", "mesh", [(u, 7 + u) for u in range(6)])),
         "compile t PLAIN",
-        refused="vertex '12' is out of range",
+        refused="a vertex of type 'mesh' is out of range 0..11: '12'",
     ),
     Case(
         "M10 ids from 1",
