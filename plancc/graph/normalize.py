@@ -62,9 +62,8 @@ def normalize(
     if graph.types is not None:
         typed = RowsOfTypes(graph, 0, normalization, whole=True)
         return with_features_of(typed.scaled(typed.sums(typed.no_sums), dtype), graph)
-    rows = Rows(
-        graph.indptr, graph.indices, graph.values, 0, graph.source.name, normalization, self_loops
-    )
+    entries, how = (graph.indptr, graph.indices, graph.values), (normalization, self_loops)
+    rows = Rows(*entries, 0, graph.source.name, *how, graph.original_ids)
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
     return with_features_of(replace(graph, indptr=indptr, indices=indices, values=values), graph)
@@ -192,6 +191,7 @@ class Rows:
         first: Number of the first row.
         name: Of the source, for messages.
         normalization: {"sym", "row", "none"}.
+        ids: The source's ids of all vertices, for messages; None: they have none.
 
     Raises:
         InputError: For an unknown normalisation.
@@ -204,9 +204,14 @@ class Rows:
     name: str
     normalization: str
     self_loops: bool
+    ids: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
+
+    def _named(self, vertex: int) -> str:
+        """A vertex by the source's id, or its number, with a bracket that it opens."""
+        return f"{vertex} (counted from 0, " if self.ids is None else f"{self.ids[vertex]} ("
 
     @cached_property
     def _made_ptr(self) -> npt.NDArray[np.int64]:
@@ -235,8 +240,8 @@ class Rows:
         bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
             raise InputError(
-                f"{self.name}: the weights of vertex {self.first + bad[0]} (counted from 0, with "
-                f"its self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` "
+                f"{self.name}: the weights of vertex {self._named(self.first + bad[0])}with its "
+                f"self loop, if any) sum to {row_sum[bad[0]]:g}; `normalize` "
                 f"{self.normalization} needs positive and finite sums, use `normalize` none"
             )
         scale[used] = row_sum[used]
