@@ -213,7 +213,9 @@ def _changed(
     new, found = as_source(graph, False if data is None else data)
     ours, theirs = (each and (each.names, each.relations) for each in (types, new.types))
     if ours != theirs:
-        raise InputError(f"{new.source.name}: has not the plan's types and relations: compile it")
+        raise InputError(
+            f"{new.source.name}: has not the plan's types and relations in their order: compile it"
+        )
     return new, None if data is None else found
 
 

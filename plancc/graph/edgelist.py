@@ -617,7 +617,7 @@ def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> No
         k = int(np.argmax(wrong.any(axis=0)))
         line = _line_of(path, data, k)
         ids, count, name = ends[int(np.argmax(wrong[:, k]))]
-        message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1} of its type:"
+        message = f"a vertex of type '{shown(name)}' is out of range 0..{count - 1}:"
         fail(path, line, f"{what}: {message}", int(ids[k]))
 
 

@@ -20,7 +20,7 @@ from plancc.graph.bounds import (
 from plancc.graph.graph import Graph
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive
-from plancc.graph.rowids import why_not
+from plancc.graph.rowids import ids_of, why_not
 from plancc.graph.textfile import StrPath
 from plancc.graph.vertexdata import MASKS, DataByType, VertexData
 from plancc.graph.wholeweights import whole_weights
@@ -85,14 +85,15 @@ def checked_again(data: VertexData, graph: Graph) -> VertexData:
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
-def check_labels(data: VertexData, where: str) -> None:
-    """InputError for a class far above how many there are."""
+def check_labels(data: VertexData, where: str, num_vertices: int | Graph) -> None:
+    """InputError for a class far above how many there are; it names the source's id."""
     for name, each in data.of_type.items():
-        check_labels(each, f"{where}: type '{shown(name)}'")
+        count = 0 if each.labels is None else len(each.labels)
+        check_labels(each, f"{where}: type '{shown(name)}'", count)
     if data.labels is not None:
         largest = int(data.labels.max(initial=-1))
         if largest >= CLASSES:  # few need no count
-            vertex = int(np.argmax(data.labels))
+            vertex = ids_of(num_vertices)[np.argmax(data.labels)]
             occurring = len(np.unique(data.labels[data.labels >= 0]))
             check_classes(largest, occurring, f"{where}: the label of vertex {vertex}")
 
@@ -101,8 +102,8 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     """InputError for a cluster far above how many there can be."""
     if clusters.max(initial=-1) >= most_clusters(len(clusters)):
         raise InputError(
-            f"{what} of vertex {int(np.argmax(clusters))} is '{clusters.max()}', and there are "
-            f"{len(clusters):,} vertices: number the clusters from 0"
+            f"{what} holds '{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0), "
+            f"and there are {len(clusters):,} vertices: number the clusters from 0"
         )
 
 

@@ -136,7 +136,7 @@ def read_vertex_data(
         for called in filter(None, missing.values()):
             raise InputError(f"key '{called}' is missing in {'all of ' * (len(paths) > 1)}{listed}")
         data = VertexData(**found)
-        check_labels(data, listed)
+        check_labels(data, listed, num_vertices)
         return data
 
 
@@ -310,7 +310,8 @@ def vertex_data_of(
         of_vertices = rows_by_id(of_rows, num_vertices, f"{where}key '{ids}'")
         for key, value in lists.items():
             arrays[key] = _mask_of_ids(value, of_rows, f"{where}key '{called[key]}'")
-        arrays = {key: array[of_vertices] for key, array in arrays.items()}
+        if rows > count:
+            arrays = {key: array[of_vertices] for key, array in arrays.items()}
     labels = arrays.get("labels")
     if labels is not None:
         real = called["labels"] != "labels" and _has_fractions(labels)
@@ -321,7 +322,9 @@ def vertex_data_of(
     for key in MASKS:
         if key in arrays:
             arrays[key] = _of_split(arrays[key], split, f"{where}key '{called[key]}'")
-    return check_vertex_data(arrays, num_vertices, where, called)
+    checked = check_vertex_data(arrays, num_vertices, where, called)
+    # of one row each the checks come first, so that errors name rows of the source
+    return checked.take(of_vertices) if ids is not None and rows == count else checked
 
 
 def _by_type(

@@ -318,9 +318,9 @@ def _of_types(
         other = "one" if types is not None else "several"
         raise InputError(f"{opened.name}: the plan has {has}, and the network is for {other}")
     network = TypesOfNetwork.parse(of_network)
-    if types.relations == network.relations and network.target in types.counts:
+    if {*types.relations} == {*network.relations} and network.target in types.counts:
         part, found = joined(opened.rows, types, options, opened.name)
-        if found == network:
+        if found.is_like(network):
             return part
     raise InputError(
         f"{opened.name}: the plan has other types, relations or widths of features than the "

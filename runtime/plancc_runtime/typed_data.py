@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from plancc_runtime.data import DEFAULT_FEATURES, SPLITS
 from plancc_runtime.nn.network import Network, NetworkOptions
 from plancc_runtime.nn.relations import TypesOfNetwork
 from plancc_runtime.options import TrainOptions
+from plancc_runtime.weights import read_description
 
 LABELS = ("targets", "labels")
 
@@ -96,6 +98,7 @@ def _network_of(
     if not widths:  # random ones
         widths = dict.fromkeys(types.names, options.features or DEFAULT_FEATURES)
     network = TypesOfNetwork({n: widths.get(n, 1) for n in types.names}, types.relations, target)
+    network = _as_saved(network, options.init)
     first = network.of_layers([1] * (options.layers + 1))[0]
     read = {*first.wanted, *(source for source, *_ in first.relations)}
     for name in (each for each in types.names if each in read and each not in widths):
@@ -104,6 +107,15 @@ def _network_of(
             "compile the graph with features of every type, a column of ones if there are none"
         )
     return network
+
+
+def _as_saved(network: TypesOfNetwork, init: PathLike[str] | None) -> TypesOfNetwork:
+    """What saved weights know of the same types and relations, in their order."""
+    saved = read_description(init)[0] if init is not None else None
+    if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
+        return network
+    known = TypesOfNetwork.parse(saved["types"])
+    return known if known.is_like(network) else network
 
 
 def target_in(file: PlanFile, types: Types, options: TrainOptions) -> str:

@@ -164,3 +164,28 @@ def test_batches_of_types_are_drawn_by_relation_from_the_command_line(tmp_path):
         ("simulate", ("--model", "rgcn", "--batches", 2)),
     ):
         assert plancc(command, plan, *words).code == 2
+
+
+@pytest.mark.parametrize("model", ["rgcn", "sage", "gat"])
+def test_the_order_of_types_and_relations_means_nothing(tmp_path, model):
+    """Weights predict the same from a plan whose types and relations stand the other way round."""
+    data, turned = hetero_data(), HeteroData()
+    data["author"].x = data["author"].x[:, :1].repeat(1, 4)  # as wide as papers
+    for name in reversed(COUNTS):
+        turned[name].update(data[name])
+    for relation in reversed(RELATIONS):
+        turned[relation].edge_index = data[relation].edge_index
+    weights, found = tmp_path / "weights.npz", []
+    for name, each in (("data", data), ("turned", turned)):
+        torch.save(each, tmp_path / f"{name}.pt")
+        plan, out = tmp_path / f"{name}.h5", tmp_path / f"{name}.csv"
+        ok("compile", tmp_path / f"{name}.pt", "-p", 1, "-o", plan, warned=True)
+        if each is data:
+            words = ("--model", model, "--norm", "batch", "--epochs", 2, "--save", weights)
+            assert plancc_run(plan, *words).code == 0
+        ok("predict", plan, "--weights", weights, "-o", out, "--ranks", 1, warned=True)
+        found.append(
+            {r["id"]: [float(r[f"probability_{k}"]) for k in range(3)] for r in table(out)}
+        )
+    for number, shares in found[0].items():
+        assert shares == pytest.approx(found[1][number], abs=1e-5)

@@ -299,6 +299,13 @@ def types(*relations: tuple[str, str, str, list[tuple[int, int]]], toml: str = T
     return files
 
 
+def half(path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    ring = torch.arange(N)
+    edges = torch.stack([ring, (ring + 1) % N])
+    torch.save({"edge_index": edges, "x": torch.tensor(FEATURES).bfloat16()}, path)
+
+
 RING_OF_MESH = ("mesh", "m2m", "mesh", [(i, (i + 1) % N) for i in range(N)])
 DOWN = [(i % 6, i) for i in range(N)]
 TO_MESH, TO_GRID = ("grid", "g2m", "mesh", DOWN), ("mesh", "m2g", "grid", [(v, u) for u, v in DOWN])
@@ -319,7 +326,7 @@ OF_TYPES = [
         "C24 beyond the type",
         types(RING_OF_MESH, ("grid", "g2m", "mesh", [(u, 7 + u) for u in range(6)])),
         "compile t PLAIN",
-        refused="vertex '12' is out of range",
+        refused="a vertex of type 'mesh' is out of range 0..11: '12'",
     ),
     Case(
         "M10 ids from 1",
@@ -364,6 +371,50 @@ OF_TYPES = [
 ]
 KINDS = [
     Case(
+        "M5 a wrong row is the file's, whose ids are shuffled",
+        {
+            "g.mtx": RING,
+            "t.npz": saved(
+                "t", id=np.array(ORDER), x=np.where(np.arange(N) == 2, np.inf, 1.0)[:, None]
+            ),
+        },
+        DATA.format("t.npz"),
+        refused="'inf' in row 2, column 0 (counted from 0)",
+    ),
+    Case(
+        "M5 a label by its id",
+        {"g.txt": FROM_7, "t.csv": table("id", first=7).replace("\n9,2,20,2", "\n9,2,20,5000")},
+        "compile g.txt --data t.csv PLAIN",
+        refused="the label of vertex 9 ",
+    ),
+    Case(
+        "M5 weights of a vertex by its id",
+        {"g.txt": "1000 1001 -2\n1001 1000 1\n"},
+        "compile g.txt --normalize row -p 1 -o p.h5",
+        refused="the weights of vertex 1000 (with its self loop",
+    ),
+    Case(
+        "labels that are real",
+        {"g.mtx": RING, "t.npz": saved("t", x=FEATURES, label=LABELS.astype(float))},
+        DATA.format("t.npz"),
+        refused="key 'label' must be a list of integers, not 'float64'|y.long()",
+    ),
+    Case(
+        "masks that overlap",
+        {
+            "g.mtx": RING,
+            "t.npz": saved("t", x=FEATURES, val_mask=LABELS == 0, test_mask=LABELS < 2),
+        },
+        DATA.format("t.npz"),
+        says=("4 vertices are in 'val_mask' and in 'test_mask'",),
+    ),
+    Case(
+        "M10 bfloat16",
+        {"g.pt": half},
+        "compile g.pt PLAIN",
+        rows={"features": FEATURES},
+    ),
+    Case(
         "M10 labels from 1",
         {"g.mtx": RING, "t.npz": saved("t", x=FEATURES, y=LABELS + 1)},
         DATA.format("t.npz"),
@@ -395,3 +446,18 @@ def edge_k_has_k(folder: Path) -> None:
 @pytest.mark.parametrize("case", [*CASES, *OF_TYPES, *KINDS], ids=str)
 def test_a_row_is_its_vertex(case, tmp_path, monkeypatch):
     run_case(case, tmp_path, monkeypatch)
+
+
+def test_a_patch_says_what_it_does_not_take(tmp_path, monkeypatch):
+    for name, features in (("g", FEATURES), ("same", FEATURES), ("new", FEATURES + 1)):
+        pair = np.stack([np.arange(N), (np.arange(N) + 1 + (name != "g")) % N])
+        np.savez(tmp_path / f"{name}.npz", edge_index=pair, num_nodes=N, x=features)
+    run_case(Case("plan", {}, "compile g.npz PLAIN"), tmp_path, monkeypatch)
+    for words, says in (
+        ("same.npz", ()),
+        ("new.npz", ("new.npz: the features that it holds differ from the plan's|--data",)),
+        ("new.npz --data new.npz", ()),
+    ):
+        silent = () if says else ("differ from the plan's",)
+        command = f"patch p.h5 --graph {words} -o q.h5"
+        run_case(Case(words, {}, command, says, silent=silent), tmp_path, monkeypatch)

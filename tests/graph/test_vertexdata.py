@@ -116,7 +116,7 @@ BAD = {
     "cluster value": ({"clusters": [0, -1]}, "'clusters' holds '-1'"),
     "cluster type": ({"clusters": [0.0, 1.0]}, "'clusters' must be a list of integers"),
     "cluster size": ({"clusters": [0, 2**31]}, f"'clusters' holds '{2**31}'"),
-    "cluster bound": ({"clusters": [0, 1024]}, "'clusters' of vertex 1 is '1024'"),
+    "cluster bound": ({"clusters": [0, 1024]}, "'clusters' holds '1024' in row 1"),
     "target value": ({"targets": [[0, 2], [1, 0]]}, "'targets' holds '2' in row 0, column 1"),
     "target shape": ({"targets": [0, 1]}, "'targets' must be a matrix of 0 and 1"),
     "target count": ({"targets": [[0, 1]]}, "'targets' has '1' rows"),

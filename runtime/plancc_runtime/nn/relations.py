@@ -84,6 +84,11 @@ class TypesOfNetwork:
             raise InputError("'types' describes no types and relations")
         return made
 
+    def is_like(self, other: Self) -> bool:
+        """Whether types, relations and target are the same, in whatever order."""
+        ours, theirs = ((n.widths, {*n.relations}, n.target) for n in (self, other))
+        return ours == theirs
+
     def of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
         """What each layer of these widths knows; the last computes the target alone."""
         found: list[TypesOfLayer] = []
