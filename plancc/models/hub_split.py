@@ -51,8 +51,8 @@ class HubSplitModel(EdgeModel):
 
     def __post_init__(self) -> None:
         given = self.threshold
-        if given is not None and not (isinstance(given, Integral) and given >= 0):
-            raise InputError(f"threshold {given}: must be a whole number, at least 0")
+        if given is not None and not (isinstance(given, Integral) and 0 <= given < 2**63):
+            raise InputError(f"threshold {given}: must be a whole number from 0 to 2^63 - 1")
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int

@@ -45,7 +45,7 @@ from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
 from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
-from plancc_runtime.remarks import WITH_LABELS, of_data, of_sampler, remarks
+from plancc_runtime.remarks import WITH_LABELS, of_data, of_options, of_sampler, remarks
 from plancc_runtime.results import (
     BatchStep,
     Measure,
@@ -130,7 +130,9 @@ class Run:
         self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
             self._remarks.append(self._drawn.remark)
-        self._threads = options.threads or transport.cores_per_rank()
+        cores = transport.cores_per_rank()
+        self._threads = options.threads or cores
+        self._remarks += of_options(options, self._links, cores)
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
