@@ -180,8 +180,13 @@ def _may_live(token: str) -> bool:
     """Whether the process that made a temporary name is there, as far as this machine knows."""
     if len(token) != 18 or token[:6] != _home():
         return True
+    return _lives(int(token[6:12], 16))
+
+
+def _lives(process: int) -> bool:
+    """Whether a process of this machine is there, as far as that is known."""
     try:
-        os.kill(int(token[6:12], 16), 0)
+        os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # another user's
@@ -231,11 +236,12 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """Keeps two processes from writing into one folder: a locked file ``.lock`` in it.
 
-    The lock ends with the process. Where the file system has no locks, nothing
-    is locked.
+    The lock ends with the process. Where the file system has no locks, the process and machine that
+    the file names are compared.
 
     Attributes:
-        holds: Whether the lock is held.
+        holds: Whether the lock is held; not where the file system has none.
+        before: Where it has none: the process of another machine that the file named; else "".
 
     Raises:
         BlockingIOError: If another process holds it, or another lock of this one; its text says
@@ -245,13 +251,10 @@ class FolderLock:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path, self._handle = os.path.join(folder, ".lock"), -1
+        self.holds, self.before = False, ""
         for _ in range(100):
             if self._tried():
                 break
-
-    @property
-    def holds(self) -> bool:
-        return self._handle >= 0
 
     def _tried(self) -> bool:
         """Whether it is clear who holds the lock; not if the file was removed meanwhile."""
@@ -269,20 +272,34 @@ class FolderLock:
             there = os.stat(self._path, follow_symlinks=False)
             if not os.path.samestat(os.fstat(handle), there):
                 raise FileNotFoundError
-            os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
+            self.holds = True
         except OSError as error:
-            holder = os.pread(handle, 100, 0).decode(errors="replace")
-            os.close(handle)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise BlockingIOError(errno.EAGAIN, printable(holder)) from None
+            holder = printable(os.pread(handle, 100, 0).decode(errors="replace").strip())
+            there = error.errno in NO_LOCKS and self._may_be_there(holder)
+            if error.errno not in NO_LOCKS or there:
+                os.close(handle)
+            if there:
+                holder += f"; this file system has no locks: if it is no run, remove {self._path}"
+            if there or error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(errno.EAGAIN, holder) from None
             if isinstance(error, FileNotFoundError):
                 return False
-            if error.errno in NO_LOCKS:
-                return True
-            raise self._unfit(error.strerror) from error
+            if error.errno not in NO_LOCKS:
+                raise self._unfit(error.strerror) from error
         self._handle = handle
+        os.ftruncate(handle, 0)
+        os.write(handle, f"process {os.getpid()} on {platform.node()}".encode())
         return True
+
+    def _may_be_there(self, holder: str) -> bool:
+        """Whether what the file says is another process of this machine, which lives."""
+        found = re.fullmatch(r"process (\d{1,9}) on (.*)", holder)
+        if found is None or int(found[1]) == os.getpid():
+            return False
+        if found[2] != platform.node():
+            self.before = holder
+            return False
+        return _lives(int(found[1]))
 
     def _unfit(self, why: str | None) -> OutputError:
         return OutputError(f"cannot lock {self._path}: {why}")

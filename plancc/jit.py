@@ -498,6 +498,8 @@ def _locked(descriptor: int) -> bool:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
         return False
+    except OSError:  # its server knows them no more
+        return False
     finally:
         listener.on_end(None)
 

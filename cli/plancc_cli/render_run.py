@@ -73,9 +73,10 @@ class EpochTable:
         epochs = result.epochs
         if result.best_epoch is not None:
             ends = epochs[-1].epoch + 1 if epochs else result.final.epoch
+            early = "early stopping: " * (ends < result.options.epochs)
             say(
-                f"{'early stopping: ' * (ends < result.options.epochs)}trained for {ends} epochs; "
-                f"final are the weights after {result.best_epoch}, whose validation "
+                f"{early}trained for {ends} epochs; final are the weights after "
+                f"{result.best_epoch}, whose validation "
                 f"{METRICS[result.options.metric].title} was the best",
                 out,
             )

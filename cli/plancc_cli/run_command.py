@@ -435,7 +435,8 @@ def _batches(outline: RunOutline) -> str:
         number = f"{int(value):,}" if value.isdecimal() else value
         name += f", {key.replace('_', ' ')} {number}"
     where = outline.drawn_by.replace("owners", "by owners", 1) if ":" in outline.drawn_by else ""
-    return f"{name}, {outline.steps_per_epoch:,} steps per epoch" + f", drawn {where}" * bool(where)
+    steps = count_of(outline.steps_per_epoch, "step per epoch")
+    return f"{name}, {steps}" + f", drawn {where}" * bool(where)
 
 
 def _write_out(print_to: Callable[[Console], None]) -> None:

@@ -26,6 +26,7 @@ from plancc.graph.textfile import StrPath, check_readable, show
 from plancc.graph.vertexchecks import dense
 from plancc.graph.vertexdata import ALIASES, KEYS
 from plancc.guarded_child import ask
+from plancc.plan.container import without_locks
 from plancc.text import shown
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,7 @@ def _opened(path: StrPath) -> Iterator[Any]:
             yield file
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError,
             OverflowError, IndexError) as error:  # fmt: skip
-        words = shown(error)
+        words = without_locks(error) or shown(error)
         raise InputError(f"{where}: cannot be read as .h5ad: {words}") from error
 
 

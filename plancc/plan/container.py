@@ -168,7 +168,18 @@ def _not_opened(path: str, error: OSError) -> str:
         return f"not a plan: {kind}"
     if cut := re.search(r"truncated file: eof = (\d+),.* stored_eof = (\d+)", text):
         return f"the plan is cut off: {int(cut[1]):,} of {int(cut[2]):,} bytes are there"
-    return f"not a plan: {_reason(error)}"
+    return without_locks(error) or f"not a plan: {_reason(error)}"
+
+
+def without_locks(error: Exception) -> str:
+    """What to do where a file cannot be locked, for all that asks for no lock; "" of others."""
+    if "unable to lock file" not in str(error):
+        return ""
+    variable = "HDF5_USE_FILE_LOCKING"
+    return (
+        f"its file system has no locks, which {variable}={os.environ.get(variable, '')} asks for: "
+        f"unset {variable}, since plancc needs none"
+    )
 
 
 def _other_kind(path: str, error: OSError) -> str:

@@ -191,6 +191,14 @@ class Checkpoints:
             ) from error
         except OSError as error:
             raise OutputError(f"cannot make {self._folder}: {why_not_written(error)}") from error
+        if not self._lock.holds:
+            before = self._lock.before
+            self.remarks.append(
+                f"`checkpoint` {self._folder}: its file system has no locks, so that a second run "
+                "on another machine is not refused"
+                + f"; see that {before}, which {self._folder / '.lock'} names, has ended"
+                * bool(before)
+            )
         for name in (LAST, BEST):
             remove_leftovers(self._folder / name, alone=self._lock.holds)
 

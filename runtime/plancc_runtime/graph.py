@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ class Graph(LocalGraph):
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
         super().__init__(block, Resources(transport, dtype, device=device))
         self.dtype, self.device = dtype, device
-        self._alike: set[tuple[tuple[int, ...], ...]] = set()
+        self._alike: set[tuple[tuple[str, tuple[int, ...]], ...]] = set()
         data = part.vertex_data
         self._header, self._part = header, replace(part, vertex_data=type(data)())
         self.data_of_types = data.of_type
@@ -259,18 +259,21 @@ class Graph(LocalGraph):
 
         Collective. `of`: a module, or parameters; the same on all ranks.
         """
-        parameters = list(of.parameters() if isinstance(of, nn.Module) else of)
-        self._check_alike(parameters)
-        sum_gradients(parameters, self.transport)
+        if isinstance(of, nn.Module):
+            named = dict(of.named_parameters())
+        else:
+            named = {f"number {k}": each for k, each in enumerate(of)}
+        self._check_alike(named)
+        sum_gradients(named.values(), self.transport)
 
     def sync_parameters(self, module: nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0. Collective.
 
         Needed where the ranks do not make them alike: torch's generators in different states.
         """
-        tensors = [*module.parameters(), *module.buffers()]
+        tensors = dict(module.named_parameters()) | dict(module.named_buffers())
         self._check_alike(tensors)
-        copy_from_first(tensors, self.transport)
+        copy_from_first([*tensors.values()], self.transport)
 
     def batches(
         self,
@@ -363,19 +366,42 @@ class Graph(LocalGraph):
                 ids = read_ids(self._plan, self._content, self.transport)
         save_rows(path, self._rows, arrays, ids, self.transport)
 
-    def _check_alike(self, tensors: Sequence[Tensor]) -> None:
-        """Whether the tensors have the same shapes on all ranks; once for each. Collective."""
-        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+    def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse tensors that are each rank's own: whose shapes differ between ranks, or that have
+        as many rows as something of every rank, and other values. Once for each. Collective."""
+        shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
-        if not self.transport.all_equal(repr(shapes).encode()):
+        whose = "one per local edge or row is this rank's own, and must be left out"
+        if not self.transport.all_equal(repr([shape for _, shape in shapes]).encode()):
             self.transport.agree(
-                InputError(
-                    "the parameters have other shapes on other ranks: one per local edge or row is "
-                    "this rank's own, and must be left out"
-                )
+                InputError(f"the parameters have other shapes on other ranks: {whose}")
             )
+        sizes = set.intersection(
+            *(set(enumerate(each)) for each in self.transport.gather(self._own_sizes()))
+        )
+        counts = {size for _, size in sizes if size > 1} if self.num_ranks > 1 else set()
+        for name, tensor in tensors.items():
+            if tensor.ndim and len(tensor) in counts:
+                values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+                if not self.transport.all_equal(values.numpy().tobytes()):
+                    self.transport.agree(
+                        InputError(
+                            f"'{name}' has {len(tensor)} rows, as many as each rank has of its own "
+                            f"rows, halo rows or edges, and other values on other ranks: {whose}; "
+                            "a parameter of the network must begin alike: seed torch alike"
+                        )
+                    )
         self._alike.add(shapes)
+
+    def _own_sizes(self) -> list[int]:
+        """How many rows, halo rows and edges this rank has, also of every type."""
+        edges = [len(self.block.with_nonzeros(each).column) for each in ("plan", "edges")]
+        found = [self.num_rows, self.num_halo, *edges]
+        if self.types is not None:
+            of_type = self.types.type_of(self.vertices.cpu().numpy())
+            found += np.bincount(of_type, minlength=len(self.types.counts)).tolist()
+        return found
 
     def features_of(self, data: VertexData) -> Tensor | None:
         """Features as layers take them; None where there are none."""

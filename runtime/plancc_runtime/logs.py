@@ -13,12 +13,16 @@ from plancc.errors import output_error
 from plancc.files import atomic_write, open_file
 from plancc_runtime.results import Epoch
 
+FORMER = ".1"
+"""What follows the name of the log that a run finds."""
+
 
 class LogWriter:
     """One line per epoch, the fields of `Epoch` as JSON, and the plan; written by one rank.
 
     Parameters:
-        path: Lines of epochs before `first` are kept, all others are replaced.
+        path: Lines of epochs before `first` are kept, all others are replaced; the log of another
+            run is kept beside it, `.1` after its name.
         first: The next epoch: 0, or where training resumes.
         known: What every line has too: "plan", the content hash, and who draws mini-batches
             ("drawn_by"). Empty ones are left out.
@@ -33,7 +37,8 @@ class LogWriter:
         self._name = fspath(path)
         self._known = {name: text for name, text in (known or {}).items() if text}
         kept = _lines_before(first, Path(path)) if first else []
-        with atomic_write(path) as temporary:
+        former = [] if first or not Path(path).exists() else [self._name + FORMER]
+        with atomic_write(path, former) as temporary:
             temporary.write_text("".join(kept), encoding="utf-8")
         with self._writing():
             self._stream = open(path, "a", encoding="utf-8")  # noqa: SIM115

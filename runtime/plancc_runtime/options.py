@@ -158,7 +158,7 @@ class TrainOptions:
         choices=("float32", "float64", "bfloat16"),
     )
 
-    epochs: int = of_training(100, "number of epochs", at_least=0, free=True)
+    epochs: int = of_training(100, "number of epochs", at_least=0, at_most=MOST, free=True)
     loss: str = of_training(
         "auto",
         "loss of real targets; auto: mse, and cross-entropy of classes",

@@ -70,6 +70,28 @@ def of_negatives(header: Header, num_links: int) -> list[str]:
     ]
 
 
+def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
+    """Sentences on options that have no effect, or another than was meant.
+
+    Parameters:
+        links: Whether links are learnt, from outputs as wide as `hidden`.
+        cores: Those that a rank may use.
+    """
+    between = ("activation", "norm", "residual", *([] if links else ["hidden"]))
+    given = options.chosen(between) if options.layers == 1 else {}
+    found = [
+        f"{options.setting(name)} has no effect: nothing stands between layers where `layers` is 1"
+        for name in given
+    ]
+    if options.threads is not None and options.threads > cores:
+        found.append(
+            f"`threads` {options.threads}: more than the {cores} of the machine's cores that each "
+            "rank may use: they wait for each other (what binds ranks to cores is the launcher: "
+            "--bind-to none of Open MPI)"
+        )
+    return found
+
+
 def of_sampler(recorded: str) -> list[str]:
     """Sentences on a full batch that was not asked for.
 
@@ -105,7 +127,7 @@ def remarks(
         near = f"the {split} {name} {found:.4f} is {where} {constant:.4f}, {same}: the network has "
         if not of_plan:
             return [f"{near}hardly learnt, as its features are random"]
-        tries = _tries(options)
+        tries = _tries(options, epochs[-1].loss > (1 + RISE) * epochs[0].loss)
         more = f"first {', then '.join(tries)}" if len(tries) > 1 else tries[0]
         return [f"{near}hardly learnt; try {more}"]
     if not of_plan:
@@ -127,21 +149,23 @@ def remarks(
     return []
 
 
-def _tries(options: TrainOptions) -> list[str]:
-    """What may help, most likely first; of a short run hardly more can be said."""
-    found = []
-    if options.epochs < SHORT:
-        found.append(f"`epochs` {SHORT}")
-    if options.optimizer == "sgd":
-        if found:
-            found[0] += " with `optimizer` adam"
-        else:
-            found.append("`optimizer` adam")
+def _tries(options: TrainOptions, rose: bool) -> list[str]:
+    """What may help, most likely first; of a short run hardly more can be said.
+
+    Parameters:
+        rose: Whether the training loss did, for which more epochs are no cure.
+    """
+    if rose:
+        found = [f"a smaller `lr` than {options.lr:g}"]
+    else:
+        found = [f"`epochs` {SHORT}"] * (options.epochs < SHORT)
+        if options.optimizer == "sgd":
+            found = [" with ".join([*found, "`optimizer` adam"])]
     if not options.standardize_features:
         found.append("`standardize_features`")
     if options.norm == "none":
         found.append("`norm` layer")
-    return [*found, f"another `lr` than {options.lr:g}"][:MOST_TRIES]
+    return [*found, *([] if rose else [f"another `lr` than {options.lr:g}"])][:MOST_TRIES]
 
 
 def _window(epochs: Sequence[Epoch]) -> int:

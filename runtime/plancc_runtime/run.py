@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
 from hashlib import sha256
 from os import PathLike, fspath
+from os.path import exists
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from plancc_runtime.layouts.resources import Resources
 from plancc_runtime.layouts.stack import by_type
 from plancc_runtime.learner import Learner
 from plancc_runtime.link_learner import LinkLearner
-from plancc_runtime.logs import LogWriter
+from plancc_runtime.logs import FORMER, LogWriter
 from plancc_runtime.metrics import METRICS
 from plancc_runtime.nn import model_of
 from plancc_runtime.nn.network import Network, NetworkOptions
@@ -44,7 +45,14 @@ from plancc_runtime.nodes import check_exchange, with_exchange
 from plancc_runtime.optim import Validation, learning_rate
 from plancc_runtime.options import FULL, WATCHFUL, TrainOptions, learns_links
 from plancc_runtime.predictions import check_finite, known_in, known_of, save_predictions
-from plancc_runtime.remarks import WITH_LABELS, of_data, of_negatives, of_sampler, remarks
+from plancc_runtime.remarks import (
+    WITH_LABELS,
+    of_data,
+    of_negatives,
+    of_options,
+    of_sampler,
+    remarks,
+)
 from plancc_runtime.results import (
     BatchStep,
     Measure,
@@ -134,7 +142,9 @@ class Run:
         self._drawn_by = ""
         if self._drawn is not None and self._drawn.remark:
             self._remarks.append(self._drawn.remark)
-        self._threads = options.threads or transport.cores_per_rank()
+        cores = transport.cores_per_rank()
+        self._threads = options.threads or cores
+        self._remarks += of_options(options, self._links, cores)
         torch.set_num_threads(self._threads)
         with transport.agreement():
             device = own_device(options.device, transport)
@@ -237,6 +247,8 @@ class Run:
                 drawn = drawn.whole(plan, options.seed, by_owners)
             if options.log is not None and transport.rank == 0:
                 known = {"plan": self.content, "drawn_by": self._drawn_by}
+                if not self._first and exists(log := fspath(options.log)):
+                    self._remarks.append(f"{log}: the log of an earlier run is {log}{FORMER} now")
                 self._log = LogWriter(options.log, self._first, known)
         before = self._learner.start()
         with self._span("setup"):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import shutil
 import signal
 import socket
@@ -465,6 +466,28 @@ def test_one_process_locks_a_folder_once(tmp_path):
     again = files.FolderLock(tmp_path)
     assert again.holds
     again.release()
+
+
+@pytest.mark.parametrize("error", files.NO_LOCKS)
+def test_a_file_system_without_locks_is_told(plans, error, monkeypatch, tmp_path):
+    """Of this machine the process that `.lock` names is compared; of another nothing is known."""
+
+    def refused(*_):
+        raise OSError(error, "no locks here")
+
+    monkeypatch.setattr(files.fcntl, "flock", refused)
+    lock, here = tmp_path / ".lock", f"process {os.getppid()} on {platform.node()}"
+    lock.write_text(here)
+    with pytest.raises(InputError, match=f"writes into it .{here}; this file system has no locks"):
+        run(plans[0], PARTS, tmp_path, epochs=1)
+    assert lock.read_text() == here
+    for text, more in (("process 7 on elsewhere\n", "see that process 7 on elsewhere"), ("x", "")):
+        lock.write_text(text)
+        remarks = run(plans[0], PARTS, tmp_path, epochs=1)[0].remarks
+        [said] = [each for each in remarks if "has no locks" in each]
+        assert more in said
+        assert not lock.exists()
+        (tmp_path / "last.safetensors").unlink()
 
 
 @pytest.mark.parametrize("what", ["symlink", "fifo", "folder"])

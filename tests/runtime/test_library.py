@@ -390,3 +390,34 @@ def test_parameters_of_one_rank_alone_are_refused():
 
     with pytest.raises(InputError, match="other shapes on other ranks"):
         on_graphs(work)
+
+
+@pytest.mark.parametrize("kind", ["mask", "rows", "halo", "gradients", "wide"])
+def test_what_each_rank_has_of_its_own_is_refused_by_name(kind):
+    """Also where all ranks have as many rows: what begins alike, as a layer does, passes."""
+    ring = np.roll(np.eye(8), 1, axis=1)
+    header, parts = make_parts(ring + ring.T, np.arange(8) // 4, 2, plancc.VertexData())
+
+    def work(transport):
+        graph = plancc_runtime.open((header, parts[transport.rank]), transport)
+        net, rank = torch.nn.Module(), graph.rank
+        if kind == "mask":
+            net.register_buffer("seen", graph.vertices == 0, persistent=False)
+        elif kind == "wide":
+            net.layer = torch.nn.Linear(4, 4)
+            torch.nn.init.ones_(net.layer.weight)
+            torch.nn.init.ones_(net.layer.bias)
+        else:
+            count = graph.num_halo if kind == "halo" else graph.num_rows
+            net.own = torch.nn.Parameter(torch.full((count, 2), float(rank)))
+        if kind == "gradients":
+            graph.sync_gradients(net)
+        else:
+            graph.sync_parameters(net)
+
+    if kind == "wide":
+        run_ranks(2, work, 180)
+        return
+    name = "seen" if kind == "mask" else "own"
+    with pytest.raises(InputError, match=rf"'{name}' has \d rows, as many as each rank has"):
+        run_ranks(2, work, 180)

@@ -15,7 +15,7 @@ import plancc
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
 from plancc_runtime.options import TrainOptions
-from plancc_runtime.remarks import remarks
+from plancc_runtime.remarks import of_options, remarks
 from plancc_runtime.results import Scores
 from plancc_runtime.targets import ManyClasses, OneClass
 
@@ -77,6 +77,29 @@ def test_near_the_largest_class():
     assert not remarks(options, [], scores(0.5, [0.5, 0.5]), True, OneClass)
     [said] = remarks(options, falling, scores(0.01, [0.3, 0.1]), True, ManyClasses)
     assert "the test micro F1 0.0100 is near 0.0000, that of the same answer for every" in said
+
+
+def test_what_helps_a_loss_that_rose():
+    """More epochs make it worse; so it is with a loss 400 times the first."""
+    rising = history(np.geomspace(1, 400, 30))
+    [said] = remarks(TrainOptions(epochs=30, lr=5), rising, scores(0.3, [0.5, 0.5]), True, OneClass)
+    assert "; try first a smaller `lr` than 5, then `standardize_features`, then `norm`" in said
+    assert "epochs" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "cores", "words"),
+    [
+        ({"layers": 1, "hidden": 64}, 4, ["`hidden` 64 has no effect: nothing stands between"]),
+        ({"layers": 1, "norm": "layer"}, 4, ["`norm` layer has no effect"]),
+        ({"layers": 2, "hidden": 64, "threads": 4}, 4, []),
+        ({"threads": 4}, 1, ["`threads` 4: more than the 1 of the machine's cores that each rank"]),
+    ],
+)
+def test_options_without_effect(options, cores, words):
+    found = of_options(TrainOptions(**options), False, cores)
+    assert len(found) == len(words)
+    assert all(a in b for a, b in zip(words, found, strict=True))
 
 
 def test_of_random_features_no_option_is_blamed():

@@ -126,8 +126,12 @@ def test_r2_of_a_constant_target_is_that_of_scikit_learn(error):
 
 @pytest.mark.parametrize(
     ("model", "kind", "least"),
-    [("gin", "numbers", 0.95), ("gin", "class", 0.9)]
-    + [("gine", "numbers", 0.5), ("gine typed", "numbers", 0.5)],
+    [
+        ("gin", "numbers", 0.95),
+        ("gin", "class", 0.9),
+        ("gine", "numbers", 0.5),
+        ("gine typed", "numbers", 0.5),
+    ],
 )
 def test_narrow_outputs_are_learnt(model, kind, least, tmp_path):
     """One number, or two classes, of sums over the neighbours of neighbours: PyTorch Geometric's

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from plancc.errors import InputError
+from plancc.fields import option
 from plancc.graph.types import Relation, Types
 from plancc.plan.convolutions import ConvOptions, GATOptions
 from plancc.plan.layers import Aggregate, GatherNeighbours, Linear, OwnLinear, Steps
@@ -131,12 +132,7 @@ class RGCNOptions(RelationOptions):
         bases: Matrices whose sums the relations share (Equation 3); 0: a matrix for each relation.
     """
 
-    bases: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bases < 0:
-            raise InputError(f"bases {self.bases}: must be at least 0")
+    bases: int = option(0, at_least=0, at_most=10_000)
 
 
 @dataclass(frozen=True)
