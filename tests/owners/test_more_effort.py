@@ -38,6 +38,8 @@ def graph(name):
 def compiled(name, model, objective, effort, topology=None, num_parts=8, seed=1):
     options = {"topology": topology, "dims": (16, 8, 4), "machine": NODES, "seed": seed}
     options |= {"batch_size": 30} if model == "stochastic-hp" else {"objective": objective}
+    if model == "auto":
+        options |= {"candidates": ("hp", "medium-grain")}
     return plancc.compile(graph(name), model, num_parts, effort=effort, **options)
 
 
