@@ -34,6 +34,7 @@ NAMES = (
     "patch",
     "refinement",
     "quality",
+    "effort",
     "edges",
     "libra",
     "auto",

@@ -126,6 +126,7 @@ def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]
     found: list[tuple[str, str]] = []
     for word in words:
         name, equals, value = word.partition("=")
+        name = name.replace("-", "_") if equals else name  # as the option is spelt
         if equals or word in known or not (found and found[-1][1]):
             found.append((name, value))
         else:

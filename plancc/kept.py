@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from plancc.errors import output_error
 from plancc.files import open_file
 
 
@@ -44,9 +46,19 @@ class Kept:
         """Keep the result of a step in place of an earlier one."""
         line = json.dumps({"sources": self.sources, "key": list(key), "result": result})
         known = self._known
-        with self.path.open("a") as file:
-            file.write(line + "\n")
+        self._append(line + "\n")
         known[tuple(key)] = json.loads(line)["result"]
+
+    def _append(self, text: str) -> None:
+        """Write at the end; where that fails, an empty file is not left."""
+        try:
+            with self.path.open("a") as file:
+                file.write(text)
+        except OSError as error:
+            with suppress(OSError):
+                if self.path.stat().st_size == 0:
+                    self.path.unlink()
+            raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
         """Number of the line, from 1, with the result of a step that the file had at first."""
@@ -67,8 +79,7 @@ class Kept:
             with open_file(self.path) as stream:
                 text = stream.read().decode(errors="replace")
         if text and not text.endswith("\n"):
-            with self.path.open("a") as file:
-                file.write("\n")
+            self._append("\n")
         found = {}
         for number, line in enumerate(text.splitlines(), 1):
             try:

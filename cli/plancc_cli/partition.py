@@ -48,7 +48,7 @@ def command(
 
     \b
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2
-        plancc partition circuit.hgr -p 2 --part circuit.part.2 -o better.part.2
+        plancc partition circuit.hgr -p 2 --epsilon 0.02 --part circuit.part.2 -o better.part.2
     """
     from plancc.errors import PlanccWarning
     from plancc.graph.partvector import write_part_vector
@@ -81,6 +81,6 @@ def command(
         print_data(form, facts)
         return
     say(
-        f"{output}: connectivity {found.connectivity}, nets cut {found.nets_cut}, "
+        f"{output}: connectivity {found.connectivity}, cost of the nets cut {found.nets_cut}, "
         f"imbalance {found.imbalance:.4f}, {found.seconds:.1f} s"
     )

@@ -71,6 +71,10 @@ def _options() -> Iterator[click.Option]:
             yield run_option(name)
 
 
+FAR = 10
+"""Rehearsed over predicted epoch from which on a computer is another kind of machine."""
+
+
 @click.command(
     cls=Sections,
     sections={
@@ -143,6 +147,13 @@ def command(
             shown.note(f"{measure.epoch + 1} of {asked.epochs} epochs, loss {measure.loss:.4f}")
 
         found = rehearse(plan, asked, links, report)
+    if found.typical.seconds > FAR * prediction.seconds:
+        slower = (
+            f"products are made by this computer, which is far slower than machine "
+            f"{predictor.machine.title}: only messages take that machine's time; plancc calibrate "
+            "measures this computer"
+        )
+        note = f"{note}; {slower}" if note else slower
     if trace is not None:
         found.write_trace(trace)
     form = options.form()

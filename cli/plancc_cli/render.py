@@ -166,16 +166,26 @@ def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
 
     machine = recorded_machine(provenance)
     if machine is not None and len(set(machine.speed)) > 1:
-        with suppress(ValueError):  # of a text that somebody has edited
-            reached = str(provenance.get("balance_imbalance", "")).split(",")
-            names = [each.partition(":")[0] for each in provenance.get("balance", "").split(",")]
-            above = zip(map(float, reached), names, strict=True)
-            words = ", ".join(f"{value:.1%} in {name}" for value, name in above)
+        shared = _reached(provenance)
+        if shared:
+            words = ", ".join(f"{value:.1%} in {name}" for name, value in shared)
             return f"fullest part above its share by capacities: {words}"
-    return (
-        f"fullest part {metrics.nonzero_imbalance:.1%} above the mean in nonzeros, "
-        f"{metrics.row_imbalance:.1%} in rows"
-    )
+    others = [each for each in _reached(provenance) if each[0] not in ("nnz", "rows")]
+    found = [*others, ("nonzeros", metrics.nonzero_imbalance), ("rows", metrics.row_imbalance)]
+    (name, most), *rest = found
+    words = "".join(f", {value:.1%} in {each}" for each, value in rest)
+    return f"fullest part {most:.1%} above the mean in {name}{words}"
+
+
+def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """What the parts share, as they are called, and its imbalance; weights may be several."""
+    names = [each.partition(":")[0] for each in str(provenance.get("balance", "")).split(",")]
+    with suppress(ValueError):  # of a text that somebody has edited
+        values = [*map(float, str(provenance.get("balance_imbalance", "")).split(","))]
+        more = len(values) - len(names)
+        names = [each for each in names for _ in range(1 + more * (each == "weights"))]
+        return [*zip(names, values, strict=True)]
+    return []
 
 
 def sizes_of(header: Header) -> str:

@@ -320,7 +320,10 @@ def digits(value: float) -> str:
 
 
 def ratio(value: float, base: float) -> str:
-    return f"{value / base:.2f}" if base else "-"
+    share = value / base if base else None
+    if share is None:
+        return "-"
+    return f"{share:.1g}" if 0 < share < 0.005 else f"{share:.2f}"  # few are not none
 
 
 def amount(value: float | None) -> str:

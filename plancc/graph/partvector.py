@@ -41,8 +41,10 @@ def read_part_vector(
         return parts
     content = read_bytes(path)
     if b"\0" in content:
+        plan = content.startswith(b"\x89HDF")
+        hint = ": `plancc export PLAN -o FILE.part` writes that of a plan" * plan
         raise InputError(
-            f"{os.fspath(path)}: not text; a part vector is text, with one number per line"
+            f"{os.fspath(path)}: not text; a part vector is text, with one number per line{hint}"
         )
     numbers = read_integers(path, content, comments=b"")
     count = np.diff(numbers.ptr)

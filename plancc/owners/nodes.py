@@ -138,8 +138,10 @@ def _on_nodes(
     record, ranks = Record(report), topology.ranks()
     first = np.concatenate([[0], np.cumsum(ranks)])
     upper = search_part(_of_nodes(matrix, options, limits, first))
+    by_volume = options.objective in (None, "volume")
     for trial in upper.tried:
-        noted = replace(trial, step=f"nodes: {trial.step}", best=False)
+        value = trial.value if by_volume else None  # that of the nodes is their volume
+        noted = replace(trial, step=f"nodes: {trial.step}", value=value, best=False)
         record.trials.append(noted)
         if report is not None:
             report(noted)

@@ -103,10 +103,18 @@ def partition_hypergraph(
         make_steps(job, leave)
         return job.result()
 
+    notes = list[str]()
     if part is not None:
         begin = np.where(stays >= 0, stays, begin)
         if (begin < 0).any():
             begin = searched(replace(options, effort="fast"), begin).owners.rows
+        uneven = float(limits.imbalance(limits.load(begin)).max())
+        if limits.overload(limits.load(begin)) > 0:
+            notes.append(
+                f"the part vector to begin with has an imbalance of {uneven:.4g}, above epsilon "
+                f"{options.epsilon:g}: its parts are made even first, which may cost more; "
+                f"`epsilon` {uneven + 5e-5:.4f} keeps them"
+            )
     found = searched(options, stays, given=None if part is None else begin, report=report)
     nets = nets_of(hypergraph)
     state = state_of(nets, found.owners.rows, num_parts)
@@ -116,6 +124,6 @@ def partition_hypergraph(
         int(nets.cost[state.spread > 1].sum()),
         float(limits.imbalance(state.sums).max()),
         found.tried,
-        found.warnings,
+        [*notes, *found.warnings],
         found.seconds,
     )

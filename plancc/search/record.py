@@ -26,7 +26,8 @@ class Trial:
     Attributes:
         step: What was done, in a few words.
         seconds: Wall-clock time of this step.
-        value, volume: Of the step's owners: the objective, and rows moved.
+        value, volume: Of the step's owners: the objective (None where it is of the parts and the
+            step is for nodes), and rows moved.
         overload: Weight of all parts above the limit, over that of an average part; every
             constraint.
         best: Whether they were the best so far: by overload, value, volume.
@@ -34,7 +35,7 @@ class Trial:
 
     step: str
     seconds: float
-    value: float
+    value: float | None
     volume: int
     overload: float
     best: bool
