@@ -37,7 +37,6 @@ NAMES = (
     "edges",
     "libra",
     "auto",
-    "until-pays",
     "minibatches",
     "minibatch-steps",
     "minibatch-ranks",

@@ -27,7 +27,7 @@ from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.options import EFFORTS, SearchOptions
+from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
@@ -104,7 +104,7 @@ def search(
     job = RowJob(**known) if around is None else HypergraphJob(**known, around=around)
     if expectation is not None:
         expectation.deadline = job.whole
-    owners = _by_effort(job)
+    owners = STEPS[job.effort](job)
     if hopeless:  # no refinement of the expectation
         owners = []
     job.deadline = job.whole
@@ -113,21 +113,6 @@ def search(
     else:
         _refine_expected(job, owners, expectation)
     return job.result()
-
-
-def _by_effort(job: RowJob) -> list[Owners]:
-    """What the effort finds for the volume; one that has to pay comes after the efforts below."""
-    if job.payback is None:
-        return STEPS[job.effort](job)
-    owners, job.payback.waits = list[Owners](), True
-    for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
-        job.effort = effort
-        owners = STEPS[effort](job)
-        if job.payback.waits:
-            job.payback.begin(job.record.found().owners)
-        if job.payback.over():
-            break
-    return owners
 
 
 def _refine(job: RowJob, owners: list[Owners]) -> None:
