@@ -38,7 +38,6 @@ NAMES = (
     "edges",
     "libra",
     "auto",
-    "until-pays",
     "minibatches",
     "minibatch-steps",
     "minibatch-ranks",

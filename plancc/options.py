@@ -42,7 +42,7 @@ BATCHES = "Mini-batches (model stochastic-hp)"
 """Section of the help."""
 EFFORT = "balanced"
 """Effort of a search unless told otherwise."""
-WISHES = ("effort", "budget", "until_pays")
+WISHES = ("effort", "budget")
 """Options that ask for a search, and are in its provenance."""
 EPSILON = PartitionOptions.epsilon
 """Allowed imbalance of a plan that says nothing of it."""
@@ -84,14 +84,6 @@ class SearchOptions(PartitionOptions):
         more="In Python a number of seconds; effort best uses all of them. With a named "
         "partitioner, of the refinement after it.",
         metavar="SECONDS",
-        above=0,
-        below=math.inf,
-    )
-    until_pays: float | None = of_search(
-        None,
-        "end once steps cost more seconds than they may save in this many predicted epochs",
-        more="See `plancc.search.payback`; results depend on the clock.",
-        metavar="EPOCHS",
         above=0,
         below=math.inf,
     )

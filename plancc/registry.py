@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from plancc.errors import BackendUnavailable, InputError
-from plancc.text import shown
+from plancc.text import printable, shown
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -55,7 +55,8 @@ class Registry:
             from importlib.metadata import entry_points
 
             points = entry_points(group=self._group)
-            self._plugins = {p.name: p for p in points if p.name not in self._targets}
+            named = {printable(p.name): p for p in points}
+            self._plugins = {k: p for k, p in named.items() if k not in self._targets}
         return self._plugins
 
     def names(self) -> list[str]:

@@ -19,6 +19,7 @@ from plancc.registry import Registry, check_choice
 from plancc.text import docstring, first_sentence, shown
 from plancc_cli import options
 from plancc_cli.generated import flag_of
+from plancc_cli.words import say
 
 Entries = dict[str, dict[str, Any]]
 """Facts about the entries of a registry, by name."""
@@ -208,22 +209,23 @@ def _print_all(found: Entries) -> None:
             more = [f"{entry['layout']} plans", ", ".join(entry["partitioners"])]
         if not entry.get("installed", True):
             more = [f"not installed: {entry['install']}"]
-        click.echo(f"{name:{width}}  {'; '.join(filter(None, [entry['what'], *more]))}")
+        say(f"{name:{width}}  {'; '.join(filter(None, [entry['what'], *more]))}")
 
 
 def _print_one(name: str, entry: dict[str, Any]) -> None:
     """Everything about an entry."""
-    click.echo(f"{name}: {entry.get('about') or entry['what']}\n")
+    for line in f"{name}: {entry.get('about') or entry['what']}\n".split("\n"):
+        say(line)
     for key, value in entry.items():
         if key in ("what", "about", "options") or value in (None, [], ""):
             continue
         if isinstance(value, bool):
             value = "yes" if value else "no"
-        click.echo(f"  {key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
+        say(f"  {key}: {', '.join(map(str, value)) if isinstance(value, list) else value}")
     if entry.get("options"):
         click.echo("\nOptions:")
         for flag, words in entry["options"].items():
-            click.echo(f"  {flag:20} {words}")
+            say(f"  {flag:20} {words}")
 
 
 models = _listing("model", "models", _models)

@@ -20,7 +20,6 @@ edges, which are optional, have a row for every edge of the file.
 from __future__ import annotations
 
 import os
-import tomllib
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccWarning
+from plancc.files import read_toml
 from plancc.graph.claims import TOLD
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.edgelist import check_relation_file
@@ -35,7 +35,7 @@ from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
 from plancc.graph.npz import map_array
-from plancc.graph.textfile import StrPath, input_errors, show
+from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
 from plancc.graph.union import RECTANGULAR, Entries, united
 from plancc.graph.vertexdata import SOURCE_KEYS
@@ -62,11 +62,7 @@ def _read_head(
     The last are files of features of edges.
     """
     path = os.path.join(folder, HEAD)
-    try:
-        with input_errors(path), open(path, "rb") as stream:
-            head = tomllib.load(stream)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from None
+    head = read_toml(path)
     counts, listed = head.pop("types", None), head.pop("relations", None)
     if not isinstance(counts, dict) or not isinstance(listed, list) or head:
         raise InputError(

@@ -319,7 +319,7 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
             budget=None if given.budget is None else max(given.budget - spent, 0.1) / num_searched,
         )
     else:
-        options = replace(given, objective=None, effort=None, budget=None, until_pays=None)
+        options = replace(given, objective=None, effort=None, budget=None)
     return Task(assigner.model, model, assigner.num_parts, options)
 
 

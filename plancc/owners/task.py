@@ -97,10 +97,6 @@ class Task:
         """Effort is for the search only; a budget also for a refinement after a partitioner."""
         options = self.options
         given = [*options.wishes, *(["fixed"] if options.fixed is not None else [])]
-        if "until_pays" in given and self.model.of_batches:
-            raise InputError(
-                "`until_pays` counts epochs of whole batches: drop it for models of mini-batches"
-            )
         if self.objective is not None and not self.searches and "budget" in given:
             given.remove("budget")
         if not given or self.model.layout == "any":

@@ -7,7 +7,6 @@ numbered by the fixed vertex that they have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,15 +104,12 @@ class Around:
         number = len(self._parts)
         return len(np.unique(owner[len(owner) - number :])) == number
 
-    def judging(self, seconds: Callable[[Owners], float]) -> Callable[[Owners], float]:
-        """What a function says of the given vertices, as one of the problem's owners."""
-        return lambda owners: seconds(Owners(self.outside(owners.rows)))
-
     def within(self, context: Context) -> Context:
         """The context of a pass on the problem, by that of one on the given vertices."""
         time = context.time
         if time is not None:
-            time = replace(time, seconds=self.judging(time.seconds))
+            seconds = time.seconds
+            time = replace(time, seconds=lambda owners: seconds(Owners(self.outside(owners.rows))))
         return replace(context, limits=self.limits, time=time)
 
 

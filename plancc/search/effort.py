@@ -29,7 +29,7 @@ from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.options import EFFORTS, SearchOptions
+from plancc.options import SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS
@@ -118,14 +118,10 @@ def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> N
         refine: Called after those of each effort, with the owners that it found for the volume.
     """
     until = job.deadline
-    if job.payback is not None:
-        job.payback.waits = True
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
         job.effort = job.record.effort = effort
         job.deadline = until
         owners = STEPS[effort](job)
-        if job.payback is not None and job.payback.waits:
-            job.payback.begin(job.record.found().owners)
         job.deadline = job.whole
         refine(job, owners)
         if job.whole.passed() or not owners:  # or there is nothing to search

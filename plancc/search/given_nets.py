@@ -77,8 +77,6 @@ class HypergraphJob(RowJob):
         self.hypergraph = replace(whole, vertex_weights=self.limits.vertex_weights)
         super().__post_init__()
         self.hypergraph = whole  # partitioners know nothing of fixed ones but their parts
-        if self.payback is not None and self.around is not None:
-            self.payback.seconds = self.around.judging(self.payback.seconds)
 
     def _problem_of(self, model: Model) -> Hypergraph:
         return self.hypergraph

@@ -22,7 +22,6 @@ from plancc.partitioners import OTHERWISE
 from plancc.partitioners.run import balance_notes
 from plancc.passes.context import Context
 from plancc.passes.deadline import Deadline
-from plancc.search.payback import Payback
 from plancc.search.presets import OF_ROWS, ForObjective
 from plancc.search.record import Judge, Member, Record, SearchResult, Trial
 
@@ -41,7 +40,6 @@ class Job:
         whole, deadline: Of the search, and of its steps: earlier by what is kept for another
             objective.
         alone: Whether steps run one after the other.
-        payback: Where `until_pays` is asked for.
 
     Raises:
         InputError: An unknown name, a number out of range.
@@ -60,7 +58,6 @@ class Job:
     deadline: Deadline = field(init=False)
     warnings: list[str] = field(default_factory=list)
     alone: bool = True
-    payback: Payback | None = None
 
     numbers: ClassVar[ForObjective] = OF_ROWS
 
@@ -70,19 +67,7 @@ class Job:
         check_num_parts(self.matrix.num_vertices, self.num_parts)
         self.time = self.options.time(self.matrix, self.num_parts)
         self.record = Record(self.report)
-        stop = self.options.stop
-        if self.options.until_pays is not None:
-            predictor = self.options.predictor
-            grid, size = self.options.grid, (self.matrix.num_vertices, self.matrix.num_nonzeros)
-            ranks = self.num_parts if grid is None else grid.num_ranks
-
-            def seconds(owners: Owners) -> float:
-                return predictor.of_owners(self.matrix, owners, self.num_parts, grid).seconds
-
-            bound = predictor.bound(*size, ranks)
-            self.payback = Payback(self.options.until_pays, seconds, bound, stop)
-            stop = self.payback.over
-        self.whole = Deadline.after(self.options.budget, stop)
+        self.whole = Deadline.after(self.options.budget, self.options.stop)
         kept = 0.0 if self.objective == "volume" else self.numbers.share
         self.deadline = self.whole.earlier(kept * (self.options.budget or 0.0))
 
@@ -100,13 +85,7 @@ class Job:
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
         """Judge owners and put them into the record."""
-        return self.judged(step, wall_seconds() - begin, self.measure(owners))
-
-    def judged(self, step: str, seconds: float, member: Member) -> Member:
-        """Put a member into the record, and look whether the search still pays."""
-        if self.payback is not None:
-            self.payback.note(seconds, member.owners)
-        return self.record.add(step, seconds, member)
+        return self.record.add(step, wall_seconds() - begin, self.measure(owners))
 
     def left_out(self, error: Exception) -> None:
         """Warn that a partitioner failed."""

@@ -139,9 +139,6 @@ TWO_PARTS = Combined(members=1, scouts=2, improved=True)
 (Maas et al. 2024) find up to 2% less, in the time of the V-cycles that they stand for."""
 IMPROVED = 100_000, 1_000_000
 """Nonzeros from which a library's V-cycle is worth its process, and up to which it is quick."""
-MAY_SAVE = 0.1
-"""Share of the seconds above the bound that a search that has to pay hopes to save after its first
-effort (`plancc.search.payback`): balanced saved up to 0.12 of them after fast."""
 
 QUICK_CUTS = replace(CUTS, reach=0.03, least_gain=1.0, least_yield=0.003)
 """Minimum cuts of effort fast, and those after a start into few parts: a third of the time, for

@@ -401,7 +401,7 @@ class RowJob(RefiningJob):
     def note_state(self, step: str, begin: float, state: State) -> Member:
         """Judge the owners of a state and put them into the record."""
         seconds = wall_seconds() - begin
-        return self.judged(step, seconds, self.member_of(state))
+        return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
         """What the owners of a state are worth; with `by_volume` their value is the volume."""

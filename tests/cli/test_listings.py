@@ -115,7 +115,7 @@ from plancc.sampling.uniform import UniformSampler
 
 @dataclass(frozen=True)
 class Striped(Model):
-    """Rows in stripes. More of it."""
+    """Rows in stripes. More\\a of it."""
 
     stripe_width: int = option(1, "rows of a stripe")
 
@@ -213,7 +213,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         [sys.executable, "-c", PROGRAM],
         input="\n".join(LINES.values()),
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(info.parent)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(info.parent), *sys.path])},
         capture_output=True,
         text=True,
         timeout=240,
@@ -231,7 +231,9 @@ def test_a_model_of_a_third_party(told: dict[str, str]) -> None:
     cannot = "model 'absent' of package others cannot be loaded: "
     assert f"\nabsent         {cannot}" in told["listed"]
     assert cannot in told["absent"]
-    assert told["striped"].startswith("striped: Rows in stripes. More of it.\n")
+    assert told["striped"].startswith(
+        "striped: Rows in stripes. More\N{REPLACEMENT CHARACTER} of it.\n"
+    )
     assert "\n  --stripe-width       rows of a stripe [1]\n" in told["striped"]
     assert "\n  striped: --stripe-width\n" in told["help"]
     assert json.loads(told["compiled"])["provenance"]["model_stripe_width"] == "2"
