@@ -23,7 +23,7 @@ from plancc.graph.graph import Graph
 from plancc.graph.link_times import ReadGraph, read_source
 from plancc.graph.links import SplitLinks, learnt
 from plancc.graph.normalize import normalize as normalized
-from plancc.graph.remarks import remarks
+from plancc.graph.remarks import of_values, remarks
 from plancc.graph.union import without_relations
 from plancc.graph.weights import weighted
 from plancc.memory import give_back_at_once
@@ -169,7 +169,8 @@ def compile(
         said.append(source.remark)
         if BATCH in wanted.names:
             wanted = replace(wanted, expected_nonzeros=source.expected_nonzeros(search.seed))
-    for remark in remarks(vertex_data):
+    of_matrix = of_values(given, wishes.normalize, wishes.value_dtype)
+    for remark in (*remarks(vertex_data), *of_matrix):
         warnings.warn(f"{graph.source.name}: {remark}", PlanccWarning, stacklevel=2)
     tell(*said, task.model.unfit(matrix, num_parts))  # before the search
 
@@ -228,7 +229,7 @@ def compile(
         original_id=graph.original_ids,
         baseline=baseline,
         provenance=provenance(
-            of_graph(graph.source, model, model_options | task.handed_on),
+            of_graph(matrix.source, model, model_options | task.handed_on),
             command or "plancc.compile(...)",
             wanted,
             reached,

@@ -8,7 +8,7 @@ import click
 
 from plancc_cli import options
 from plancc_cli.progress import progress, verbosity
-from plancc_cli.words import say
+from plancc_cli.words import in_flags, say
 
 
 @click.command()
@@ -57,3 +57,5 @@ def command(graph: str, output: str, data: tuple[str, ...], **given: Any) -> Non
     say(f"{output}: {made.num_vertices} vertices, {made.num_nonzeros} nonzeros, {kind}")
     if made.values is not None:
         say(f"weights of the edges: {made.source.weights_in_words}")
+    if made.source.counts:
+        say(in_flags(made.source.counts, None))

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from plancc.report.table import Table
 from plancc.text import shown
 from plancc_cli.render_epochs import basis_words, epoch_words
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 SAID = (
     *("epoch_seconds", "random_epoch_seconds", "bound_seconds"),
     *("expected_volume", "expected_volume_random", "hoeffding_nets", "hoeffding_batches"),
-    *("theta", "delta", "warnings", "sampler", "source_weights"),
+    *("theta", "delta", "warnings", "sampler", "source_weights", "source_counts"),
 )
 """Entries of a provenance that are said elsewhere."""
 NAMES = {
@@ -220,6 +222,7 @@ def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
         words = [f"{words[0]}; --normalize none --no-self-loops leaves it as it came"]
     if provenance.get("source_weights"):
         words.append(f"weights of the edges: {provenance['source_weights']}")
+    words += filter(None, [_counts(provenance)])
     if header.directed and (names := split_names(str(provenance.get("source_columns", "")))):
         turned = "transpose" in reading_of(str(provenance.get("source_reading", "")))
         row, column = map(shown, names[::-1] if turned else names)
@@ -230,6 +233,13 @@ def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
         turned = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
         words.append(f"the graph is directed: {turned}--symmetrize adds the reverse edges")
     return "; ".join(words)
+
+
+def _counts(provenance: Mapping[str, Any]) -> str:
+    """What was merged, added or left out, and how often."""
+    context = click.get_current_context(silent=True)
+    said = str(provenance.get("source_counts", ""))
+    return in_flags(said, context.command if context else None)
 
 
 def origin(provenance: dict[str, Any]) -> str:
@@ -365,7 +375,7 @@ def facts_table(report: Report) -> Table:
     if "source_weights" in provenance:  # older plans do not say
         weights = provenance["source_weights"]
         kind += f", weighted: {weights}" if weights else ", without weights"
-    table.add_row("edges", kind)
+    table.add_row("edges", "; ".join(filter(None, (kind, _counts(provenance)))))
     table.add_row("matrix", _matrix(header))
     layout = header.layout if header.grid is None else f"{header.layout} ({header.grid})"
     table.add_row("layout", layout)

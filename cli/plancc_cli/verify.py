@@ -32,6 +32,7 @@ def command(
     With --against, the graph is read as the plan records it (--symmetrize and the like; --format
     if the file has the same name), unless such options are given.
     """
+    from plancc.graph.csr import not_converted
     from plancc.graph.formats import FORMATS, LARGE, read_graph, reading_of
     from plancc.plan.reader import PlanFile
     from plancc.plan.verify import verify_file
@@ -43,6 +44,8 @@ def command(
             provenance = file.attributes("provenance")
         if not any(value for name, value in flags.items() if name != LARGE):
             flags |= reading_of(str(provenance.get("source_reading", "")))
+            if provenance.get("source_format") != "csr":  # a folder is read as it was converted
+                flags = not_converted(against, flags)
         same_name = os.path.basename(against) == provenance.get("source_name")
         if format is None and same_name and provenance.get("source_format") in FORMATS:
             format = provenance["source_format"]

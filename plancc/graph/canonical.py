@@ -28,6 +28,9 @@ MANY = 1 << 22
 more memory than the graph."""
 BLOCK = 1 << 22
 """Entries that are looked at together."""
+MERGED, ZEROS = "repeated entries merged", "entries of value 0 left out (`pattern` keeps them)"
+BOTH_WAYS = "entries are listed both ways, and `symmetrize` adds their values"
+"""What is counted (`Source.counts`)."""
 
 
 def build_graph(
@@ -88,11 +91,16 @@ def build_graph(
             np.concatenate([matrix.indices, row[off]]),
         )
         data = np.concatenate([matrix.data, matrix.data[off]])
+        one_way = np.count_nonzero(off)
         del row, off
         matrix = coo_array((data, both), shape=shape).tocsr()
+        if values is not None:
+            source = source.counting(f"of {one_way:,} {BOTH_WAYS}", len(data) - matrix.nnz)
     if values is not None:
         check_finite(matrix.data, where)  # sums may have overflowed
+        entries = matrix.nnz
         matrix.eliminate_zeros()
+        source = source.counting(ZEROS, entries - matrix.nnz)
     return Graph(
         indptr=matrix.indptr.astype(np.int64),
         indices=matrix.indices.astype(np.int32, copy=False),
@@ -142,7 +150,7 @@ def graph_of_rows(
 def with_weight_range(source: Source, values: npt.NDArray[Any] | None, repeated: int = 0) -> Source:
     """The source with what is to be said of its values; of none, nothing."""
     if values is None:
-        return replace(source, weights="", weight_range="")
+        return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)
     found.add(values)
     return found.told(source, repeated)

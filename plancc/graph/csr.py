@@ -32,7 +32,7 @@ from plancc.graph.canonical import (
     is_canonical,
     with_weight_range,
 )
-from plancc.graph.formats import Format, join_names, reading_of, split_names
+from plancc.graph.formats import FLAGS, Format, join_names, reading_of, split_names
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices
 from plancc.graph.listed_edges import is_listing, list_edges
 from plancc.graph.named_ids import are_names
@@ -144,6 +144,9 @@ class MappedGraph:
         head = _head(folder)
         name = os.path.basename(os.path.abspath(folder))
         source = Source(name, format="csr", columns=_columns(head))
+        made_of = head.get("made_of")
+        if isinstance(made_of, dict) and isinstance(made_of.get("counts"), str):
+            source = replace(source, counts=shown(made_of["counts"]))
         if values is not None:
             source = replace(source, **_weights(head))
         types, relation = _types(folder, head), None
@@ -307,6 +310,15 @@ def _columns(head: Mapping[str, Any]) -> str:
     except InputError:  # others wrote it; it is for display only
         return ""
     return join_names(names[::-1] if turned else names) if len(names) == 2 else ""
+
+
+def not_converted(path: StrPath, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `read_graph` that a folder was not converted with; all for other sources."""
+    made_of = _head(os.fspath(path)).get("made_of") if os.path.isdir(path) else None
+    if not isinstance(made_of, dict):
+        return dict(reading)
+    done = reading_of(shown(made_of.get("reading", "")))
+    return {name: each for name, each in reading.items() if name in FLAGS and name not in done}
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import OutputError
-from plancc.graph.canonical import as_values, check_finite
+from plancc.graph.canonical import BOTH_WAYS, MERGED, ZEROS, as_values, check_finite
 from plancc.graph.csr import write_head
 from plancc.graph.edge_weights import WeightRange
 from plancc.graph.graph import Source, check_range
@@ -96,16 +96,19 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
         # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
         between = folder / "merged"
         between.mkdir()
-        repeated = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
-        _sort(_mirrored(between), n, weighted, folder, memory, name)
+        repeated, _ = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
+        added, zeros = _sort(_mirrored(between), n, weighted, folder, memory, name)
         shutil.rmtree(between)
     else:
-        repeated = _sort(entries(), n, weighted, folder, memory, name)
+        repeated, zeros = _sort(entries(), n, weighted, folder, memory, name)
+        added = 0
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")
     if weighted:
         made_of = found.told(source.source, repeated)
+        made_of = made_of.counting(BOTH_WAYS, added)
+    made_of = made_of.counting(ZEROS if weighted else MERGED, zeros if weighted else repeated)
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     directed = False if reading.symmetrize else source.directed
     if directed is None:
@@ -155,10 +158,10 @@ def _sort(
     name: str,
     *,
     drop_zeros: bool = True,
-) -> int:
+) -> tuple[int, int]:
     """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
 
-    Returns how many entries were added to others at their place.
+    Returns how many entries were added to others at their place, and how many zeros left out.
     """
     width = -(-num_rows // BUCKETS)
     fields: list[Any] = [("row", "<i4"), ("col", "<i4")]
@@ -182,7 +185,7 @@ def _sort(
                     files[k] = stack.enter_context(open(folder / f"bucket{k}", "wb"))
                 files[k].write(chunk[ends[k - 1] if k else 0 : ends[k]].tobytes())
     together = max(LEAST_ENTRIES, memory // BYTES_PER_ENTRY)
-    sizes, repeated = np.zeros(num_rows, np.int64), 0
+    sizes, repeated, zeros = np.zeros(num_rows, np.int64), 0, 0
     with _Growing(folder / "indices.npy", "<i4") as columns, ExitStack() as stack:
         numbers = None
         if weighted:
@@ -198,14 +201,16 @@ def _sort(
                 if numbers is not None:
                     check_finite(matrix.data, name)
                     if drop_zeros:
+                        zeros += matrix.nnz
                         matrix.eliminate_zeros()
+                        zeros -= matrix.nnz
                 sizes[start:end] = np.diff(matrix.indptr)
                 columns.write(matrix.indices)
                 if numbers is not None:
                     numbers.write(matrix.data)
             path.unlink()
     np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-    return repeated
+    return repeated, zeros
 
 
 def _pieces(

@@ -303,7 +303,10 @@ def read_graph(path: StrPath, format: str | None = None, **options: Any) -> Grap
         with input_errors(path):
             sha256 = digest.result()
     made_of = _source_of(path, sha256, name, flags | taken)
-    told = {name: getattr(graph.source, name) for name in ("weights", "weight_range", "columns")}
+    told = {
+        name: getattr(graph.source, name)
+        for name in ("weights", "weight_range", "columns", "counts")
+    }
     return replace(graph, source=replace(made_of, **told))
 
 

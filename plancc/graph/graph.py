@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Source:
             how many were; empty where it is not known.
         columns: Of edge lists: the names of the columns of u and v, with a comma between
             (`plancc.graph.formats.join_names`); empty where they have none.
+        counts: What was merged, added or left out, in words with its number; empty for nothing.
     """
 
     name: str = "memory"
@@ -42,6 +43,13 @@ class Source:
     weights: str = ""
     weight_range: str = ""
     columns: str = ""
+    counts: str = ""
+
+    def counting(self, what: str, count: int) -> Source:
+        """The same, which says also how many of something were merged, added or left out."""
+        if not count:
+            return self
+        return replace(self, counts=", ".join(filter(None, (self.counts, f"{count:,} {what}"))))
 
     @classmethod
     def of_file(

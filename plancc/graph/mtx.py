@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _FIELDS = {"pattern": 0, "integer": 1, "unsigned-integer": 1, "real": 2, "double": 2}
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 _CHUNK = 1 << 22
+_VALUES = re.compile(rb"(?m)^([ \t]*\d+[ \t]+\d+)[ \t]+[^\r\n]+")
 _SMALL = 1 << 19  # bytes; below, plain Python is quicker than loading numba
 
 
@@ -64,6 +66,7 @@ class _Header:
     entries: int
     lines: int
     one_percent: bool = False
+    without_values: bool = False
 
     def text(self, symmetry: str, entries: int) -> bytes:
         """The header of the same matrix, or of some of its entries, as `mmread` takes it."""
@@ -92,8 +95,14 @@ def read_mtx(
         InputError: For a dense or complex matrix, NaN or infinity, an index out of range, a
             truncated or garbled file; the message names file, line and value.
     """
-    entries = MtxEntries(path)
-    row, col, values = entries.whole()
+    entries = MtxEntries(path, pattern=pattern)
+    try:
+        row, col, values = entries.whole()
+    except InputError:
+        if not pattern:
+            raise
+        entries.leave_values()  # what only values forbid is no fault
+        row, col, values = entries.whole()
     how: Any = {"symmetrize": symmetrize, "transpose": transpose, "source": entries.source}
     if pattern:
         values = None
@@ -121,9 +130,9 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
     _, _, layout, field, symmetry = (word.lower() for word in words)
     if layout != "coordinate":
         fail(path, 1, "a graph is read from a coordinate (sparse) matrix, not", layout)
-    if field == "complex" or symmetry == "hermitian":
-        fail(path, 1, "complex matrices are not supported:", f"{field} {symmetry}")
-    if field not in _FIELDS:
+    if symmetry == "hermitian":  # of real numbers, which Julia writes, or without values
+        symmetry = "symmetric"
+    if field != "complex" and field not in _FIELDS:
         fail(path, 1, f"the field must be one of {', '.join(_FIELDS)}, not", field)
     if symmetry not in _SYMMETRIES:
         fail(path, 1, f"the symmetry must be one of {', '.join(_SYMMETRIES)}, not", symmetry)
@@ -283,13 +292,20 @@ class MtxEntries:
         check_readable(path)
         with input_errors(path), open_input(path) as stream:
             header = _read_header(path, stream)
+        _check_size(path, header)
         entries = header.entries if header.size else _most_bytes(path) // 4
         return entries * (1 if header.symmetry == "general" else 2)
 
-    def __init__(self, path: StrPath) -> None:
+    def __init__(self, path: StrPath, *, pattern: bool = False) -> None:
         check_readable(path)
         with input_errors(path), open_input(path) as stream:
             header = _read_header(path, stream)
+        self._pattern, is_complex = pattern, header.field == "complex"
+        if is_complex and not pattern:
+            message = "complex matrices are not supported (`pattern` reads them without values):"
+            fail(path, 1, message, header.field)
+        if is_complex:
+            header = replace(header, field="pattern", without_values=True)
         self._header = header = _sized(path, header)
         _check_size(path, header)
         self._path = path
@@ -298,6 +314,11 @@ class MtxEntries:
         self.weighted = header.field != "pattern"
         self.most = header.entries * (1 if self.directed else 2)
         self.source = Source.of_file(path, "mtx")
+
+    def leave_values(self) -> None:
+        """Read rows and columns alone, whatever stands behind them."""
+        self.weighted = False
+        self._header = replace(self._header, field="pattern", without_values=True)
 
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
@@ -333,6 +354,8 @@ class MtxEntries:
                 stream.readline()
             whole = [stream.read() + b"\n"] if small else ()
             for text in whole or text_chunks(stream, _CHUNK):
+                if header.without_values:
+                    text = _VALUES.sub(rb"\1", text)
                 try:
                     count = header.entries if small else _checked(header, text)
                     entries = _parsed(header, count, text)
@@ -352,8 +375,31 @@ class MtxEntries:
         off = row != col
         if values is not None:
             sign = -1 if self._header.symmetry == "skew-symmetric" else 1
+            if not self._pattern:
+                self._check_half(row, col, values, sign)
             values = np.concatenate([values, sign * values[off]])
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
+
+    def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
+        """InputError for an entry whose mirror is there too, and a skew diagonal that is not 0."""
+        above = row < col
+        if sign < 0 and (wrong := (row == col) & (values != 0)).any():
+            self._fail_entry(wrong, "a skew-symmetric matrix has zeros on its diagonal, not")
+        if above.any() and (row > col).any():
+            keys = row.astype(np.int64) * self.num_vertices + col
+            mirror = col.astype(np.int64) * self.num_vertices + row
+            wrong = above & np.isin(mirror, keys[row > col])
+            if wrong.any():
+                also = f"a {self._header.symmetry} matrix has one entry of a pair, and the mirror"
+                way = "is there too: write 'general' in line 1, or leave out one of them:"
+                self._fail_entry(wrong, f"{also} {way}")
+
+    def _fail_entry(self, wrong: Any, message: str) -> NoReturn:
+        """Fail for the first wrong entry."""
+        with input_errors(self._path), open_input(self._path) as stream:
+            lines = data_lines(self._path, stream, self._header.lines)
+            line, text = next(islice(lines, int(np.argmax(wrong)), None))
+        fail(self._path, line, message, text)
 
     def _fail(self, error: Exception | None = None) -> NoReturn:
         _explain(self._path, self._header)
@@ -370,7 +416,7 @@ def _explain(path: StrPath, header: _Header) -> None:
     expected = "'ROW COLUMN VALUE' is expected, not" if valued else "'ROW COLUMN' is expected, not"
     with input_errors(path), open_input(path) as stream:
         for line, text in data_lines(path, stream, header.lines):
-            words = text.split()
+            words = text.split()[: 2 if header.without_values else None]
             if count == header.entries:
                 message = f"the header declares {header.entries} entries; this is one more:"
                 fail(path, line, message, text)
@@ -386,7 +432,8 @@ def _explain(path: StrPath, header: _Header) -> None:
                 value = read_number(path, line, "value", words[2], number)
                 if number is int and not least <= value < least + 2**64:
                     kind = "unsigned 64-bit" if least == 0 else "64-bit"
-                    fail(path, line, f"the value is not a {kind} integer:", words[2])
+                    way = " (`pattern` reads without values)"
+                    fail(path, line, f"the value is not a {kind} integer{way}:", words[2])
             count += 1
     if count < header.entries:
         fail(path, line, f"the file ends after {count} of {header.entries} entries")

@@ -69,7 +69,10 @@ def normalize(
     rows = Rows(*arrays, 0, graph.source.name, *how)
     scale = rows.scale()
     indptr, indices, values = rows.scaled(scale, scale, dtype)
-    return with_features_of(replace(graph, indptr=indptr, indices=indices, values=values), graph)
+    loops = graph.num_vertices - int(rows.made_ptr[-1] - graph.indptr[-1]) if self_loops else 0
+    source = graph.source.counting("self loops of the source are raised by the identity", loops)
+    made = replace(graph, indptr=indptr, indices=indices, values=values, source=source)
+    return with_features_of(made, graph)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +216,7 @@ class Rows:
         check_choice("normalization", self.normalization, NORMALIZATIONS)
 
     @cached_property
-    def _made_ptr(self) -> npt.NDArray[np.int64]:
+    def made_ptr(self) -> npt.NDArray[np.int64]:
         """The rows' offsets once they have the identity."""
         if not self.self_loops:
             return self.indptr
@@ -235,7 +238,7 @@ class Rows:
         if self.normalization == "none":
             return scale
         row_sum = _row_sums(self.indptr, self._given_values) + (1.0 if self.self_loops else 0.0)
-        used = np.diff(self._made_ptr) > 0
+        used = np.diff(self.made_ptr) > 0
         bad = np.flatnonzero(used & ~((row_sum > 0) & np.isfinite(row_sum)))
         if len(bad):
             vertex = f"{self.first + bad[0]} (counted from 0, "
@@ -266,7 +269,7 @@ class Rows:
         Raises:
             InputError: For a value that `dtype` cannot hold.
         """
-        dtype, indptr = np.dtype(dtype), self._made_ptr
+        dtype, indptr = np.dtype(dtype), self.made_ptr
         values = large(indptr[-1], dtype)
         indices = large(indptr[-1], np.int32) if self.self_loops else self.indices
         col_scale = all_scale if self.normalization == "sym" else np.empty(0)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
+from plancc.graph.graph import Graph
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.text import shown
 
+EXACT = 1 << 24
+"""Whole numbers up to here are exact in float32."""
 GAPS = 2
 """Class numbers over classes that occur from which labels are thought to have gaps."""
 
@@ -19,6 +23,23 @@ def remarks(data: VertexData) -> list[str]:
     for name, each in data.of_type.items():
         found += [f"type '{shown(name)}': {remark}" for remark in remarks(each)]
     return found
+
+
+def of_values(graph: Graph, normalization: str, dtype: npt.DTypeLike) -> list[str]:
+    """Sentences on weights that the matrix of a plan does not keep as they are."""
+    given, found = graph.values, []
+    if given is None or np.dtype(dtype) != np.float32 or given.dtype == np.float32:
+        return []
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = given.astype(np.float32)
+    gone = np.count_nonzero(rounded == 0)
+    if gone:
+        found.append(f"{gone:,} weights are 0 in float32 and left out")
+    if normalization == "none" and max(-given.min(initial=0), given.max(initial=0)) > EXACT:
+        lost = np.count_nonzero((rounded != given) & (given == np.floor(given)))
+        if lost:
+            found.append(f"{lost:,} weights above {EXACT:,} lose digits in float32")
+    return [f"{each}: `value_dtype` float64 keeps them" for each in found]
 
 
 def _of_masks(data: VertexData) -> list[str]:

@@ -187,9 +187,10 @@ def read_number(path: StrPath, line: int, what: str, word: bytes, kind: type[Num
         value = kind(word)
     except ValueError:
         words = "a number" if kind is float else "a whole number"
+        words += " (`pattern` reads without values)" * (what == "value")
         fail(path, line, f"the {what} is not {words}:", word)
     if isinstance(value, float) and not isfinite(value):
-        without = " (`pattern` reads without weights)" * (what == "weight")
+        without = f" (`pattern` reads without {what}s)" * (what in ("weight", "value"))
         fail(path, line, f"the {what} is not finite{without}:", word)
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.bounds import (
     CLASSES,
     DENSE_PER_BYTE,
@@ -29,6 +30,8 @@ from plancc.text import shown
 
 BLOCK = 1 << 22
 """Numbers of a file that are looked at together."""
+EXACT = 1 << 24
+"""Whole numbers up to here are exact in float32."""
 MOST_COLUMNS = 2**31 - 1
 """Widest features."""
 
@@ -157,7 +160,22 @@ def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[An
             f"{what} holds {_first(array, wrong, first)}, not a finite 32-bit number: replace it, "
             "for example by torch.nan_to_num or np.nan_to_num"
         )
+    _tell_lost(array, result, what)
     return result
+
+
+def _tell_lost(given: npt.NDArray[Any], made: npt.NDArray[Any], what: str) -> None:
+    """Say how many large numbers lose digits as float32."""
+    if given.dtype == made.dtype or not (abs(made) >= EXACT).any():
+        return
+    lost = np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT))
+    if lost:
+        warnings.warn(
+            f"{what}: {lost:,} of {given.size:,} numbers lose digits in float32, up to "
+            f"{np.nanmax(given):,.15g}: subtract the least, or standardise them before",
+            PlanccWarning,
+            stacklevel=2,
+        )
 
 
 def _first(array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], first: int = 0) -> str:
@@ -225,6 +243,7 @@ def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
             f"{what} holds {_first(array, wrong)}, not a finite 32-bit number; only a row of NaN "
             "alone stands for an unknown vertex"
         )
+    _tell_lost(array, numbers, what)
     return numbers
 
 

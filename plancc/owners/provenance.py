@@ -41,6 +41,7 @@ def of_graph(source: Source, model: str, options: Mapping[str, Any]) -> dict[str
         "source_reading": source.reading,
         "source_weights": source.weights_in_words,
         **({"source_columns": source.columns} if source.columns else {}),
+        **({"source_counts": source.counts} if source.counts else {}),
         "model": model,
         **{f"model_{name}": in_words(value) for name, value in options.items()},
     }

@@ -29,7 +29,7 @@ from plancc.models.base import Model
 from plancc.models.hypergraph import HypergraphModel, hypergraph_of
 from plancc.models.limits import Limits
 from plancc.models.stochastic import EXPECTED_VOLUME
-from plancc.options import SearchOptions
+from plancc.options import EFFORTS, SearchOptions
 from plancc.partitioners.run import balance_notes, strongest
 from plancc.passes.multilevel import Owner
 from plancc.passes.presets import CUTS

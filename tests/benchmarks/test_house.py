@@ -122,7 +122,8 @@ def test_the_notes_list_what_is_counted(tree: Path):
 def test_lines_that_name_a_feature_are_counted_outside_its_own_files(tmp_path: Path):
     files = {
         "plancc/types.py": "types = 1\n",
-        "plancc/other.py": '"""Of types."""\n# types\nlet_types = 1\nprototypes = 2\nof_types, relation = 3, 4\n',
+        "plancc/other.py": '"""Of types."""\n# types\nlet_types = 1\nprototypes = 2\n'
+        "of_types, relation = 3, 4\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
