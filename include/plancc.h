@@ -41,7 +41,7 @@ typedef struct plancc_part {
   int64_t num_rows, num_halo, num_nonzeros;            /* own rows, received rows, own nonzeros */
   int64_t num_interior; /* rows 0..num_interior-1 use own columns only */
   int32_t *global_id;   /* num_rows */
-  int64_t *original_id; /* num_rows; NULL where the source's ids are the vertices */
+  int64_t *original_id; /* num_rows; NULL where the source's ids are the vertices, or names */
   int64_t *row_ptr;     /* num_rows + 1 */
   int32_t *column;      /* num_nonzeros */
   double *value;        /* num_nonzeros */
@@ -479,6 +479,17 @@ static int plancc__length(const plancc__reader *r, const char *name, int64_t *le
   return 0;
 }
 
+/* Whether a dataset is there and holds no text. */
+static int plancc__has_numbers(const plancc__reader *r, const char *name) {
+  if (H5Lexists(r->file, name, H5P_DEFAULT) <= 0) return 0;
+  hid_t dataset = H5Dopen2(r->file, name, H5P_DEFAULT);
+  hid_t type = dataset < 0 ? H5I_INVALID_HID : H5Dget_type(dataset);
+  int text = type >= 0 && H5Tget_class(type) == H5T_STRING;
+  if (type >= 0) H5Tclose(type);
+  if (dataset >= 0) H5Dclose(dataset);
+  return !text;
+}
+
 /* One side of the exchange: peers, and offsets that start at 0; *before is the first row's entry. */
 static int plancc__messages(const plancc__reader *r, const char *side, const plancc_part *p,
                             int64_t *count, int32_t **peer, int64_t **ptr, int64_t *before,
@@ -573,7 +584,7 @@ static int plancc__read(plancc__reader *r, plancc_part *p) {
   if (plancc__slice(r, "rows/global_id", H5T_NATIVE_INT32, n, p->first_row, p->num_rows,
                     &p->global_id))
     return 1;
-  if (H5Lexists(r->file, "rows/original_id", H5P_DEFAULT) > 0 &&
+  if (plancc__has_numbers(r, "rows/original_id") &&
       plancc__slice(r, "rows/original_id", H5T_NATIVE_INT64, n, p->first_row, p->num_rows,
                     &p->original_id))
     return 1;

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.graph.named_ids import are_names
 from plancc.graph.vertexdata import MASKS, VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.matrix import matrix_of
@@ -55,11 +56,13 @@ def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     Returns:
         dict of str to array: Features float32, labels and clusters int64, targets float32, masks
             bool, as far as the plan has them; besides ``vertex``, the number of the vertex in the
-            source, int64, and ``original_id``, the source's own id, where it differs.
+            source, int64, and ``original_id``, the source's own id, where it differs: of names the
+            bytes in UTF-8, padded with 0, uint8[n, bytes].
     """
     found = arrays_of(plan.vertex_data, plan.global_id, names)
     if plan.original_id is not None:
-        found["original_id"] = plan.original_id[plan.global_id]
+        ids = plan.original_id[plan.global_id]
+        found["original_id"] = ids.view(np.uint8).reshape(len(ids), -1) if are_names(ids) else ids
     return found
 
 

@@ -496,20 +496,21 @@ def _names_columns(
     lines = data[after : after + _NEXT_BYTES].splitlines()
     text = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
     below = _words(text, separator.strip())  # tabs may be blanks there
-    if len(below) < 2 or all(map(_is_like_a_number, below[:2])):
-        return is_table or (len(below) > 1 and any(map(_LETTER.search, words)))
+    if len(below) > 1 and all(map(_is_like_a_number, below[:2])):
+        return is_table or any(map(_LETTER.search, words))
     names = [word.strip().decode(errors="replace") for word in words]
-    if len(words) > 3 or not {*names}.isdisjoint(wanted):
+    is_edge = len(words) in (2, 3) and not words[0].endswith(b":")
+    if not is_edge or not {*names}.isdisjoint(wanted):
         return is_table
     if len(words) == len(below) == 3 and _is_like_a_number(below[2]):
         return True
     usual = len(USUAL & {*map(str.lower, names)}) > 1
     ids = [word.strip(b' \t\r"') for word in words[:2]]
-    again = [word for word in ids if _is_id(word, data, after, separator)]
+    again = [word for word in ids if word and _is_id(word, data, after, separator)]
     by_number = any(each.isdigit() for each in wanted)
     if usual is not bool(again) or by_number:
         return usual and not again
-    found = usual or is_table
+    found = usual or (is_table and bool(text))
     taken, cure = ("names of columns", "`columns` 1,2 makes it an edge") if found else (
         "an edge", "# before it makes it a comment"
     )  # fmt: skip

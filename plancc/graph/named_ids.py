@@ -21,8 +21,6 @@ from plancc.memory import check_memory
 Names = npt.NDArray[np.bytes_]
 LONGEST = 1024
 """Most bytes of a name."""
-_SIGNS = rb"[^\w\x80-\xff]*"
-_NUMBER = re.compile(_SIGNS + rb"\d*" + _SIGNS + rb"|[-+]?[\d_]*\.?[\d_]*([eE][-+]?\d+)?")
 _ROWS = 1 << 14
 """Names whose bytes are looked at at once."""
 _WRONG = (
@@ -52,7 +50,12 @@ class NamedEdges(NamedTuple):
 
 def is_name(word: bytes) -> bool:
     """Whether an id in a first line is a name: no number, nor a number between signs."""
-    return _NUMBER.fullmatch(word.strip(b'" \t\r')) is None
+    text = word.decode(errors="replace")
+    try:
+        float(text)
+    except ValueError:
+        return re.fullmatch(r"\W*\d*\W*", text) is None
+    return False
 
 
 def are_names(ids: npt.NDArray[Any] | None) -> bool:

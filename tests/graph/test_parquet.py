@@ -103,7 +103,11 @@ class TestWithPyarrow:
         ("columns", "options", "words"),
         [
             ({"src": [0.0], "dst": [1.0]}, {}, "column 'src' holds 'double', not whole numbers"),
-            ({"src": ["a"], "dst": ["b"]}, {}, "column 'src' holds 'string', not whole numbers"),
+            ({"src": [True], "dst": [False]}, {}, "column 'src' holds 'bool', not whole numbers"),
+            ({"src": ["a", None], "dst": ["b", "c"]}, {}, "column 'src': 1 ids are null"),
+            ({"src": ["a", ""], "dst": ["b", "c"]}, {}, "an id is empty, or has a NUL"),
+            ({"src": ["a", "x" * 1025], "dst": ["b", "c"]}, {}, "an id has more than 1,024 bytes"),
+            ({"src": ["a"], "dst": ["b"]}, {"keep_ids": True}, "leave out `keep_ids`"),
             ({"src": [0, None], "dst": [1, 1]}, {}, "column 'src': 1 ids are null"),
             ({"src": [0], "dst": [-1]}, {}, "column 'dst' holds '-1', not a vertex id"),
             ({"src": np.array([2**63], np.uint64), "dst": [0]}, {}, f"holds '{2**63}'"),
