@@ -257,6 +257,7 @@ def read_columns(
         if len(set(names)) != len(names):
             raise InputError(f"{where}: two columns have one name")
         chosen = wanted(names)
+        renamed = INDEX not in chosen and "index" not in names
         whole = [n for n in names if arrow.types.is_integer(table.schema.field(n).type)]
         rest = [name for name in whole if name not in chosen]
         first = table.head(SAMPLE, columns=rest).to_pydict() if rest else {}
@@ -273,9 +274,7 @@ def read_columns(
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'")
-    return {
-        "index" if name == INDEX and "index" not in found else name: found[name] for name in found
-    }
+    return {"index" if renamed and name == INDEX else name: found[name] for name in found}
 
 
 def _array(arrow: Any, column: Any, what: str) -> npt.NDArray[Any]:
