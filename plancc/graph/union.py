@@ -127,8 +127,8 @@ def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
         if other == relation or not len(row) or not same:
             continue
         pairs = np.stack([row, column]).astype(np.int64)
-        both = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
-        if not np.array_equal(*both):  # else it is its own reverse
+        there, back = (np.unique(each[0] << 32 | each[1]) for each in (pairs, pairs[::-1]))
+        if not np.array_equal(there, back):  # else it is its own reverse
             yield (
                 f"{in_words(relation)} has the edges of {in_words(other)}, source for source: a "
                 "reverse has its ends exchanged"

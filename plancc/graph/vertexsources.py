@@ -99,7 +99,8 @@ def read_vertex_data(
         split: The split to take where the source has several: its name, or the column of masks that
             have one for every split.
         keys: The source's names of some of `SOURCE_KEYS`, as in ``{"features": "X_pca", "labels":
-            "leiden"}``. Of several sources one must have the name.
+            "leiden"}``. Of several sources one must have the name. ``{"id": NAME}`` names the ids
+            of a table's rows; "" takes them by line.
         required: Whether a source without vertex data is wrong.
         allow_large: Read larger data than a file of its size should hold, and class numbers far
             above the number of classes that occur (`plancc.graph.bounds`).

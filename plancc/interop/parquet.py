@@ -301,6 +301,7 @@ def read_columns(
         chosen += [
             n for n in names if n not in chosen and is_id_name(n) and _is_text(arrow, kinds[n])
         ]
+        renamed = INDEX not in chosen and "index" not in names
         whole = [name for name in names if arrow.types.is_integer(kinds[name])]
         rest = [name for name in whole if name not in chosen]
         first = table.head(SAMPLE, columns=rest).to_pydict() if rest else {}
@@ -317,9 +318,7 @@ def read_columns(
     found: dict[str, npt.NDArray[Any] | None] = dict.fromkeys(names)
     for name in chosen:
         found[name] = _array(arrow, read.column(name), f"{where}: column '{shown(name, 40)}'", True)
-    return {
-        "index" if name == INDEX and "index" not in found else name: found[name] for name in found
-    }
+    return {"index" if renamed and name == INDEX else name: found[name] for name in found}
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:

@@ -109,7 +109,7 @@ def _network_of(
     return network
 
 
-def _as_saved(network: TypesOfNetwork, init: PathLike[str] | None) -> TypesOfNetwork:
+def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
     """What saved weights know of the same types and relations, in their order."""
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
