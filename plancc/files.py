@@ -275,12 +275,12 @@ class FolderLock:
             self.holds = True
         except OSError as error:
             holder = printable(os.pread(handle, 100, 0).decode(errors="replace").strip())
-            there = error.errno in NO_LOCKS and self._may_be_there(holder)
-            if error.errno not in NO_LOCKS or there:
+            taken = error.errno in NO_LOCKS and self._may_be_there(holder)
+            if error.errno not in NO_LOCKS or taken:
                 os.close(handle)
-            if there:
+            if taken:
                 holder += f"; this file system has no locks: if it is no run, remove {self._path}"
-            if there or error.errno in (errno.EACCES, errno.EAGAIN):
+            if taken or error.errno in (errno.EACCES, errno.EAGAIN):
                 raise BlockingIOError(errno.EAGAIN, holder) from None
             if isinstance(error, FileNotFoundError):
                 return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 PROGRAM = "plancc-run"
 Report = Callable[["Measure"], None]
 Work = Callable[[], None]
+TORCHRUN_WAITS = 30.0
+"""Seconds after which torchrun kills ranks that it has sent a signal."""
 ANY_WIDTH = 10_000
 """Width of lines that may be as long as they are."""
 COMMON = (
@@ -191,12 +194,12 @@ def _run(
         if save and os.path.splitext(save)[1] != ".npz":
             raise InputError(f"--save {save}: weights are written as .npz; choose such a name")
 
-    told = 0
+    told, begun = 0, 0.0
     table: EpochTable | None = None
 
     def begin(outline: RunOutline) -> None:
-        nonlocal told, table
-        told, table = len(outline.remarks), EpochTable(outline, f1)
+        nonlocal told, table, begun
+        told, table, begun = len(outline.remarks), EpochTable(outline, f1), time.monotonic()
         with transport.agreement():
             if first:
                 _write_out(lambda out: _print_outline(plan, outline, out))
@@ -210,7 +213,17 @@ def _run(
     ):
 
         def report(measure: Measure) -> None:
+            nonlocal begun
             assert table is not None
+            taken, begun = time.monotonic() - begun, math.inf  # of the first epoch
+            if taken > TORCHRUN_WAITS and first and train_options.checkpoint and by_torchrun():
+                _warn(
+                    [
+                        f"the first epoch took {taken:.0f} s: a signal saves a checkpoint at the "
+                        f"end of an epoch, and torchrun kills after {TORCHRUN_WAITS:.0f} s; give "
+                        "`every` 1"
+                    ]
+                )
             if table.shows(measure.epoch):  # collective
                 [epoch] = summarise(Measures([measure]), transport)
                 with transport.agreement():
@@ -248,6 +261,11 @@ def _run(
             _write_out(lambda out: say(line, out))
             if json_path:
                 _write_json(json_path, plan, result)
+
+
+def by_torchrun() -> bool:
+    """Whether torchrun has started this rank."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _write_json(path: str, plan: str, result: TrainResult) -> None:

@@ -126,8 +126,8 @@ class ModelTests:
             with suppress(InputError):  # a part vector is for one number of parts
                 self.built(model, graph, num_parts)
         for num_parts in (0, VERTICES + 1):
-            with pytest.raises(InputError):
-                self.built(model, graph, num_parts)
+            with pytest.raises(InputError):  # whether the model looks at it or not
+                compile(graph, self.name, num_parts, **self.options)
 
     def test_plans(self, graph: Graph) -> None:
         """From the graph to a verified plan."""

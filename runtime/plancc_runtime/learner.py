@@ -25,6 +25,8 @@ from plancc_runtime.targets import ClassTarget
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.views import View, place_of
 
+HALF = 65504
+"""The largest number of the wire fp16."""
 SMALL = 1 << 18
 """Vertices up to which a device waits for the starts of kernels."""
 _Pass = tuple[Tensor, Tensor, list[Tensor | None]]
@@ -155,23 +157,31 @@ class Learner:
         """Raise on all ranks that the loss is not finite, and where that comes from. Collective.
 
         Plans hold finite numbers, and all ranks have the same weights. A rank whose features or
-        values of A are not finite, or whose weights alone, has a fault of its own. Otherwise
-        training diverged.
+        values of A are not finite, or whose weights alone, has a fault of its own; what it received
+        is not its own, and may have overflown on the wire. Otherwise training diverged.
         """
-        held = [x for x in (data.features, view.x, view.fixed) if x is not None]
+        received = [x for x in (view.x, view.fixed) if x is not None]
+        half = self.options.row_wire == "fp16" and self.transport.size > 1
+        held = [data.features, *([] if half else received)]
         whole = [
             all(graph.is_finite() for graph in view.graphs),
             all(map(is_finite, held)),
             all(map(is_finite, self._parameters)),
+            not half or (all(map(is_finite, received)) and _most(data.features) <= HALF),
         ]
         ranks = np.array([not each for each in whole], np.int64)
         self.transport.allreduce_sum(ranks)
         error: PlanccError | None = None
-        if not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
+        if not ranks[0] and not ranks[1] and ranks[3]:
+            error = PlanccError(
+                f"the loss of {where} is {loss}: rows beyond {HALF:,} do not travel as `wire` "
+                "fp16: choose bf16, or `standardize_features`"
+            )
+        elif not ranks[0] and not ranks[1] and ranks[2] in (0, self.transport.size):
             error = PlanccError(
                 f"the loss of {where} is {loss}: try a smaller `lr` than {self.options.lr:g}"
             )
-        elif not all(whole):
+        elif not all(whole[:3]):
             names = ("values of the matrix", "features", "weights of the network")
             error = PlanccError(
                 f"the loss of {where} is {loss}: {names[whole.index(False)]} of this rank are not "
@@ -232,6 +242,12 @@ class Learner:
             for w, piece in zip(self._parameters, pieces, strict=True):
                 w.grad = piece.view_as(w)
             return loss.item()
+
+
+def _most(features: Tensor) -> float:
+    """The largest number of features in memory, by its size."""
+    held = isinstance(features, Tensor) and features.numel() > 0
+    return features.abs().max().item() if held else 0.0
 
 
 class _Split:

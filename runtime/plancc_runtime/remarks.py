@@ -86,8 +86,7 @@ def of_options(options: TrainOptions, links: bool, cores: int) -> list[str]:
     if options.threads is not None and options.threads > cores:
         found.append(
             f"`threads` {options.threads}: more than the {cores} of the machine's cores that each "
-            "rank may use: they wait for each other (what binds ranks to cores is the launcher: "
-            "--bind-to none of Open MPI)"
+            "rank may use: they wait for each other, unless the launcher binds ranks to more"
         )
     return found
 

@@ -12,6 +12,7 @@ from launcher import alone
 from runs import file_of, trained, with_data
 
 import plancc
+from plancc.errors import PlanccError
 from plancc.plan.convolutions import GCNOptions
 from plancc.plan.layers import Aggregate
 from plancc_runtime.options import TrainOptions
@@ -252,3 +253,16 @@ def test_a_layer_that_moves_what_its_steps_do_not_say(passes, monkeypatch):
             "list in its `Options.steps` what it moves, or words and predictions of it are wrong",
             more,
         )
+
+
+def test_rows_that_overflow_on_the_wire_are_not_blamed_on_features(tmp_path):
+    """65,504 is the largest number of fp16; as fp32 and bf16 the same features train."""
+    plan = worlds.plan("directed", "row", 2)
+    features = np.full((plan.header.num_vertices, 3), 1e5, np.float32)
+    data = plancc.VertexData(features=features, labels=np.arange(len(features), dtype=np.int32) % 2)
+    path = with_data(plan, data, tmp_path / "big.h5")
+    for passes in ((), ("constant",)):
+        for wire in ("fp32", "bf16"):
+            trained(path, TrainOptions(epochs=1, wire=wire, passes=passes), 2)
+        with pytest.raises(PlanccError, match="rows beyond 65,504 do not travel as `wire` fp16"):
+            trained(path, TrainOptions(epochs=1, wire="fp16", passes=passes), 2)

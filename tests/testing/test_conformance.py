@@ -1,6 +1,8 @@
 """What is built in passes the checks that third parties inherit."""
 
 import io
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +122,22 @@ class TestSamplers(SamplerTests):
     @pytest.fixture(autouse=True, params=SAMPLER_OPTIONS)
     def each(self, request):
         self.name, self.options = request.param, SAMPLER_OPTIONS[request.param]
+
+
+class TestDealt(ModelTests):
+    """The model of docs/learn/research.md, as it stands."""
+
+    name = "dealt"
+
+    @pytest.fixture(autouse=True, scope="class")
+    def registered(self, tmp_path_factory):
+        page = Path(__file__).resolve().parents[2] / "docs" / "learn" / "research.md"
+        (text,) = re.findall(
+            r"```python\n(from dataclasses .*?)\nowners = ", page.read_text(), re.S
+        )
+        folder = tmp_path_factory.mktemp("dealt")
+        (folder / "dealt_model.py").write_text(text)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.syspath_prepend(folder)
+            patched.setitem(MODELS._targets, "dealt", "dealt_model:Dealt")
+            yield
