@@ -1,7 +1,11 @@
 """Results of long benchmarks: kept by sources, and after an interruption."""
 
+import errno
+import re
+
 import pytest
 
+from plancc.errors import OutputError
 from plancc.kept import Kept
 
 
@@ -50,3 +54,17 @@ def test_a_step_that_fails_is_not_kept(tmp_path):
     with pytest.raises(RuntimeError):
         kept.step(("x",), fails)
     assert kept.step(("x",), lambda: 1) == 1
+
+
+def test_a_full_disk_is_told_by_the_file(tmp_path, monkeypatch):
+    """Nothing empty is left there."""
+    path = tmp_path / "kept.jsonl"
+
+    def full(self, mode):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(path), "open", full)
+    with pytest.raises(OutputError, match=re.escape(f"cannot write {path}: ")):
+        Kept(path, "a").put(("x",), 1)
+    assert not path.exists()

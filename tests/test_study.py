@@ -256,3 +256,8 @@ def test_an_error_of_a_third_party_is_a_row(
     rows = study(graphs[:1], parse_contenders("rp,block"), [2]).rows
     assert rows[0].why == "unexpected ZeroDivisionError: of theirs"
     assert rows[1].figures
+
+
+def test_options_are_spelt_as_options_or_as_parameters():
+    one, two = parse_contenders("a=stochastic-hp:batch-size=8,b=stochastic-hp:batch_size=8")
+    assert one.options == two.options == {"batch_size": 8}

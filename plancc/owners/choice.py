@@ -145,10 +145,10 @@ def choose(
                 found = replace(found, balance=shared, grid=grid)
                 if grid is None:
 
-                    def seconds(found: Ownership, entry: Candidate = entry) -> float:
+                    def in_the_end(found: Ownership, entry: Candidate = entry) -> float:
                         return _judged(entry, matrix, found, task, goal, hops)[0].value
 
-                    found = numbered(matrix, found, candidate, report, seconds)
+                    found = numbered(matrix, found, candidate, report, in_the_end)
                 entry, found = _judged(entry, matrix, found, task, goal, hops)
         except (BackendError, BackendUnavailable) as error:
             entry, found = replace(entry, failed=str(error)), None

@@ -84,7 +84,7 @@ def _ways(matrix: Graph, found: Ownership, task: Task) -> Iterator[Ownership]:
     options, num_parts = task.options, task.num_parts
     decides = options.nodes is not None or num_parts >= MANY
     decides = decides or options.predictor.machine.node.ranks < num_parts
-    known = []
+    known = list[Owners]()
     for owners in [found.owners, *(found.others if decides and task.objective == "time" else [])]:
         ways = [owners, with_better_numbers(matrix, owners, num_parts, options)]
         if options.nodes is not None:

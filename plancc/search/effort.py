@@ -222,7 +222,10 @@ def _fast(job: RowJob) -> list[Owners]:
 
 
 def _balanced(job: RowJob) -> list[Owners]:
-    job.founders = _balanced_members(job, decide=job.options.effort != "best")
+    best = job.options.effort == "best"
+    if best and job.options.budget is not None:  # the slow ones come before time is up
+        job.strong = _strong(job)
+    job.founders = _balanced_members(job, decide=not best)
     return [member.owners for member in job.founders[:1]]
 
 
@@ -341,20 +344,26 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
     return [*job.side_by_side(job.cycles, chains), *members[kept:]]
 
 
-def _best(job: RowJob) -> list[Owners]:
-    """A population from what effort balanced found, and every partitioner at its best."""
-    founders = job.founders
-    if not founders:
-        return []
-    seed, ways = job.options.seed, [(each,) for each in job.highest()]
+def _strong(job: RowJob) -> list[Member]:
+    """Members from every installed partitioner at its highest preset; its answer is noted too."""
+    seed = job.options.seed
 
-    def strong(how: Beginning) -> Member | None:
+    def make(how: Beginning) -> Member | None:
         owner = None
         if not (job.has_begun(how, seed) or job.deadline.passed()):
             owner = job.begin(how, seed, Evolution.highest_share)
         return None if owner is None else job.chain(owner, seed, job.of_kind.member_cycles)
 
-    founders = [*founders, *filter(None, job.side_by_side(strong, ways))]
+    ways = [(how,) for how in job.highest()]
+    return [*filter(None, job.side_by_side(make, ways))]
+
+
+def _best(job: RowJob) -> list[Owners]:
+    """A population from what effort balanced found, and every partitioner at its best."""
+    if not job.founders:
+        return []
+    seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]
+    job.begun.update((*how.name, seed) for how in job.highest())
     if job.few and job.improvable and not job.deadline.passed():
         founders.append(job.improve(founders[0], seed))
     members = evolve(job, founders)

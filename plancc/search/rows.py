@@ -80,6 +80,7 @@ class RowJob(RefiningJob):
             called and by seed.
         first_seconds: Of the first start.
         founders: What effort balanced found, and what that was combined from.
+        strong: What partitioners found at their best, where they came before that.
     """
 
     hypergraph: Hypergraph
@@ -92,6 +93,7 @@ class RowJob(RefiningJob):
     ready: dict[tuple[str | int | None, ...], PartitionResult] = field(default_factory=dict)
     first_seconds: float = 0.0
     founders: list[Member] = field(default_factory=list)
+    strong: list[Member] = field(default_factory=list)
     nets: Nets = field(init=False)
 
     def __post_init__(self) -> None:
