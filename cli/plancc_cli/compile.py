@@ -200,6 +200,8 @@ def command(
     of_model = of_class(of_model, model.option_fields())
     settings |= of_model
     _, task, _ = prepared(settings["model"], parts, of_model, search, settings["balance"])
+    if task.model.problem is None and task.model.layout != "any":
+        options.refuse_given(["time_limit"], f"is for partitioners: model '{task.name}' needs none")
     named = task.options.partitioner
     who = named if named != AUTO else task.options.preset or task.name
     if task.searches:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from plancc.errors import InputError
@@ -323,6 +324,14 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
+def refuse_given(names: Iterable[str], why: str) -> None:
+    """InputError for the first of these options that the command line gives, whatever its value."""
+    source = click.get_current_context().get_parameter_source
+    for name in names:
+        if source(name) is ParameterSource.COMMANDLINE:
+            raise InputError(f"`{name}` {why}")
+
+
 def check_output(output: str, *others: str | None) -> None:
     """Refuse, before any work, an output that cannot be written, or that the command uses twice."""
     from plancc.files import check_target
@@ -383,6 +392,12 @@ def read_by(parse: Callable[[str], Any]) -> Any:
     return lambda context, parameter, text: None if text is None else parse(text)
 
 
+def _parse_columns(text: str) -> tuple[str, ...]:
+    if not text:
+        raise InputError("`columns` '': give names with commas between")
+    return split_names(text)
+
+
 def parse_share(name: str, text: str) -> float:
     """The share that a text says: 3% or 0.03."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)(%?)", text.strip(), re.ASCII)
@@ -402,7 +417,7 @@ READERS: dict[str, dict[str, Any]] = {
     "weights": {"type": click.Path()},
     "fixed": {"type": click.Path()},
     "data": {"type": click.Path(), "multiple": True, "default": ()},
-    "columns": {"callback": read_by(split_names)},
+    "columns": {"callback": read_by(_parse_columns)},
     "link_split": shares("two shares, such as 0.1,0.1"),
     "keys": pairs("WHAT=NAME, such as features=X_pca", empty="id"),
     **{

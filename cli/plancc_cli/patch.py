@@ -83,6 +83,10 @@ def command(
     options.check_plan_output(output, *inputs)
     if migration is not None:
         options.check_output(migration, output, *inputs)
+    if graph is None:
+        options.refuse_given(
+            options.READING, "is for the file of `graph`; add and remove are lists"
+        )
     reading = {name: settings.pop(name) for name in options.READING}
     start = wall_seconds()
     with progress(None) as shown:

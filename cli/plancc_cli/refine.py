@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
@@ -68,9 +67,7 @@ OBJECTIVE = {"objective": {"type": options.NameIn("objective", OBJECTIVES)}}
 @options.reading
 @options.as_data
 @verbosity
-@click.pass_context
 def command(
-    context: click.Context,
     source: str,
     output: str,
     part: str | None,
@@ -101,9 +98,7 @@ def command(
     if of_graph and part is None:
         raise InputError(f"{source}: not a plan; to refine owners of a graph, give them by `part`")
     if not of_graph:
-        for name in OF_GRAPHS:
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise InputError(f"`{name}` is for a graph; {source} is a plan")
+        options.refuse_given(OF_GRAPHS, f"is for a graph; {source} is a plan")
     start = wall_seconds()
     with progress(settings["budget"]) as shown:
         if of_graph:

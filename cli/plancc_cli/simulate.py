@@ -14,7 +14,7 @@ from plancc_cli import options
 from plancc_cli.generated import flag_of, with_options
 from plancc_cli.progress import verbosity
 from plancc_cli.run_options import refuse_twice, run_option
-from plancc_cli.sweep import refuse, run_sweep, sweep_options
+from plancc_cli.sweep import is_given, refuse, run_sweep, sweep_options
 
 APPROXIMATE = ("boundary_sampling", "fold", "delay")
 """Parameters that say what an epoch leaves out."""
@@ -77,7 +77,7 @@ OF_BATCHES = ("sampler", *options.sampler_fields(), "draw")
 )
 @click.option(
     "--batches",
-    type=int,
+    type=click.IntRange(max=2**31 - 1),
     metavar="NUMBER",
     help="A step of training in mini-batches: the mean over the first ones of --seed.",
 )
@@ -118,8 +118,7 @@ def command(
                 f"--passes {','.join(passes)}: {DEAD_ROWS} is for one plan, not for --sweep"
             )
         for name in (*OF_ONE_PLAN, *OF_BATCHES):
-            value = given.pop(name)
-            if value is not None and value is not False:  # 0 was given too
+            if is_given(given.pop(name)):
                 raise InputError(f"{flag_of(name)} is for one plan: drop it, or --sweep")
         run_sweep(plan, asked(default_predictor(dims, machine)), given)
         return
@@ -318,7 +317,7 @@ def _pipeline(plan: str, tables: Tables, text: str | None) -> Pipeline | None:
 def _parse_passes(text: str | None) -> tuple[str, ...]:
     if text is None:
         return COMMON_PASSES
-    passes = tuple(word for word in text.split(",") if word not in ("", "none"))
+    passes = tuple(word for word in text.split(",") if word != "none")
     for name in passes:
         if name not in PASSES:
             raise InputError(f"--passes '{text}': give none, or of {', '.join(PASSES)}")

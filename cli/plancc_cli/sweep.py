@@ -79,10 +79,15 @@ SWEEP_OPTIONS = (*("models", "plot", "balance", *OF_SEARCH), *(*OF_NUMBERS, *OF_
 """Parameters that `sweep_options` adds, beside "sweep"."""
 
 
+def is_given(value: Any) -> bool:
+    """Whether an option has a value: 0 is one."""
+    return value is not None and value is not False and value != ()
+
+
 def refuse(given: dict[str, Any]) -> None:
     """InputError if an option of sweeps is given without ``--sweep``."""
     for name in SWEEP_OPTIONS:
-        if given[name] not in (None, False, ()):
+        if is_given(given[name]):
             raise InputError(f"{flag_of(name)} is for --sweep: give --sweep p=16..4096 too")
 
 
@@ -135,7 +140,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
 
     if given["vertices"] is None:
         for name in OF_NUMBERS[1:]:
-            if given[name] not in (None, ()):
+            if is_given(given[name]):
                 raise InputError(f"--{name} stands for a graph: give --vertices too")
         if graph is None:
             raise InputError("--sweep needs a graph file, or --vertices and --nonzeros")
@@ -145,7 +150,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     if given["nonzeros"] is None:
         raise InputError(f"--vertices {given['vertices']}: give --nonzeros too")
     for name in OF_GRAPHS:
-        if given[name] not in (None, False):
+        if is_given(given[name]):
             raise InputError(f"--{name.replace('_', '-')} is for a graph file, not for --vertices")
     boundary: dict[str, Boundary] = {}
     for text in given["boundary"]:

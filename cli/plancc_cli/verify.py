@@ -39,7 +39,9 @@ def command(
     from plancc_cli.tables import print_data
 
     graph = None
-    if against is not None:
+    if against is None:
+        options.refuse_given(options.READING, "is for the graph of `against`")
+    else:
         with PlanFile(plan) as file:
             provenance = file.attributes("provenance")
         if not any(value for name, value in flags.items() if name != LARGE):
