@@ -96,18 +96,19 @@ def convert(source: Entrywise, folder: Path, reading: Reading, memory: int) -> i
         # merged first: then two terms meet at most, and A[i, j] == A[j, i] exactly
         between = folder / "merged"
         between.mkdir()
-        repeated, _ = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
-        added, zeros = _sort(_mirrored(between), n, weighted, folder, memory, name)
+        repeated, _, _ = _sort(entries(), n, weighted, between, memory, name, drop_zeros=False)
+        added, zeros, both = _sort(_mirrored(between), n, weighted, folder, memory, name)
+        one_way = both - len(np.load(between / "indices.npy", mmap_mode="r"))
         shutil.rmtree(between)
     else:
-        repeated, zeros = _sort(entries(), n, weighted, folder, memory, name)
-        added = 0
+        repeated, zeros, _ = _sort(entries(), n, weighted, folder, memory, name)
+        added = one_way = 0
     if source.original_ids is not None:
         np.save(folder / "original_ids.npy", source.original_ids)
     made_of = replace(source.source, weights="", weight_range="")
     if weighted:
         made_of = found.told(source.source, repeated)
-        made_of = made_of.counting(BOTH_WAYS, added)
+        made_of = made_of.counting(f"of {one_way:,} {BOTH_WAYS}", added)
     made_of = made_of.counting(ZEROS if weighted else MERGED, zeros if weighted else repeated)
     indices = np.load(folder / "indices.npy", mmap_mode="r")
     directed = False if reading.symmetrize else source.directed
@@ -158,10 +159,11 @@ def _sort(
     name: str,
     *,
     drop_zeros: bool = True,
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """Write entries as the rows ``indptr.npy``, ``indices.npy`` and ``values.npy`` of a folder.
 
-    Returns how many entries were added to others at their place, and how many zeros left out.
+    Returns how many entries were added to others at their place, how many zeros were left out, and
+    how many entries there were.
     """
     width = -(-num_rows // BUCKETS)
     fields: list[Any] = [("row", "<i4"), ("col", "<i4")]
@@ -185,7 +187,7 @@ def _sort(
                     files[k] = stack.enter_context(open(folder / f"bucket{k}", "wb"))
                 files[k].write(chunk[ends[k - 1] if k else 0 : ends[k]].tobytes())
     together = max(LEAST_ENTRIES, memory // BYTES_PER_ENTRY)
-    sizes, repeated, zeros = np.zeros(num_rows, np.int64), 0, 0
+    sizes, repeated, zeros, given = np.zeros(num_rows, np.int64), 0, 0, 0
     with _Growing(folder / "indices.npy", "<i4") as columns, ExitStack() as stack:
         numbers = None
         if weighted:
@@ -197,6 +199,7 @@ def _sort(
             first, last = k * width, min((k + 1) * width, num_rows)
             for start, end, chunk in _pieces(path, kind, first, last, together):
                 matrix = _merged(chunk, start, end, num_rows)
+                given += len(chunk)
                 repeated += len(chunk) - matrix.nnz
                 if numbers is not None:
                     check_finite(matrix.data, name)
@@ -210,7 +213,7 @@ def _sort(
                     numbers.write(matrix.data)
             path.unlink()
     np.save(folder / "indptr.npy", np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
-    return repeated, zeros
+    return repeated, zeros, given
 
 
 def _pieces(

@@ -88,7 +88,7 @@ class ReadOptions:
     )
     columns: Sequence[str] | None = of_file(
         None,
-        "Edge lists and Parquet: the columns of the edges, by name, or number from 1",
+        "Edge lists, Parquet, GML, GraphML: columns of the edges, by name, or number from 1",
         more="A third one is of the weights. Numbers are for a text without a line of names.",
         metavar="U,V[,WEIGHT]",
     )
@@ -199,6 +199,8 @@ def find_format(path: StrPath, format: str | None = None) -> str:
         known.append(f"{candidate} ({' '.join(entry.extensions) or 'a folder'})")
     if extension == ".h5":
         raise InputError(f"{os.fspath(path)}: no graph but a plan, by its name: give the graph")
+    if extension == ".hgr":
+        raise InputError(f"{os.fspath(path)}: a hypergraph is no graph: plancc partition reads it")
     if extension in PACKED:
         raise InputError(f"{os.fspath(path)}: unpack it first; of packed files .gz is read")
     raise InputError(

@@ -149,6 +149,8 @@ def _read_header(path: StrPath, stream: BinaryIO) -> _Header:
     words = text.decode("latin-1").split()
     if len(words) != 3 or not all(word.isascii() and word.isdigit() for word in words):
         return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
+    if long := [word for word in words if len(word) > 20]:
+        fail(path, lines, "a size of the matrix is out of range:", long[0])
     rows, columns, entries = map(int, words)
     if rows != columns:
         return _Header(field, symmetry, 0, 0, 0, lines - 1, one_percent)
@@ -426,7 +428,7 @@ def _explain(path: StrPath, header: _Header) -> None:
             for word, (what, bound) in zip(words, bounds, strict=False):
                 if not word.isdigit():
                     fail(path, line, f"the {what} is not a whole number:", word)
-                if not 1 <= int(word) <= bound:
+                if len(word) > 18 or not 1 <= int(word) <= bound:
                     fail(path, line, f"the {what} is out of range 1..{bound}:", word)
             if valued:
                 value = read_number(path, line, "value", words[2], number)

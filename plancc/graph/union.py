@@ -154,7 +154,7 @@ def _parallel(
     if values is not None:
         values = np.add.reduceat(values[order], kept) if len(kept) else values
         check_finite(values, source.name)
-        source = source.counting(ZEROS, np.count_nonzero(values == 0))
+        source = source.counting(ZEROS, int((values == 0).sum()))
         kept, values = kept[values != 0], values[values != 0]
     indptr = np.searchsorted(row[kept], np.arange(n + 1)).astype(np.int64)
     columns, relation = column[kept].astype(np.int32), relation[kept]

@@ -121,6 +121,8 @@ def check_rows(
     for key, array in arrays.items():
         if len(array) != count:
             alike = [names.get(each, each) for each in arrays if len(arrays[each]) == count]
+            edges = num_vertices.num_nonzeros if isinstance(num_vertices, Graph) else -1
+            of_edges = f" ({edges:,} is the number of its edges)" * (len(array) == edges)
             as_one = f", as many as '{alike[0]}' has rows" if alike else ""
             cure = why_not(len(array), num_vertices) or (
                 ": give every vertex one label (-1: unknown)"
@@ -129,7 +131,7 @@ def check_rows(
             )
             raise InputError(
                 f"{where}key '{names.get(key, key)}' has '{len(array)}' rows, the graph {count} "
-                f"vertices{as_one}{cure}"
+                f"vertices{of_edges}{as_one}{cure}"
             )
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError
+from plancc.errors import InputError, PlanccWarning
 from plancc.graph.edgelist import End, check_ends, read_integer_columns
 from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
@@ -30,6 +31,8 @@ from plancc.text import shown
 
 _TABLE = (".csv.gz", ".csv")
 TRIPLES, COUNTS = "raw/triplet-type-list", "raw/num-node-dict"
+_TAKEN = ("edge_feat", "edge_index", "edge_reltype")
+"""What is known of edges."""
 _SPLITS = {"train": "train_idx", "valid": "valid_idx", "test": "test_idx"}
 
 
@@ -71,6 +74,7 @@ def read_record(path: StrPath) -> Record:
             n = _one_graph(archive.integers("num_nodes_list"), archive.name)
             pair = edge_index_of(archive["edge_index"], archive.name)
             values = archive.get("edge_feat")
+            _tell_others(folder, "raw/data.npz: ", [name for name in archive if "edge" in name])
     else:
         sizes = _table(folder, "raw/num-node-list")
         if not sizes:
@@ -80,6 +84,7 @@ def read_record(path: StrPath) -> Record:
         edges = os.path.join(folder, _table(folder, "raw/edge"))
         pair = np.stack(read_integer_columns(edges, read_bytes(edges), b",", 2)[:2])
         _check_number(folder, "raw/edge", pair)
+        _tell_others(folder, "raw/", os.listdir(os.path.join(folder, "raw")))
         features = _table(folder, "raw/edge-feat")
         values = read_numbers(os.path.join(folder, features)) if features else None
     return {"num_nodes": np.array(n), "edge_index": pair, "edge-feat": values}
@@ -135,6 +140,8 @@ def _relations(folder: str) -> Record:
         check_ends(where, text, ends, f"relation '{shown(' '.join(triple))}'")
         _check_number(folder, _edges(triple), pair)
         record[tuple(triple)] = {"edge_index": pair}
+        of_relation = os.path.dirname(_edges(triple))
+        _tell_others(folder, f"{of_relation}/", os.listdir(os.path.join(folder, of_relation)))
         if features := _table(folder, f"{_edges(triple)}-feat"):
             record[tuple(triple)]["edge-feat"] = read_numbers(os.path.join(folder, features))
     return record
@@ -147,6 +154,15 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
         said = float(read_numbers(where).sum())
         if said != count:
             raise InputError(f"{where}: says '{said:.15g}' edges, and there are {count:,}")
+
+
+def _tell_others(folder: str, where: str, names: Iterable[str]) -> None:
+    """Say what of edges, beside ends and features, is not taken."""
+    stems = {name: name.partition(".")[0].replace("-", "_") for name in sorted(names)}
+    left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
+    if left:
+        words = ", ".join(show(name) for name in left)
+        warnings.warn(f"{folder}: {where}not taken: {words} of edges", PlanccWarning, stacklevel=2)
 
 
 def _one_graph(counts: npt.NDArray[Any], where: str) -> int:

@@ -6,6 +6,7 @@ What readers of frameworks have in common: each makes a record of what it finds.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,9 @@ from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array
 Record = dict[Any, Any]
 """By name; of a graph of types a record for every type by name, and for every relation by (source,
 name, destination)."""
+_WEIGHTS = ("edge_weight", "edge_attr", "edge-feat")
+_OF_EDGES = (*_WEIGHTS, "edge_feat", "edge_label")
+"""What is taken of edges: weights, features, labels of links."""
 _FEATURES = ("features", *ALIASES["features"])
 _OF_VERTICES = (*_FEATURES, *KEYS[1:], *ALIASES["labels"])
 
@@ -162,11 +166,13 @@ def _num_vertices(
     for name in _OF_VERTICES:
         if hasattr(record.get(name), "shape") and record[name].shape:
             rows = int(record[name].shape[0])
-            if rows >= n or name in _FEATURES:
+            of_edges = rows == len(row) > n
+            if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
+            also = ", as many as there are edges" * of_edges
             warnings.warn(
-                f"{where}: '{name}' has {rows:,} rows, and 'edge_index' names vertex {n - 1:,}: it "
-                "is not taken for the number of vertices",
+                f"{where}: '{name}' has {rows:,} rows{also}, and 'edge_index' names vertex "
+                f"{n - 1:,}: it is not taken for the number of vertices",
                 PlanccWarning,
                 stacklevel=2,
             )
@@ -181,15 +187,17 @@ def _num_vertices(
 
 def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[Any] | None]:
     """Name of the edges' values, and one for each edge."""
-    for name in ("edge_weight", "edge_attr", "edge-feat"):
+    taken: tuple[str, npt.NDArray[Any] | None] = "", None
+    for name in _WEIGHTS:
         if record.get(name) is None:
             continue
         values = as_array(record[name], f"{where}: '{name}'")
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
-        if name != "edge_weight" and values.ndim == 2:
+        if name != "edge_weight" and (values.ndim == 2 or taken[0]):
+            columns = values.shape[1] if values.ndim == 2 else 1
             warnings.warn(
-                f"{where}: '{name}' has {values.shape[1]} columns and {LEFT_OUT} "
+                f"{where}: '{name}' has {columns} columns and {LEFT_OUT} "
                 "('edge_weight'); `edge_features` source keeps them all, and `features_from_edges` "
                 "sums them",
                 PlanccWarning,
@@ -201,8 +209,19 @@ def _weights(record: Record, edges: int, where: str) -> tuple[str, npt.NDArray[A
                 f"{where}: '{name}' of shape {values.shape} must have one value for each of the "
                 f"{edges} edges"
             )
-        return f"'{name}'", as_values(values, f"{where}: '{name}'")
-    return "", None
+        taken = f"'{name}'", as_values(values, f"{where}: '{name}'")
+    shapes = {name: tuple(getattr(record[name], "shape", ())) for name in record}
+    others = [
+        show(name)
+        for name, shape in shapes.items()
+        if re.match("edge_(?!.*index)", str(name))
+        and name not in _OF_EDGES
+        and shape[:1] == (edges,)
+    ]
+    if others:
+        words = f"{where}: not taken: {', '.join(others)} of edges; 'edge_weight' is their weight"
+        warnings.warn(words, PlanccWarning, stacklevel=2)
+    return taken
 
 
 def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:

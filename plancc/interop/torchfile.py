@@ -84,8 +84,11 @@ def load_torch(path: StrPath) -> Any:
                 f"it holds an object of '{shown(named[1], 60)}'; only tensors are read: save "
                 "data.to_dict()"
             )
-        elif "invariants" in str(error) or "must be distinct" in str(error):
-            words = f"it holds a sparse tensor that torch finds wrong ({shown(error, 100)})"
+        elif "sorted and distinct" in str(error):
+            words = (
+                "the columns in a row of a sparse tensor do not ascend, or are there twice: save "
+                "tensor.to_sparse_coo().coalesce()"
+            )
         elif any(kind.startswith(_start(name)) for kind in (_ZIP, _PICKLE)):
             words = "it is damaged or cut off"
         else:

@@ -76,8 +76,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "objects.npz": (arrays(edge_index=np.array([[None]])), "'edge_index'|Python objects|astype"),
     "pickled.pt": (b"\x80\x04K\x01.", "does not look like a file of torch.save"),
     "broken.graphml": ("<graphml><graph></graphml>", "not XML|line 1"),
-    "broken.gml": ("graph [ node [ id 0 ] edge [ source 0 target 5 ] ]",
-                   "line 1|'5', which is no vertex"),
+    "broken.gml": ("graph [ node [ id 0 ] edge [ source 0 target 5 ] ]", "line 1|'5'|no vertex"),
     "text.h5ad": ("hello", "cannot be read as .h5ad"),
     "g.xyz": ("0 1\n", "'.xyz'|--format|edgelist"),
 }  # fmt: skip

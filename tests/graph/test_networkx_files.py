@@ -106,8 +106,9 @@ def test_weights_that_are_no_numbers(tmp_path):
     graph = nx.DiGraph()
     graph.add_edge("a", "b", weight="heavy")
     nx.write_graphml(graph, tmp_path / "a.graphml")
-    words = r"a\.graphml, line \d+: the weight is not a number: 'heavy'"
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(
+        InputError, match=r"a\.graphml, line \d+: the weight is not a number: 'heavy'"
+    ):
         read_graph(tmp_path / "a.graphml")
     graph["a"]["b"]["weight"] = float("nan")
     nx.write_graphml(graph, tmp_path / "a.graphml")

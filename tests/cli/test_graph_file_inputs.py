@@ -1,0 +1,272 @@
+"""Graph files and the values of their entries: read as they are meant, or said, or refused."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from input_case import Case, plan_entries, run_case
+
+MTX = "%%MatrixMarket matrix coordinate "
+FLAGS = "--effort fast -p 1 -o p.h5"
+
+
+def both(*pairs: tuple[int, int], value: float = 1.0) -> dict[tuple[int, int], float]:
+    """Entries in both directions."""
+    return {end: value for i, j in pairs for end in ((i, j), (j, i))}
+
+
+def torch_file(**given: Any) -> bytes:
+    """A file of torch.save with these lists as tensors."""
+    import torch
+
+    stream = io.BytesIO()
+    torch.save({name: torch.tensor(each) for name, each in given.items()}, stream)
+    return stream.getvalue()
+
+
+def refused(name: str, file: str, content: str | bytes, words: str, options: str = "") -> Case:
+    return Case(name, {file: content}, f"compile {file} {FLAGS} {options}", refused=words)
+
+
+XML = (
+    '<graphml><key id="d0" for="edge" attr.name="Weight" attr.type="double"/>'
+    '<key id="d1" for="node" attr.name="pop" attr.type="int"/><graph edgedefault="undirected">\n'
+    '<node id="10"><data key="d1">3</data></node><node id="11"/><node id="12"/>\n{}\n'
+    "</graph></graphml>\n"
+)
+EDGE = '<edge source="{}" target="{}"{}><data key="d0">{}</data></edge>'
+TRIPLE = '*Vertices 3\n1 "a"\n2 "b"\n3 "a"\n'  # two labels are the same
+RINGED = [[*range(6)], [1, 2, 3, 4, 5, 0]]
+
+CASES = [
+    Case(
+        "F2 Pajek *Arcslist",
+        {"g.net": "*Vertices 6\n1 \"A\"\n*Arcslist\n1 2 3 6\n2 1 4 5 6\n5 1 2\n"},
+        "compile g.net PLAIN",
+        entries=dict.fromkeys(
+            [(0, 1), (0, 2), (0, 5), (1, 0), (1, 3), (1, 4), (1, 5), (4, 0), (4, 1)], 1.0
+        ),
+    ),
+    Case(
+        "F2 Pajek sections of relations",
+        {"g.net": TRIPLE + '*Arcs :2 "main"\n1 2 1\n3 1 1\n*Arcs :3 "other"\n1 2 4\n'},
+        "compile g.net PLAIN",
+        says=("not taken|numbers of 2 relations", "repeated entries summed: 1"),
+        entries={(0, 1): 5.0, (2, 0): 1.0},
+    ),
+    Case(
+        "F2 Pajek numbers of relations and times",
+        {"g.net": "*Network x\n*Vertices 3\n1 \"a\" [1-3]\n*Arcs :1\n1: 1 2 1\n2: 2 3 1 [2]\n"},
+        "compile g.net PLAIN",
+        says=("not taken|times|numbers of 2 relations",),
+        entries={(0, 1): 1.0, (1, 2): 1.0},
+    ),
+    Case(
+        "F2 Pajek labels are names only",
+        {"g.net": TRIPLE + "*Edges\n1 2 1\n2 3 1\n"},
+        "compile g.net PLAIN",
+        silent=("warning",),
+        entries=both((0, 1), (1, 2)),
+    ),
+    Case(
+        "F2 Pajek arcs beside edges",
+        {"g.net": "% c\n*Vertices 3\n*Arcs\n1 2 2\n*Edges\n2 3 4\n"},
+        "compile g.net PLAIN",
+        silent=("warning",),
+        entries={(0, 1): 2.0, (1, 2): 4.0, (2, 1): 4.0},
+    ),
+    Case(
+        "F2 Pajek matrix",
+        {"g.net": "*Vertices 2\n*Matrix\n0 1.5\n2 0\n"},
+        "compile g.net PLAIN",
+        entries={(0, 1): 1.5, (1, 0): 2.0},
+    ),
+    Case(
+        "F2 Pajek of two modes",
+        {"g.net": "*Vertices 5 3\n*Edges\n1 4\n5 2\n3 4\n"},
+        "compile g.net PLAIN",
+        entries={(0, 3): 1.0, (1, 4): 1.0, (2, 3): 1.0},
+    ),
+    Case(
+        "F2 Pajek attributes after the weight",
+        {"g.net": "*Vertices\n1 \"L\" 0 0 ellipse pop 300\n2 \"K\"\n*Edges\n1\t2\t2 distance 30\n"},
+        "compile g.net PLAIN",
+        says=("not taken|'pop' of vertices|'distance' of edges",),
+        entries=both((0, 1), value=2.0),
+    ),
+    refused("F2 Pajek section", "g.net", "*Vertices 2\n*Partition x\n1\n", "line 2|'*Partition'"),
+    refused("F2 Pajek range", "g.net", "*Vertices 2\n*Edges\n1 3\n", "line 3|range 1..2|'3'"),
+    refused("F2 Pajek within a mode", "g.net", "*Vertices 3 1\n*Edges\n2 3\n", "line 3|rows"),
+    refused("F2 Pajek weight", "g.net", "*Vertices 2\n*Edges\n1 2 nan\n", "line 3|finite|'nan'"),
+    Case(
+        "F3 GML value",
+        {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
+        "compile g.gml PLAIN",
+        says=("not taken|'value' of edges|--columns source,target,value",),
+        entries=both((0, 1)),
+    ),
+    Case(
+        "F3 GML value by --columns",
+        {"g.gml": "graph [ node [ id 0 ] node [ id 1 ] edge [ source 1 target 0 value 10 ] ]"},
+        "compile g.gml PLAIN --columns source,target,value",
+        says=("weights of the edges: 'value'",),
+        silent=("warning",),
+        entries=both((0, 1), value=10.0),
+    ),
+    refused(
+        "F3 GML attribute", "g.gml", "graph [ node [ id 0 ] edge [ source 0 target 0 v 1 ] ]",
+        "no edge has the attribute 'w'|'v'", "--columns source,target,w",
+    ),
+    Case(
+        "M1 GML edge twice",
+        {"g.gml": "graph [ directed 1 node [ id 1 ] node [ id 2 ]"
+                  + " edge [ source 1 target 2 ]" * 2 + " ]"},
+        "compile g.gml PLAIN",
+        says=("1 repeated entries merged",),
+        entries={(1, 2): 1.0},
+    ),
+    refused("M1 GML twice", "g.gml", "graph [\nnode [ id 0 ]\nnode [ id 0 ] ]", "line 3|'0'|twice"),
+    refused("M1 GML end", "g.gml", "graph [\nnode [ id 0 ]\nedge [ source 0 ] ]", "line 3|target"),
+    Case(
+        "F3 GraphML Weight, one directed edge",
+        {"g.graphml": XML.format(EDGE.format(10, 11, "", 2)
+                                 + EDGE.format(11, 12, ' directed="true"', 4))},
+        "compile g.graphml PLAIN",
+        says=("not taken|'pop' of vertices", "'Weight', 2 to 4"),
+        entries={(10, 11): 2.0, (11, 10): 2.0, (11, 12): 4.0},
+    ),
+    refused("M1 GraphML end", "g.graphml", XML.format(EDGE.format(10, 13, "", 1)), "line 3|'13'"),
+    refused("M1 hyperedge", "g.graphml", XML.format("<hyperedge/>"), "line 3|hyperedge"),
+    refused("M1 weight", "g.graphml", XML.format(EDGE.format(10, 11, "", "x")), "line 3|'x'"),
+    refused(
+        "C16 both triangles", "g.mtx", MTX + "real symmetric\n4 4 3\n2 1 3\n1 2 3\n1 4 2\n",
+        "line 4|symmetric|mirror is there too|'1 2 3'",
+    ),
+    Case(
+        "C16 an entry above the diagonal",
+        {"g.mtx": MTX + "real symmetric\n4 4 2\n2 1 3\n1 4 2\n"},
+        "compile g.mtx PLAIN",
+        entries=both((0, 1), value=3.0) | both((0, 3), value=2.0),
+    ),
+    Case(
+        "C16 --symmetrize of edges listed both ways",
+        {"g.txt": "0 1 3\n1 0 3\n1 2 1\n"},
+        "compile g.txt PLAIN --symmetrize",
+        says=("2 of 3 entries are listed both ways, and --symmetrize adds their values",),
+        entries=both((0, 1), value=6.0) | both((1, 2)),
+    ),
+    Case(
+        "i15 a diagonal of zeros",
+        {"g.mtx": MTX + "real skew-symmetric\n3 3 2\n2 1 1.5\n2 2 0\n"},
+        "compile g.mtx PLAIN",
+        says=("1 entries of value 0 left out (--pattern keeps them)",),
+        entries={(1, 0): 1.5, (0, 1): -1.5},
+    ),
+    refused(
+        "i15 a diagonal", "g.mtx", MTX + "real skew-symmetric\n3 3 1\n3 3 4\n", "line 3|'3 3 4'"
+    ),
+    Case(
+        "F9 repeated pairs", {"g.txt": "0 1\n0 1\n1 2\n"}, "compile g.txt PLAIN",
+        says=("1 repeated entries merged",), entries={(0, 1): 1.0, (1, 2): 1.0},
+    ),
+    Case(
+        "F9 loops beside the identity", {"g.txt": "0 1\n1 1\n"},
+        f"compile g.txt --normalize none {FLAGS}",
+        says=("1 self loops of the source are raised by the identity",),
+        entries={(0, 0): 1.0, (0, 1): 1.0, (1, 1): 2.0},
+    ),
+    Case(
+        "F9 nothing to count", {"g.txt": "0 1 2\n1 2 3\n"}, "compile g.txt PLAIN",
+        silent=("merged", "left out", "both ways", "raised"),
+        entries={(0, 1): 2.0, (1, 2): 3.0},
+    ),
+    *(
+        Case(
+            f"M2 --pattern: {kind} {line}",
+            {"g.mtx": f"{MTX}{kind}\n2 2 1\n{line}\n"},
+            "compile g.mtx PLAIN --pattern",
+            entries=right,
+        )
+        for kind, line, right in (
+            ("complex general", "1 2 1.0 2.0", {(0, 1): 1.0}),
+            ("complex hermitian", "2 1 1.0 2.0", both((0, 1))),
+            ("integer general", "1 2 99999999999999999999", {(0, 1): 1.0}),
+            ("real general", "1 2 inf", {(0, 1): 1.0}),
+            ("real general", "1 2 1.0D+00", {(0, 1): 1.0}),
+        )
+    ),
+    Case(
+        "M2 integer hermitian", {"g.mtx": MTX + "integer hermitian\n2 2 1\n2 1 5\n"},
+        "compile g.mtx PLAIN", entries=both((0, 1), value=5.0),
+    ),
+    refused("M2 complex", "g.mtx", MTX + "complex general\n2 2 0\n", "line 1|--pattern"),
+    refused("M2 inf", "g.mtx", MTX + "real general\n2 2 1\n1 2 inf\n", "line 3|--pattern|'inf'"),
+    Case(
+        "C17 digits", {"g.txt": "0 1 16777217\n1 0 1e-46\n"},
+        f"compile g.txt --normalize none --no-self-loops {FLAGS}",
+        says=("1 weights above 16,777,216 lose digits|--value-dtype float64",
+              "1 weights are 0 in float32|--value-dtype float64"),
+        entries={(0, 1): 16777216.0},
+    ),
+    refused(
+        "C17 size", "g.mtx", MTX + "pattern general\n2 2 18446744073709551615\n1 2\n", "after 1"
+    ),
+    refused("long size", "g.mtx", f"{MTX}pattern general\n2 2 {'9' * 5000}\n", "line 2|range"),
+    refused("long row", "g.mtx", f"{MTX}pattern general\n2 2 1\n1 {'9' * 5000}\n", "line 3|1..2"),
+    Case(
+        "F3 .pt attributes of edges",
+        {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, edge_time=[1.0] * 6)},
+        "compile g.pt PLAIN",
+        says=("not taken|'edge_time' of edges",),
+        entries=dict.fromkeys(zip(RINGED[1], RINGED[0], strict=True), 1.0),
+    ),
+    Case(
+        "F3 OGB edge_weight",
+        {"g/raw/edge.csv": "0,1\n1,2\n", "g/raw/num-node-list.csv": "3\n",
+         "g/raw/edge_weight.csv": "2\n3\n"},
+        "compile g PLAIN",
+        says=("not taken|'edge_weight.csv' of edges",),
+        entries={(1, 0): 1.0, (2, 1): 1.0},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_graph_file_is_read_as_it_is_meant(case, tmp_path, monkeypatch):
+    run_case(case, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_features_reach_the_edges_of_a_matrix(layout, turned, tmp_path, monkeypatch):
+    """C21: features in the order of the file's ``data``."""
+    random = sp.random(20, 20, 0.2, random_state=1)
+    matrix = getattr(sp, f"{layout}_array")(random)
+    row, column = matrix.tocoo().coords
+    np.save(tmp_path / "f.npy", 1000.0 * row + column)
+    sp.save_npz(tmp_path / "m.npz", matrix)
+    options = "--edge-features f.npy" + " --transpose" * turned
+
+    def check(folder):
+        import h5py
+
+        ends = plan_entries(folder / "p.h5")
+        right = [1000 * j + i if turned else 1000 * i + j for i, j in ends]
+        with h5py.File(folder / "p.h5") as file:
+            assert file["matrix/edge_features"][:, 0].tolist() == right
+
+    run_case(Case("C21", {}, f"compile m.npz PLAIN {options}", check=check), tmp_path, monkeypatch)
+
+
+def test_a_converted_graph_is_verified(tmp_path, monkeypatch):
+    """Its columns were chosen, and its mirror was added, when it was converted."""
+    monkeypatch.chdir(tmp_path)
+    files = {"g.csv": "source,target,w\n0,1,2\n1,2,3\n"}
+    reading = "--columns source,target,w --symmetrize"
+    run_case(Case("compile", files, f"compile g.csv PLAIN {reading}"), tmp_path, monkeypatch)
+    run_case(Case("convert", {}, f"convert g.csv -o f {reading}"), tmp_path, monkeypatch)
+    run_case(Case("verify", {}, "verify p.h5 --against f", says=("valid",)), tmp_path, monkeypatch)
