@@ -41,7 +41,7 @@ _LEAST = 3
 """Edges below a line of sizes: of fewer it may too well be an edge."""
 
 
-class Claims(NamedTuple):
+class Said(NamedTuple):
     """What stands before the edges.
 
     Attributes:
@@ -52,22 +52,20 @@ class Claims(NamedTuple):
             of its own; None: they share one id space.
     """
 
-    place: str = "the comments say"
+    place: str
     vertices: int | None = None
     edges: int | None = None
     undirected: bool = False
     sides: tuple[int, int] | None = None
 
 
-def claims_of(head: bytes) -> Claims:
+def claims_of(head: bytes) -> Said:
     """What the comments before the first edge say."""
-    vertices = edges = None
+    counts: list[int | None] = [None, None]
     for found in _COUNTS.finditer(head):
-        vertices, edges = (
-            before if word is None else int(word.replace(b",", b""))
-            for before, word in zip((vertices, edges), found.groups(), strict=True)
-        )
-    claims = Claims(vertices=vertices, edges=edges, undirected=bool(_UNDIRECTED.search(head)))
+        for k, word in enumerate(found.groups()):
+            counts[k] = int(word.replace(b",", b"")) if word else counts[k]
+    claims = Said("the comments say", counts[0], counts[1], bool(_UNDIRECTED.search(head)))
     konect = _KONECT.search(head)
     if konect is None:
         return claims
@@ -87,7 +85,7 @@ def claims_of(head: bytes) -> Claims:
 
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
-) -> tuple[str, Claims | None]:
+) -> tuple[str, Said | None]:
     """What is to be said of the first edge, "" for nothing, and what it says if it is none.
 
     In a line of sizes the last number counts the lines below, and those before are vertices, at
@@ -111,7 +109,7 @@ def first_line(
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
         words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} takes it for one"
         words = f"is taken as numbers of vertices and edges, not as an edge ({words})"
-        return words, Claims("the first line says", int(first[0]), lines)
+        return words, Said("the first line says", int(first[0]), lines)
     if not sizes and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
         words = "is read as an edge, and its ids occur nowhere else; if it is pandas' line of"
         return f"{words} column numbers, put # before it", None
@@ -119,7 +117,7 @@ def first_line(
 
 
 def warn_of_counts(
-    claims: Claims,
+    claims: Said,
     where: str,
     edges: tuple[int, int],
     vertices: int,
@@ -137,17 +135,15 @@ def warn_of_counts(
     Warns:
         PlanccWarning: For other counts. Lines may have an edge once, or in both directions.
     """
-    (lines, loops), said, read = edges, [], []
-    given = claims.edges, lines
-    if claims.edges is not None and not any(
-        one in (other, 2 * other, 2 * other - loops) for one, other in (given, given[::-1])
-    ):
-        said, read = [f"{claims.edges:,} edges"], [f"{lines:,}"]
-    short = bool(said) and lines < (claims.edges or 0)
+    (lines, loops), said, read, short = edges, list[str](), list[str](), False
+    if claims.edges is not None:
+        ways = (lines, claims.edges), (claims.edges, lines)
+        if not any(one in (other, 2 * other, 2 * other - loops) for one, other in ways):
+            said, read, short = [f"{claims.edges:,} edges"], [f"{lines:,}"], lines < claims.edges
     cure = ": the file may be cut off" * short
-    if claims.vertices not in (None, vertices) and not by_number:
-        counted = ids is None or are_names(ids)
-        least, largest = (0, vertices - 1) if counted else (int(ids[0]), int(ids[-1]))
+    if claims.vertices is not None and claims.vertices != vertices and not by_number:
+        named = ids is None or are_names(ids)
+        least, largest = (0, vertices - 1) if named else (int(ids[0]), int(ids[-1]))
         told = vertices != largest - least + 1 and claims.vertices in (largest, largest + 1)
         if said or not told:  # `plancc.graph.ids.number` tells
             said.insert(0, f"{claims.vertices:,} vertices")
@@ -162,7 +158,7 @@ def warn_of_counts(
         warnings.warn(f"{where}: {claims.place} {words}", PlanccWarning, stacklevel=3)
 
 
-def warn_of_direction(claims: Claims, where: str, directed: bool) -> None:
+def warn_of_direction(claims: Said, where: str, directed: bool) -> None:
     """Warn where edges are said to be undirected, and some have no reverse."""
     if claims.undirected and directed:
         warnings.warn(

@@ -21,7 +21,7 @@ from plancc.errors import InputError, PlanccWarning
 from plancc.graph import kernels
 from plancc.graph.canonical import build_graph, detect_direction
 from plancc.graph.claims import (
-    Claims,
+    Said,
     claims_of,
     first_line,
     warn_of_counts,
@@ -101,7 +101,7 @@ class _Table(NamedTuple):
     ends: str
     comma: bool
     start: int
-    claims: Claims
+    claims: Said
     named: bool
 
 
@@ -169,7 +169,7 @@ def read_edgelist(
 
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
-) -> tuple[bytes, Claims, Entries]:
+) -> tuple[bytes, Said, Entries]:
     """The text, what it says and its edges, without a first line that has sizes.
 
     Warns:
@@ -191,7 +191,7 @@ def _without_sizes(
     return data, claims, entries
 
 
-def _of_two_sides(path: StrPath, claims: Claims, entries: Entries, flags: dict[str, Any]) -> Graph:
+def _of_two_sides(path: StrPath, claims: Said, entries: Entries, flags: dict[str, Any]) -> Graph:
     """The graph of an edge list of two sides whose ids count from 1 each, as those of KONECT do."""
     where, (u, v, weights) = os.fspath(path), entries
     if not (u.all() and v.all()):
@@ -258,7 +258,8 @@ class EdgeListEntries:
         options: Any = {"num_vertices": num_vertices, "keep_ids": keep_ids, "names": self._named}
         found = number(ids, ids, where, **options)
         check_num_vertices(found.num_vertices, where)
-        self.num_vertices, self.original_ids = found.num_vertices, found.original_ids
+        self.num_vertices: int = found.num_vertices
+        self.original_ids: npt.NDArray[Any] | None = found.original_ids
         by_number = keep_ids or num_vertices is not None
         self._check_whole(ids, by_number)
         warn_of_two_sides(where, split_names(table.ends), *sides)

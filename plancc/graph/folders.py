@@ -89,14 +89,14 @@ def to_folder(
                 max(size_of_source(os.fspath(path), entry), said), allow_large=allow_large
             ):
                 # a column of weights need not be read
-                without = {"pattern": flags["pattern"]} if "columns" in entry.options else {}
+                without: Any = {"pattern": flags["pattern"]} if "columns" in entry.options else {}
                 source = entry.entries(path, **without, **choices)
                 told = {"weights": source.source.weights, "columns": source.source.columns}
                 source.source = replace(source_of(path, name, flags | choices), **told)
                 convert(source, made, Reading(**flags), int(SHARE * room))
             graph = read_graph(made, "csr", allow_large=True)
-            if (told := getattr(source, "warn_of_direction", None)) is not None:
-                told(graph.directed)
+            if (warn := getattr(source, "warn_of_direction", None)) is not None:
+                warn(graph.directed)
         else:
             graph = read_graph(path, keys=keys, **options, **reading)
             write_csr(graph, made)

@@ -102,11 +102,11 @@ def edge_columns(
 def distinct_ids(edges: Iterable[Entries]) -> tuple[int, int, IntArray, IntArray]:
     """Edges and self loops of a source that is read piece by piece, and its ids of u and of v."""
     count = loops = 0
-    sides = [np.empty(0, np.int64)] * 2
+    ids_u = ids_v = np.empty(0, np.int64)
     for u, v, _ in edges:
         count, loops = count + len(u), loops + int(np.count_nonzero(u == v))
-        sides = [np.union1d(*pair) for pair in zip(sides, (u, v), strict=True)]
-    return count, loops, *sides
+        ids_u, ids_v = np.union1d(ids_u, u), np.union1d(ids_v, v)
+    return count, loops, ids_u, ids_v
 
 
 class Numbered(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cases import long
 from graph_helpers import entries, merged, refused, shared, symmetrized
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import plancc
@@ -44,6 +44,7 @@ def files(draw):
 @given(files(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_agrees_with_a_naive_parser(tmp_path_factory, file, zipped, pattern, symmetrize, transpose):
     text, valued, triples = file
+    assume(triples[0][2 if valued else 1] != len(triples) - 1)  # it may be a line of sizes
     path = tmp_path_factory.mktemp("el") / ("a.txt.gz" if zipped else "a.el")
     path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
     graph = read_graph(path, pattern=pattern, symmetrize=symmetrize, transpose=transpose)

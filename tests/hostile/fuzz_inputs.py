@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -398,6 +399,7 @@ def _read_mtx(text: str) -> tuple[int, Entries]:
 
 
 def _read_edges(text: str) -> tuple[int, Entries]:
+    text = re.sub(r'"([-+.\deE]+)"', r"\1", re.sub(r"(?<=\S)[ \t]+#.*", "", text))
     lines = [line for line in text.split("\n") if line.strip() and line[0] not in "#%"]
     mark = next((mark for mark in ",;" if mark in lines[0]), None)
     if not any(_is_number(word) for word in lines[0].split(mark)):  # names of columns
