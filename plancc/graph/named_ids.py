@@ -19,6 +19,7 @@ from plancc.graph.textfile import StrPath, fail
 from plancc.memory import check_memory
 
 Names = npt.NDArray[np.bytes_]
+NAMED = "ids are names"
 LONGEST = 1024
 """Most bytes of a name."""
 _ROWS = 1 << 14
@@ -143,6 +144,6 @@ def check_no_numbers(where: str, num_vertices: int | None, keep_ids: bool) -> No
     given = "keep_ids" if keep_ids else "num_vertices"
     if keep_ids or num_vertices is not None:
         raise InputError(
-            f"{where}: ids are names, which are numbered in their order: leave out `{given}`, "
+            f"{where}: {NAMED}, which are numbered in their order: leave out `{given}`, "
             "which takes ids for numbers of vertices"
         )

@@ -34,6 +34,7 @@ from plancc.graph.edgelist import check_relation_file
 from plancc.graph.formats import FORMATS, Format, find_format
 from plancc.graph.graph import Graph, Source
 from plancc.graph.listed_edges import EdgeFeatures, IntArray, listing, with_features
+from plancc.graph.named_ids import NAMED
 from plancc.graph.npz import map_array
 from plancc.graph.textfile import StrPath, show
 from plancc.graph.types import Relation, Types, check_relation, in_words
@@ -185,6 +186,11 @@ def _matrix(
                 path, pattern=pattern, symmetrize=False, transpose=False, **by_numbers
             )
     except InputError as error:
+        if NAMED in str(error):
+            raise InputError(
+                f"{path}: {in_words(relation)}: {NAMED}, and those of types are numbers, from 0 "
+                "within the type: number them first"
+            ) from None
         if name == "edgelist":
             check_relation_file(path, counts, relation)
         raise InputError(str(error).replace(f" (`num_vertices` {max(sizes)})", "")) from None

@@ -115,9 +115,11 @@ def predict(
         with transport.agreement():
             share = read_ids(plan, opened.content, transport)
             named = _are_names(share)
-            words = list(map(str, ids)) if not isinstance(ids, str) else None
-            lines = _read_ids(ids, named) if words is None else _checked(words, named=named)
-        file = ids if words is None and os.path.exists(ids) else ""
+            if isinstance(ids, str):
+                lines = _read_ids(ids, named)
+            else:
+                lines = _checked(list(map(str, ids)), named=named)
+        file = ids if isinstance(ids, str) and os.path.exists(ids) else ""
         asked, at = np.array([*lines]), [*lines.values()]
         wanted = _vertices_of(
             asked, share, opened, of_target, transport, lambda k: _place(file, at[k])
@@ -256,7 +258,7 @@ def _checked(words: Sequence[str], file: str = "", named: bool = False) -> dict[
     Raises:
         InputError: If there is none, one is no whole number, or is there twice.
     """
-    found = dict[int, int]()
+    found = dict[Any, int]()
     for line, word in enumerate(words, 1):
         where = f"{file}, line {line}: '{shown(word, 40)}'" if file else f"`ids` {shown(word, 40)}"
         if not word.strip() and file:

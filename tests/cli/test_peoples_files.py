@@ -44,7 +44,7 @@ GRAPHS: dict[str, tuple[str | bytes, str]] = {
     "one.txt": ("0\n1\n", "line 1|two or three columns|--columns 1,2|'0'"),
     "five.txt": ("0 1 2 3 4\n", "line 1|two or three columns|--columns 1,2|'0 1 2 3 4'"),
     "ragged.txt": ("0 1\n1 2 3\n", "line 2|2 columns are expected, as in the first line|'1 2 3'"),
-    "mixed.csv": ("source,target\n1,2\n2,bob\n", "line 3|'bob'|ids are whole numbers, as in the first"),
+    "mixed.csv": ("source,target\n1,2\n2,bob\n", "line 3|'bob'|ids are whole numbers, as in"),
     "hash.txt": ("0 1000000000000000000\n", "line 1|18 digits|'1000000000000000000'|anew"),
     "empty.txt": ("", "the file is empty"),
     "comments.txt": ("# a\n# b\n", "the file holds no edge"),

@@ -95,7 +95,7 @@ def test_types_chunks_and_filters(tmp_path, compress):
         "content_sha256": np.bytes_,
     }
     assert attributes["format"] == b"plancc-plan"
-    assert attributes["format_version"] == b"1.11"
+    assert attributes["format_version"] == b"1.12"
     assert (attributes["directed"], attributes["self_loops"]) == (1, 0)
 
 
