@@ -230,8 +230,8 @@ def _how_read(header: Header, provenance: Mapping[str, Any]) -> str:
             f"row = {row}, column = {column} (a row needs its columns; --transpose turns it)"
         )
     if header.directed and header.types is None:
-        turned = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
-        words.append(f"the graph is directed: {turned}--symmetrize adds the reverse edges")
+        meaning = "" if names else "entry i j means that row i needs row j, --transpose turns it; "
+        words.append(f"the graph is directed: {meaning}--symmetrize adds the reverse edges")
     return "; ".join(words)
 
 

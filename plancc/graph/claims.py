@@ -142,8 +142,9 @@ def warn_of_counts(
             said, read, short = [f"{claims.edges:,} edges"], [f"{lines:,}"], lines < claims.edges
     cure = ": the file may be cut off" * short
     if claims.vertices is not None and claims.vertices != vertices and not by_number:
-        named = ids is None or are_names(ids)
-        least, largest = (0, vertices - 1) if named else (int(ids[0]), int(ids[-1]))
+        least, largest = 0, vertices - 1
+        if ids is not None and not are_names(ids):
+            least, largest = int(ids[0]), int(ids[-1])
         told = vertices != largest - least + 1 and claims.vertices in (largest, largest + 1)
         if said or not told:  # `plancc.graph.ids.number` tells
             said.insert(0, f"{claims.vertices:,} vertices")
