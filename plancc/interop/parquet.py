@@ -207,9 +207,7 @@ def _edge_columns(
     names = edge_columns(where, table.schema.names, columns, texts)
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
-        if (name in texts) if k > 1 else not arrow.types.is_integer(kinds[name]):
-            kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers"
-            raise InputError(f"{where}: column '{name}' holds {kind}")
+        _check_type(arrow, kinds[name], f"{where}: column '{name}'", k < 2)
     return table, names
 
 
