@@ -71,8 +71,8 @@ THREADS = {
     ),
     "mini-batches": (r"batch|batches|Batch|samplers?|fanouts", r"batch|sampl|draw"),
     "disk": (
-        r"disk|scratch|mapped|lean|room|external",
-        r"disk|scratch|mapped|external|folders|row_cache|csr",
+        r"disk|mapped|external",
+        r"disk|mapped|external|folders|row_cache|csr",
     ),
 }
 """Features that are optional: the words that name one in code, and what paths of its own files

@@ -2,9 +2,8 @@
 
 The peak is the largest sum of the memory of the command and its children, asked every 20 ms: PSS,
 and the code of libraries once, whether or not other programs use them too. Pages of mapped files of
-data (the graph's folder, arrays in files on the disk) are left out: the system takes them back when
-it needs room. Every kind of graph is compiled in all ways that a limit leads to: without a limit,
-then below the prediction of the way before.
+data (the graph's folder) are left out: the system takes them back when it needs room. Every kind of
+graph is compiled from a text, without a search and with one, and from a folder.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class Compiled:
     def predicted(self) -> int:
         return int(self.told["provenance"]["predicted_memory"])
 
-    def add(self, report: Report, case: str, limit: int | None = None) -> None:
+    def add(self, report: Report, case: str) -> None:
         """Append the figures."""
         report.add(f"{case}: peak", self.peak / 1e6, unit="MB")
         report.add(f"{case}: with pages of files", self.with_files / 1e6, unit="MB")
@@ -113,8 +112,6 @@ class Compiled:
         ratio = self.predicted / self.peak
         report.add(f"{case}: predicted over peak", ratio, MOST, unit="x")
         report.add(f"{case}: predicted over peak", ratio, LEAST, ">=", unit="x")
-        if limit is not None:
-            report.add(f"{case}: peak over --memory", self.peak / limit, 1.0, unit="x")
 
 
 def run(inputs: Inputs) -> Report:
@@ -131,7 +128,7 @@ def run(inputs: Inputs) -> Report:
 
 
 def _of_kind(inputs: Inputs, report: Report, kind: str, graph: Graph) -> None:
-    """A text without a search and with one; a folder in ever less memory."""
+    """A text without a search and with one; a folder."""
     text, folder = inputs.folder / f"{kind}.mtx", inputs.folder / kind
     if not text.exists():
         write_graph(graph, text)
@@ -142,15 +139,8 @@ def _of_kind(inputs: Inputs, report: Report, kind: str, graph: Graph) -> None:
     del graph
     for words in ("--model rp", "--effort fast"):
         _compiled(inputs, text, words.split()).add(report, f"{kind}, {words}")
-    limit, ways = None, 0
-    while ways < 4:
-        options = [] if limit is None else ["--memory", str(limit)]
-        try:
-            found = _compiled(inputs, folder, ["--effort", "fast", *options])
-        except subprocess.CalledProcessError:  # nothing less is left
-            break
-        found.add(report, f"{kind}, folder, way {ways + 1}", limit)
-        limit, ways = found.predicted - 1, ways + 1
+    found = _compiled(inputs, folder, ["--effort", "fast"])
+    found.add(report, f"{kind}, folder, --effort fast")
 
 
 def _compiled(inputs: Inputs, graph: Path, words: list[str]) -> Compiled:
@@ -195,7 +185,7 @@ def held(pid: int) -> tuple[int, int, dict[str, int]]:
             first, *words = line.split()
             if not first.endswith(":"):
                 name = " ".join(words[4:])
-                of_data = name.endswith((".npy", "(deleted)"))
+                of_data = name.endswith(".npy")
             elif first == "Pss:" and (of_data or not name.startswith("/")):
                 found[of_data] += 1024 * int(words[0])
             elif first == "Rss:" and name.startswith("/") and not of_data:

@@ -54,10 +54,7 @@ class SearchOptions(PartitionOptions):
     """How owners are found: what `compile`, `refine`, the search, `auto` and sweeps are told.
 
     Attributes beside the options: `grid`, the process grid whose blocks the parts are (the time of
-    an epoch is then the grid's); `on_disk`, whether matrix and nets are in files, not in memory
-    (`plancc.scratch`); `lean`, whether partitioners are given the graph between clusters only,
-    whatever the kind of graph (`plancc.search.footprint`); `room`, the bytes that a partitioner of
-    that graph may take, or None.
+    an epoch is then the grid's).
 
     Raises:
         InputError: A name that is unknown, a number that is out of range.
@@ -121,9 +118,6 @@ class SearchOptions(PartitionOptions):
         kind=instance("a function is needed", Callable),
     )
     grid: Grid | None = option(None, internal=True)
-    lean: bool = option(False, internal=True)
-    room: int | None = option(None, internal=True)
-    on_disk: bool = option(False, internal=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,7 +232,7 @@ class PlanOptions:
     )
     memory: int | None = of_search(
         None,
-        "memory limit (16G), per rank. Searches are reduced to fit",
+        "memory limit (16G), per rank. What needs more is refused",
         otherwise="what is left, less a tenth",
         more="In Python a number of bytes: of the compiler and the processes that it starts "
         "(`plancc.search.footprint`).",

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -34,7 +33,7 @@ from plancc.models.weights import BATCH, DEFAULT_BALANCE, Balance
 from plancc.options import PlanOptions, SearchOptions
 from plancc.owners.choice import choose
 from plancc.owners.find import find_owners
-from plancc.owners.memory import allowed_memory, within_memory
+from plancc.owners.memory import allowed_memory, needed_memory
 from plancc.owners.numbering import numbered
 from plancc.owners.provenance import of_graph, of_wishes, provenance
 from plancc.owners.request import Assigner, balance_of, prepared, with_dims
@@ -48,7 +47,6 @@ from plancc.plan.routing import with_routes
 from plancc.predict.forecast import Forecast
 from plancc.predict.relays import MANY, best_relays
 from plancc.predict.schedules import tables_of
-from plancc.scratch import on_disk
 
 SLOWER = 1.02
 """Epoch with hops over that without, up to which a search for the volume keeps them: they move
@@ -91,9 +89,8 @@ def compile(
             suffice, before the search.
 
     Warns:
-        PlanccWarning: Less of a search than was asked for, for want of memory; fallbacks, a missed
-            balance, a partition that another run may not repeat; what vertex data hold and is
-            seldom meant (`plancc.graph.remarks`).
+        PlanccWarning: Fallbacks, a missed balance, a partition that another run may not repeat;
+            what vertex data hold and is seldom meant (`plancc.graph.remarks`).
     """
     of_search, of_plan, model_options = divided(options, SearchOptions, PlanOptions)
     wishes, search = PlanOptions(**of_plan), SearchOptions(**of_search)
@@ -142,7 +139,7 @@ def compile(
         if search.fixed is not None:
             fixed = part_vector(search.fixed, graph.num_vertices, num_parts, -1)
             task = replace(task, options=replace(task.options, fixed=fixed))
-    task, way, given_up = within_memory(task, graph, vertex_data, len(wanted.names), taken)
+    needed = needed_memory(task, graph, vertex_data, len(wanted.names), taken)
     notes: list[str] = []
 
     def tell(*found: str) -> None:
@@ -150,11 +147,9 @@ def compile(
         for note in filter(None, found):
             warnings.warn(note, PlanccWarning, stacklevel=3)
 
-    tell(given_up)
     how: dict[str, Any] = {"normalization": wishes.normalize, "self_loops": wishes.self_loops}
-    large_arrays = partial(on_disk, task.options.on_disk)
     task.model.check(graph, num_parts)
-    with observer("normalize"), large_arrays():
+    with observer("normalize"):
         whole = normalized(given, **how, dtype=wishes.value_dtype)
         matrix = without_relations(whole)
     if wishes.clusters is not None:
@@ -190,21 +185,20 @@ def compile(
         assert judge is not None
         return judge(replace(plan, vertex_data=vertex_data.take(plan.global_id)))
 
-    with large_arrays():
-        if task.model.layout == "any":
-            found = choose(
-                *(matrix, task, wanted, observer, report),
-                judge=None if judge is None else judged,
-                grids=not (of_rows or graph.types or task.options.nodes or relays_only),
-                hops=task.options.nodes is None and not relays_only and wishes.exchange != "flat",
-            )
-        else:
-            found = find_owners(matrix, task, wanted, observer, report)
+    if task.model.layout == "any":
+        found = choose(
+            *(matrix, task, wanted, observer, report),
+            judge=None if judge is None else judged,
+            grids=not (of_rows or graph.types or task.options.nodes or relays_only),
+            hops=task.options.nodes is None and not relays_only and wishes.exchange != "flat",
+        )
+    else:
+        found = find_owners(matrix, task, wanted, observer, report)
     if assigner.grid is None and task.model.layout != "any":
         with observer("number"):
             found = numbered(matrix, found, task, report, in_the_end)
     wanted = found.balance or wanted
-    with observer("lower"), large_arrays():
+    with observer("lower"):
         limits = found.limits
         assert limits is not None
         reached = limits.imbalance(limits.load(found.owners.sharers)).tolist()
@@ -239,7 +233,7 @@ def compile(
                 **forecast.provenance(),
                 **found.how,
                 **({"relays": relays} if relays else {}),
-                **of_wishes(wishes, search.seed, way.peak),
+                **of_wishes(wishes, search.seed, needed),
             },
             notes,
         ),

@@ -48,12 +48,12 @@ def command(
 ) -> None:
     """Say what memory `plancc compile` takes for a row plan of a graph of these sizes.
 
-    The ways to compile are listed in the order in which they are tried: partitioners are given all
-    rows, then clusters of rows only, then the effort is fast, then matrix, nets and plan are in
-    files on the disk. With --ranks it is the memory of one rank, whatever the effort.
+    Below that of the effort is what effort fast takes. With --ranks it is the memory of one rank,
+    whatever the effort.
     """
     from plancc.owners.memory import allowed_memory
-    from plancc.search.footprint import ProblemSizes, shown, ways, work_of_rank
+    from plancc.partitioners.adapter import LARGE
+    from plancc.search.footprint import ProblemSizes, shown, work, work_of_rank
 
     for name, value, least in (("vertices", vertices, 1), ("nonzeros", nonzeros, 0)):
         if value < least:
@@ -72,14 +72,16 @@ def command(
     sizes = ProblemSizes(
         vertices, nonzeros + vertices, mirrored, uneven=not even, data=data, mapped=folder
     )
-    found = [work_of_rank(sizes, ranks)] if ranks else list(ways(sizes, effort))
+    hubs = not even and nonzeros >= LARGE  # then effort fast starts from clusters
+    efforts = dict.fromkeys((effort, "fast"))
+    found = [work(sizes, each, hubs and each == "fast") for each in efforts]
+    if ranks:
+        found = [work_of_rank(sizes, ranks)]
     form = options.form()
     if form:
         rows = [
             {
                 "effort": way.effort,
-                "clusters_only": way.clustered,
-                "on_disk": way.on_disk,
                 "fits": allowed is None or way.peak <= allowed,
                 "peak": way.peak,
                 "stages": way.stages,
@@ -94,12 +96,10 @@ def command(
     )
     if allowed is not None:
         title += f"; allowed are {shown(allowed)}"
-    heads = ("effort", "partitioners get", "arrays in", *stages, "peak", "fits")
-    table = Table(heads, title, left=2)
+    heads = ("effort", *stages, "peak", "fits")
+    table = Table(heads, title)
     for way in found:
         sizes_of = [shown(way.stages[stage]) if stage in way.stages else "" for stage in stages]
-        given = "clusters" if way.clustered else "all rows"
         fits = "yes" if allowed is None or way.peak <= allowed else "no"
-        where = "files" if way.on_disk else "memory"
-        table.add_row(way.effort, given, where, *sizes_of, shown(way.peak), fits)
+        table.add_row(way.effort, *sizes_of, shown(way.peak), fits)
     print_table(table)

@@ -17,7 +17,6 @@ from plancc.graph.listed_edges import with_features_of
 from plancc.graph.types import Types, in_words
 from plancc.kernel import njit
 from plancc.registry import check_choice
-from plancc.scratch import large
 from plancc.text import shown
 
 CANCELLED = 1e-14
@@ -270,8 +269,8 @@ class Rows:
             InputError: For a value that `dtype` cannot hold.
         """
         dtype, indptr = np.dtype(dtype), self.made_ptr
-        values = large(indptr[-1], dtype)
-        indices = large(indptr[-1], np.int32) if self.self_loops else self.indices
+        values = np.empty(indptr[-1], dtype)
+        indices = np.empty(indptr[-1], np.int32) if self.self_loops else self.indices
         col_scale = all_scale if self.normalization == "sym" else np.empty(0)
         given, made = (self.indptr, self.indices, self._given_values), (indptr, indices, values)
 

@@ -11,7 +11,6 @@ from plancc.models.limits import Limits
 from plancc.models.nets import column_nets
 from plancc.models.problem import Hypergraph
 from plancc.models.weights import Balance, check_num_parts, vertex_weights
-from plancc.scratch import moved
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,6 @@ class HypergraphModel(Model):
         """Build the hypergraph; `seed` is not used."""
         check_num_parts(matrix.num_vertices, num_parts)
         net_ptr, pins, column = column_nets(matrix.indptr, matrix.indices)
-        pins = moved(pins)
         return Hypergraph(net_ptr, pins, vertex_weights(matrix, balance), net_sources=column)
 
 

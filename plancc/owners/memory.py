@@ -1,31 +1,21 @@
-"""What of a search fits into the memory that there is.
+"""Whether a compile fits into the memory that there is.
 
 Numbers are those of `plancc.search.footprint`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
+from plancc.errors import InputError
 from plancc.graph.canonical import BLOCK
 from plancc.graph.graph import Graph
 from plancc.graph.mapped import is_mapped
 from plancc.graph.vertexdata import VertexData
 from plancc.memory import available_memory, held_memory
 from plancc.owners.task import Task
-from plancc.scratch import check_room, folder
-from plancc.search.footprint import (
-    ProblemSizes,
-    Work,
-    fitting,
-    of_clusters,
-    scratch,
-    shown,
-    work,
-)
+from plancc.search.footprint import ProblemSizes, Work, shown, work
 from plancc.search.presets import MemoryTerms
 from plancc.search.starts import begins_with_clusters, is_uneven
 
@@ -75,22 +65,18 @@ def degrees(graph: Graph) -> npt.NDArray[np.int64]:
     return found
 
 
-def within_memory(
+def needed_memory(
     task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
-) -> tuple[Task, Work, str]:
-    """The task, or the most of it that fits.
+) -> int:
+    """Bytes that a compile is predicted to take.
 
     Parameters:
         graph: Not normalised.
         constraints: Number of balances.
         limit: Bytes; None: any.
 
-    Returns:
-        task, work, str: What it is predicted to take, and a sentence of what was given up, "" for
-            nothing.
-
     Raises:
-        InputError: Nothing fits.
+        InputError: They are more than the limit.
     """
     rows = graph.num_vertices
     every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())
@@ -107,32 +93,28 @@ def within_memory(
         mapped=is_mapped(graph.indices),
     )
     searches = task.searches and task.model.layout == "row"
+
+    def of(effort: str) -> Work:
+        # Types may have no clusters, and then begin with all rows.
+        able = searches and graph.types is None
+        return work(sizes, effort, able and begins_with_clusters(degree, effort, task.num_parts))
+
     # A named partitioner is given all rows; edge plans are searched in their own way.
-    effort = "" if task.model.problem is None else "balanced" if task.searches else "fast"
-    effort, clustered = task.effort if searches else effort, False
-    if searches and graph.types is None:  # types may have no clusters, and then begin with all rows
-        clustered = begins_with_clusters(degree, effort, task.num_parts)
-    first = work(sizes, effort, clustered)
-    chosen = fitting(sizes, effort, limit, clustered, only=bool(effort) and not searches)
-    options = task.options
-    if limit is not None and chosen.clustered:
-        options = replace(options, room=limit - chosen.stages["start"] + of_clusters(sizes))
-    if chosen == first:
-        return replace(task, options=options), first, ""
-    options = replace(options, lean=chosen.clustered, on_disk=chosen.on_disk)
-    if chosen.on_disk:
-        check_room(scratch(sizes))
-    if searches:
-        options = replace(options, effort=chosen.effort)
-        who, what, of_memory = f"effort {effort}", "partitioners are given clusters of rows", ""
-        if chosen.effort != effort:
-            what = f"the effort is {chosen.effort}, and {what}"
-        what += ", matrix and nets" * chosen.on_disk
-    else:
-        who, what, of_memory = "this", "matrix and plan", " of memory"
-    what += f" are in files in {folder()}" * chosen.on_disk
-    told = (
-        f"{who} takes about {shown(first.peak)}, and `memory` is {shown(limit or 0)}: {what} "
-        f"({shown(chosen.peak)}{of_memory})"
+    other = "" if task.model.problem is None else "balanced" if task.searches else "fast"
+    found = of(task.effort if searches else other)
+    if limit is None or found.peak <= limit:
+        return found.peak
+    stage, least = max(found.stages, key=lambda name: found.stages[name]), of("fast").peak
+    told = ["give that much"]
+    if searches and least <= limit:
+        told.append(f"take `effort` fast ({shown(least)})")
+    if task.model.on_ranks:
+        told.append(
+            "have ranks compile a folder of `plancc convert` together: "
+            "mpirun -n R plancc compile FOLDER"
+        )
+    raise InputError(
+        f"{graph.source.name}: {rows:,} rows and {sizes.nonzeros:,} nonzeros need "
+        f"{shown(found.peak)} of memory (stage '{stage}'), and `memory` is {shown(limit)}: "
+        + ", or ".join(told)
     )
-    return replace(task, options=options), chosen, told

@@ -70,7 +70,6 @@ def find_clusters(
     limits: Limits,
     rng: np.random.Generator,
     stopped: Callable[[], bool] = lambda: False,
-    few: bool = False,
     how: Propagation = PROPAGATION,
 ) -> Clusters | None:
     """Clusters that leave room for a balanced partition.
@@ -79,7 +78,6 @@ def find_clusters(
         weight: int64[n, num_constraints].
         limits: Of the parts.
         stopped: Asked between rounds: if it says yes, they end.
-        few: Whether clusters are joined until there are few links between them.
 
     Returns:
         None where clusters save few links, as in graphs without communities, or are too few.
@@ -87,10 +85,7 @@ def find_clusters(
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
     found: Clusters | None = None
-    enough = how.many_links
-    if few:
-        enough = min(enough, number_of_links(links) // how.few_links)
-    while found is None or len(found.graph.indices) > enough:
+    while found is None or len(found.graph.indices) > how.many_links:
         label, num = _propagated(links, weight, heaviest, rng, stopped, how)
         if num < how.least_per_part * limits.num_parts:
             break

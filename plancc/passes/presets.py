@@ -249,9 +249,6 @@ class Propagation:
     least_per_part: int = 4  # clusters per part below which there is nothing left to partition
     # Links between clusters above which clusters are joined to larger ones.
     many_links: int = 2_000_000
-    # Links of the vertices over those between clusters above which there are few: pairs of
-    # neighbours in roads leave more than half of them.
-    few_links: int = 8
     # Share of a graph's links beyond which those between its clusters are too many: they have none.
     shrunk: float = 0.6
 

@@ -42,7 +42,6 @@ from plancc.plan.parts import OF_NONZEROS
 from plancc.plan.plan import Plan
 from plancc.plan.receive_sets import by_part, grouped, list_marked, mark, offsets_of
 from plancc.plan.values import LINKS, Exchanges, Header
-from plancc.scratch import large
 
 _Chunks = list[tuple[Int32Array, ...]]
 """Messages of ranges of parts, as `_exchange` takes them."""
@@ -94,8 +93,8 @@ def lower(
         key = _edge_keys(indptr, indices, owner, owners.nonzeros)
     rows, position, key_ptr = grouped(key, 2 * num_parts)
     order = _RowOrder(rows, position, key_ptr[::2].copy())
-    column = large(matrix.num_nonzeros, np.int32)
-    value = large(matrix.num_nonzeros, matrix.values.dtype)
+    column = np.empty(matrix.num_nonzeros, np.int32)
+    value = np.empty(matrix.num_nonzeros, matrix.values.dtype)
     folded: _Chunks = []
     if owners.nonzeros is None:
         row_ptr, expanded = _lower_rows(matrix, order, column, value)

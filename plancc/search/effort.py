@@ -151,8 +151,7 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
     """Refine owners for the expected volume, on more and more batches."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
-    lean = job.options.lean or not job.by_kind
-    cuts = effort != "fast" and not (job.decided or lean)  # those are of all rows
+    cuts = effort != "fast" and job.by_kind and not job.decided
     if cuts and owners and not deadline.passed():
         # Small batches move about what a cut weighs, which the strongest partitioner is mostly best
         # at; where few rows move at all, as in meshes, it is quick and good with hypergraphs too.
@@ -270,7 +269,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
         return not (job.deadline.passed() or job.is_least(member))
 
     starts = [(start, *turns) for turns in together.values()]
-    decides = decide and not job.options.lean and job.deadline.at == np.inf
+    decides = decide and job.deadline.at == np.inf
     if job.expectation is None or not (decides and job.by_kind):
         found = [*chain.from_iterable(job.side_by_side(call, [(begin,), *starts]))]
     else:

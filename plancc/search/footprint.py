@@ -1,4 +1,4 @@
-"""Memory that a search takes, from numbers alone, and what is given up where that is too much.
+"""Memory that a search takes, from numbers alone.
 
 The terms are counted from the arrays that stages hold; what libraries take beside was measured
 (``python -m benchmarks memory`` compares both with real peaks, child processes included). A peak is
@@ -7,11 +7,8 @@ that of one stage, with all that the process still holds then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-from plancc.errors import InputError
 from plancc.passes.presets import PROPAGATION
 from plancc.search.presets import ON_RANKS, MemoryTerms
 
@@ -48,19 +45,15 @@ class ProblemSizes:
 
 @dataclass(frozen=True)
 class Work:
-    """A way to do it.
+    """What a compile takes.
 
     Attributes:
         effort: Of the search; "" without one.
-        clustered: Whether partitioners are given clusters only.
-        on_disk: Whether matrix, nets and plan are in files.
         stages: Bytes of all processes at the peak of every stage, the interpreter included.
     """
 
     effort: str
-    clustered: bool
     stages: dict[str, int]
-    on_disk: bool = False
 
     @property
     def peak(self) -> int:
@@ -91,14 +84,9 @@ def normalising(sizes: ProblemSizes) -> int:
     return matrix(sizes) + 6 * sizes.nonzeros + 40 * sizes.rows
 
 
-def vertices(sizes: ProblemSizes) -> int:
-    """Nets and their weights without pins: offsets, costs, sources, degrees."""
-    return (36 + 8 * sizes.constraints) * sizes.rows
-
-
 def nets(sizes: ProblemSizes) -> int:
-    """Column nets, the nets of every row, weights."""
-    return 8 * sizes.nonzeros + vertices(sizes)
+    """Column nets, the nets of every row, weights, degrees."""
+    return 8 * sizes.nonzeros + (36 + 8 * sizes.constraints) * sizes.rows
 
 
 def state(sizes: ProblemSizes) -> int:
@@ -116,19 +104,8 @@ def metis(rows: int, links: int, uneven: bool) -> int:
 def clustering(sizes: ProblemSizes) -> int:
     """Labels, weights of clusters, and the graph between them with METIS at work on it."""
     labels = (32 + 8 * sizes.constraints) * sizes.rows
-    return labels + of_clusters(sizes)
-
-
-def of_clusters(sizes: ProblemSizes) -> int:
-    """The graph between clusters with METIS at work on it."""
-    most = PROPAGATION.few_links * PROPAGATION.many_links  # with more, clusters are joined
-    per_link = MemoryTerms.uneven_cluster_link if sizes.uneven else MemoryTerms.cluster_link
-    return per_link * min(sizes.links, most)
-
-
-def scratch(sizes: ProblemSizes) -> int:
-    """Bytes on the disk: matrix and nets, or matrix and plan."""
-    return 16 * sizes.nonzeros
+    most = 8 * PROPAGATION.many_links  # with more, clusters are joined
+    return labels + MemoryTerms.cluster_link * min(sizes.links, most)
 
 
 def starting(sizes: ProblemSizes) -> int:
@@ -146,31 +123,20 @@ def lowering(sizes: ProblemSizes) -> int:
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
-def work(sizes: ProblemSizes, effort: str, clustered: bool, on_disk: bool = False) -> Work:
+def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
     """What an effort takes; "" for owners that are not searched for.
 
-    `on_disk`: with large arrays in files.
+    `clustered`: whether partitioners are given the graph between clusters.
     """
-    found = {"read": reading(sizes) + sizes.data}
-    if on_disk:
-        held = own(sizes) + 8 * sizes.rows + sizes.data
-        found["normalise"] = held + 40 * sizes.rows
-        lowered = held + 8 * sizes.nonzeros + 50 * sizes.rows
-    else:
-        held = matrix(sizes) + sizes.data
-        found["normalise"] = normalising(sizes) + sizes.data
-        lowered = lowering(sizes) + sizes.data
+    found = {"read": reading(sizes) + sizes.data, "normalise": normalising(sizes) + sizes.data}
     if effort:
-        held += vertices(sizes) if on_disk else nets(sizes)
-        if on_disk:
-            found["nets"] = held + 4 * sizes.nonzeros + 24 * sizes.rows
+        held = matrix(sizes) + nets(sizes) + sizes.data
         found["start"] = held + (clustering(sizes) if clustered else starting(sizes))
         found["sweeps"] = held + state(sizes)
         if effort != "fast" or not sizes.uneven:  # thin graphs may have one to be balanced
             found["V-cycles"] = held + state(sizes) + cycling(sizes)
-    found["lower"] = lowered
-    stages = {stage: MemoryTerms.interpreter + size for stage, size in found.items()}
-    return Work(effort, clustered, stages, on_disk)
+    found["lower"] = lowering(sizes) + sizes.data
+    return Work(effort, {name: MemoryTerms.interpreter + size for name, size in found.items()})
 
 
 def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
@@ -191,44 +157,7 @@ def work_of_rank(sizes: ProblemSizes, num_ranks: int) -> Work:
         "corridor": held + weights + 26 * rows + corridor,
         "lower": held + 16 * share + 26 * rows,
     }
-    stages = {stage: MemoryTerms.of_rank + size for stage, size in found.items()}
-    return Work("fast", True, stages)
-
-
-def ways(sizes: ProblemSizes, effort: str, clustered: bool = False) -> Iterator[Work]:
-    """What an effort takes, then what less of a search does.
-
-    `clustered`: whether the first way starts from clusters already.
-    """
-    yield work(sizes, effort, clustered)
-    if effort and not clustered:
-        yield work(sizes, effort, True)
-    if effort and effort != "fast":
-        yield work(sizes, "fast", True)
-    yield work(sizes, effort and "fast", bool(effort), on_disk=True)
-
-
-def fitting(
-    sizes: ProblemSizes, effort: str, limit: int | None, clustered: bool = False, only: bool = False
-) -> Work:
-    """The first way that fits into `limit` bytes; the first of all without a limit.
-
-    `only`: whether there is no other than the first.
-
-    Raises:
-        InputError: Nothing fits.
-    """
-    found = list(islice(ways(sizes, effort, clustered), 1 if only else None))
-    for each in found:
-        if limit is None or each.peak <= limit:
-            return each
-    least = min(found, key=lambda each: each.peak)
-    stage = max(least.stages, key=lambda name: least.stages[name])
-    raise InputError(
-        f"{sizes.rows:,} rows and {sizes.nonzeros:,} nonzeros need {shown(least.peak)} of memory "
-        f"(stage '{stage}'), and `memory` is {shown(limit or 0)}: give that much, or have ranks "
-        f"compile a folder of `plancc convert` together"
-    )
+    return Work("fast", {stage: MemoryTerms.of_rank + size for stage, size in found.items()})
 
 
 def shown(size: int) -> str:

@@ -295,8 +295,5 @@ class MemoryTerms:
     # The graph between clusters, and a partitioner's child process on the first rank.
     clustered: int = 60_000_000
     corridor_link: int = 45  # nets and cuts there, per link of a corridor
-    # Per link of the undirected graph for the graph between clusters, and METIS on that: at most an
-    # eighth of the links are left where vertices have few neighbours.
-    cluster_link: int = 8
-    # The same of graphs with hubs: of few of them clusters leave many links.
-    uneven_cluster_link: int = 5
+    # Per link of an undirected graph with hubs for the graph between clusters, and METIS on that.
+    cluster_link: int = 5

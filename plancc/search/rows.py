@@ -34,19 +34,16 @@ from plancc.partitioners.run import (
 )
 from plancc.passes.bound import least_volume, reaches
 from plancc.passes.clusters import Clusters, degrees_of, find_clusters, links_of
-from plancc.passes.kernels.coarsening import contract
 from plancc.passes.kernels.nets import Nets, nets_of
 from plancc.passes.kernels.state import State, boundary, state_of, volume
 from plancc.passes.multilevel import Owner, Sweeps
 from plancc.passes.presets import CUTS, QUICK, V_CYCLES, Cuts, VCycles
 from plancc.passes.refine import refiner
 from plancc.search.expectation import Expectation
-from plancc.search.footprint import metis
 from plancc.search.job import RefiningJob
 from plancc.search.presets import (
     IMPROVED,
     OF_KIND,
-    ON_RANKS,
     QUICK_CUTS,
     SINGLE_CUTS,
     OfKind,
@@ -56,10 +53,8 @@ from plancc.search.record import Member
 from plancc.search.starts import (
     Beginning,
     beginnings,
-    has_hubs,
     highest,
     is_mild,
-    is_uneven,
     kind_of,
     tightest,
 )
@@ -127,15 +122,9 @@ class RowJob(RefiningJob):
     @cached_property
     def clusters(self) -> Clusters | None:
         """Clusters, and the graph between them; None where there are none or too many."""
-        links = links_of(self.matrix, self.nets)
+        links, weight = links_of(self.matrix, self.nets), self.nets.weight
         rng = np.random.default_rng(self.options.seed)
-        weight, room, few = self.nets.weight, self.options.room, not has_hubs(self.degrees)
-        found = find_clusters(links, weight, self.limits, rng, self.deadline.passed, few)
-        if found is None or room is None:
-            return found
-        graph = found.graph
-        taken = metis(graph.num_vertices, len(graph.indices), is_uneven(self.degrees))
-        return found if taken <= room else None
+        return find_clusters(links, weight, self.limits, rng, self.deadline.passed)
 
     @cached_property
     def degrees(self) -> Any:
@@ -249,13 +238,13 @@ class RowJob(RefiningJob):
         if not self.by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
-        rules = self.options.lean, self.expectation is None, is_mild(self.degrees)
+        rules = self.expectation is None, is_mild(self.degrees)
         found = beginnings(self.kind_now, effort, *of_matrix, *rules)
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
         """Every installed partitioner with its highest preset."""
-        return [] if self.options.lean else highest(self.model.problem is Hypergraph, self.by_kind)
+        return highest(self.model.problem is Hypergraph, self.by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
         """Whether that start was made with this seed."""
@@ -281,21 +270,17 @@ class RowJob(RefiningJob):
                 share=share,
             )
         if self.clusters is None:
-            if self.matrix.types is None or self.options.lean:
+            if self.matrix.types is None:
                 return self.scattered(seed)
             # Limits of every type end clusters early, where sweeps of random rows end far away.
             return self.start(self.graph, seeds=[seed], share=share)
         problem = replace(self.clusters.graph, objective=how.how.objective)
-        one = tightest(self.degrees, replace(self.limits, weights=problem.vertex_weights))
-        problem = problem if one is None else replace(problem, vertex_weights=one.vertex_weights)
-        number = ON_RANKS.starts if self.of_kind.cuts else 1
         return self.start(
             problem,
             how.adapter,
-            seeds=[(seed + k) % 2**31 for k in range(number)],
+            seeds=[seed],
             preset=how.how.preset,
             share=share,
-            limits=one,
             label=self.clusters.label,
         )
 
@@ -379,20 +364,9 @@ class RowJob(RefiningJob):
         words = [result.partitioner, kind, result.preset if preset else ""]
         words += ["of clusters"] * (label is not None) + [f"seed {seeds[0]}"]
         words += [] if limits is None else [f"by {','.join(limits.names)}"]
-        owner = result.owner
-        if label is not None:
-            owner = self._of_clusters([owner, *(each.owner for each in others)], label, seeds[0])
+        owner = result.owner if label is None else result.owner[label]
         self.note(" ".join(filter(None, words)), begin, Owners(owner))
         return None if result.partitioner == TRIVIAL and label is None else owner
-
-    def _of_clusters(self, owners: Sequence[Owner], label: Owner, seed: int) -> Owner:
-        """Owners of the vertices by those of clusters, which are refined where cuts pay."""
-        if not self.of_kind.cuts:
-            return owners[0][label]
-        nets = self.nets._replace(source=self.nets.source[:0])
-        sweeps = self.sweeps(np.random.default_rng(seed))
-        owner = sweeps.refined(contract(nets, label), owners, CUTS, coarse=True)[label]
-        return sweeps.refined(nets, [owner], SINGLE_CUTS, coarse=False)
 
     def measure(self, owners: Owners) -> Member:
         return self.member_of(self.state(owners.rows))
@@ -472,7 +446,7 @@ class RowJob(RefiningJob):
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
-        return one and able and not self.options.lean
+        return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
         """A V-cycle of a library from a member, or the member if that is no better, or fails."""

@@ -107,7 +107,6 @@ def beginnings(
     weights: npt.NDArray[np.int64],
     num_nonzeros: int,
     num_parts: int,
-    lean: bool = False,
     beside: bool = True,
     mild: bool = False,
 ) -> Iterator[Beginning]:
@@ -122,7 +121,6 @@ def beginnings(
         kind: One of `OF_KIND`.
         effort: Effort best has the starts of the others too, but those for effort fast alone.
         weights: int64[n] or int64[n, num_constraints].
-        lean: Only starts from clusters, whatever the kind and the effort.
         beside: Also starts that are worth it only beside others, into few parts.
         mild: `is_mild` of the degrees.
     """
@@ -131,7 +129,7 @@ def beginnings(
     if first is None or not first.starts:
         return
     several = np.count_nonzero(np.atleast_2d(weights.T).any(axis=1)) > 1
-    strict = several and (lean or (kind in ("hubs", "wide", "dense") and effort != "best"))
+    strict = several and kind in ("hubs", "wide", "dense") and effort != "best"
     rows = len(weights) / num_parts
     able = [
         (adapter, how)
@@ -139,9 +137,7 @@ def beginnings(
         if adapter.available() and (adapter.constraints or not strict)
         for how in adapter.starts
         if (
-            how.clustered
-            if lean
-            else kind in how.rank
+            kind in how.rank
             and _is_for(how, effort)
             and rows <= how.most_rows
             and (num_parts <= how.most_parts if beside else how.most_parts == np.inf)

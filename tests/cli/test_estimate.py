@@ -5,33 +5,41 @@ import json
 import pytest
 from cli_helpers import plancc
 
-from plancc.search.footprint import ProblemSizes, ways
+from plancc.search.footprint import ProblemSizes, work
 
 JSON = "estimate --vertices 1000 --nonzeros 9000 --memory 1G --json"
 TABLE = "estimate --vertices 1000 --nonzeros 9000 --memory 1M --effort fast"
 CSV = "estimate --vertices 1000 --nonzeros 9000 --csv"
 
 
-def test_ways_as_they_are_tried():
+def peaks(**sizes):
+    """Of effort balanced, and of less."""
+    sizes = ProblemSizes(1000, 10_000, **sizes)
+    return [work(sizes, effort, False).peak for effort in ("balanced", "fast")]
+
+
+def test_what_efforts_take():
     done = plancc(*JSON.split())
     told = json.loads(done.out)
-    expected = list(ways(ProblemSizes(1000, 10_000), "balanced"))
     assert told["memory"] == 2**30
-    assert [way["peak"] for way in told["ways"]] == [way.peak for way in expected]
+    assert [way["effort"] for way in told["ways"]] == ["balanced", "fast"]
+    assert [way["peak"] for way in told["ways"]] == peaks()
     assert all(way["fits"] for way in told["ways"])
-    assert told["ways"][0]["stages"] == expected[0].stages
+    stages = work(ProblemSizes(1000, 10_000), "balanced", False).stages
+    assert told["ways"][0]["stages"] == stages
     table = plancc(*TABLE.split())
     assert table.code == 0
     assert "allowed are 1 MiB" in table.out
     assert " no" in table.out
     csv = plancc(*CSV.split())
-    assert csv.out.startswith("effort,clusters_only,on_disk,fits,peak,stages.read")
+    assert csv.out.startswith("effort,fits,peak,stages.read")
     mapped = json.loads(plancc(*JSON.split(), "--folder").out)
-    expected = list(ways(ProblemSizes(1000, 10_000, mapped=True), "balanced"))
-    assert [way["peak"] for way in mapped["ways"]] == [way.peak for way in expected]
+    assert [way["peak"] for way in mapped["ways"]] == peaks(mapped=True)
     even = json.loads(plancc(*JSON.split(), "--even").out)
-    expected = list(ways(ProblemSizes(1000, 10_000, uneven=False), "balanced"))
-    assert [way["peak"] for way in even["ways"]] == [way.peak for way in expected]
+    assert [way["peak"] for way in even["ways"]] == peaks(uneven=False)
+    large = ("estimate", "--vertices", 10**5, "--nonzeros", 10**6, "--effort", "fast", "--json")
+    (way,) = json.loads(plancc(*large).out)["ways"]
+    assert way["peak"] == work(ProblemSizes(10**5, 11 * 10**5), "fast", True).peak
 
 
 @pytest.mark.parametrize(
@@ -60,4 +68,6 @@ def test_too_little_memory_is_said_before_the_search(tmp_path):
     assert done.code == 2
     assert "nonzeros need" in done.err
     assert "--memory is 10 MiB" in done.err
+    assert "mpirun -n R plancc compile FOLDER" in done.err
+    assert len(done.err.strip().splitlines()) == 1
     assert not plan.exists()

@@ -78,18 +78,6 @@ def test_clusters_of_clusters_follow_while_there_are_many_links():
     )
 
 
-def test_few_links_are_left_between_clusters_of_a_path():
-    matrix = load_dataset("extreme", shape="path", vertices=4000).graph
-    links, nets = links_and_weights(matrix)
-    limits = Limits(nets.weight, 2, 0.1)
-    some, few = (
-        find_clusters(links, nets.weight, limits, np.random.default_rng(1), few=few)
-        for few in (False, True)
-    )
-    most = matrix.num_nonzeros / PROPAGATION.few_links
-    assert len(few.graph.indices) <= most < len(some.graph.indices)
-
-
 def test_no_clusters_without_communities_or_of_too_few_vertices():
     random = load_dataset("rmat", scale=11, edge_factor=8).graph
     for matrix, num_parts in ((random, 64), (communities(False), 200)):

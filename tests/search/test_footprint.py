@@ -1,4 +1,4 @@
-"""Memory that a compile is predicted to take, and what is given up where there is less."""
+"""Memory that a compile is predicted to take, and the refusal where there is less."""
 
 from contextlib import nullcontext
 
@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 
 import plancc
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError
 from plancc.graph.canonical import build_graph
 from plancc.graph.normalize import normalize
 from plancc.models.weights import Balance
 from plancc.options import SearchOptions
 from plancc.owners import memory
 from plancc.owners.memory import allowed_memory, mirrored_share
-from plancc.passes.presets import PROPAGATION
-from plancc.plan.verify import verify
 from plancc.search import search
-from plancc.search.footprint import ProblemSizes, fitting, metis, nets, shown, ways, work
+from plancc.search.footprint import ProblemSizes, nets, shown, work
 from plancc.search.footprint import matrix as matrix_bytes
 from plancc.search.footprint import state as state_bytes
-from plancc.search.presets import MemoryTerms
 from plancc.search.rows import RowJob
 from plancc.search.starts import is_uneven
 from plancc_datasets import load_dataset
@@ -27,20 +24,13 @@ from plancc_datasets import load_dataset
 SIZES = ProblemSizes(1_000_000, 20_000_000, mapped=True)
 
 
-def test_every_way_takes_less_than_the_one_before():
-    for effort in ("balanced", "best"):
-        found = list(ways(SIZES, effort))
-        assert [(each.effort, each.clustered, each.on_disk) for each in found] == [
-            (effort, False, False),
-            (effort, True, False),
-            ("fast", True, False),
-            ("fast", True, True),
-        ]
-        peaks = [each.peak for each in found]
-        assert peaks == sorted(peaks, reverse=True)
-    found = list(ways(SIZES, ""))
-    assert [(each.effort, each.on_disk) for each in found] == [("", False), ("", True)]
-    assert found[0].peak > found[1].peak
+def test_more_effort_takes_no_less():
+    peaks = [
+        work(SIZES, effort, clustered).peak
+        for effort, clustered in (("", False), ("fast", True), ("fast", False), ("balanced", False))
+    ]
+    assert peaks == sorted(peaks)
+    assert peaks[0] < peaks[1] < peaks[-1]
 
 
 @pytest.mark.parametrize("more", ["rows", "nonzeros", "data"])
@@ -58,17 +48,6 @@ def test_the_undirected_graph_of_a_directed_one_has_more_links():
     )
     assert SIZES.links == SIZES.nonzeros - SIZES.rows
     assert one_way.links == 2 * SIZES.links
-
-
-def test_the_first_way_that_fits_is_taken():
-    every = list(ways(SIZES, "balanced"))
-    for way in every:
-        assert fitting(SIZES, "balanced", way.peak).peak == way.peak
-    assert fitting(SIZES, "balanced", None) == every[0]
-    with pytest.raises(InputError, match=r"1,000,000 rows and 20,000,000 nonzeros need .* MiB"):
-        fitting(SIZES, "balanced", every[-1].peak - 1)
-    with pytest.raises(InputError, match="memory"):
-        fitting(SIZES, "balanced", every[0].peak - 1, only=True)
 
 
 def streets(side: int):
@@ -99,32 +78,14 @@ def test_arrays_of_a_road_take_what_is_predicted(monkeypatch):
     monkeypatch.setattr(RowJob, "note_state", noted)
     matrix = normalize(roads)
     limits = Balance.parse("nnz:0.1,rows").limits(matrix, 16, 0.01)
-    plain, lean = (
-        search(matrix, 16, SearchOptions(effort="fast", lean=lean), limits=limits).volume
-        for lean in (False, True)
-    )
-    assert lean < 1.05 * plain
+    search(matrix, 16, SearchOptions(effort="fast"), limits=limits)
     job, state = jobs[-1]
     of_matrix = bytes_of(vars(matrix).values(), vars(roads).values())
     assert of_matrix == pytest.approx(matrix_bytes(sizes), rel=0.1)
     of_nets = bytes_of(job.nets, [job.degrees])
     assert of_nets == pytest.approx(nets(sizes), rel=0.02)
-    of_state = bytes_of(state, [job.record.found().owner, job.clusters.label])
+    of_state = bytes_of(state, [job.record.found().owner])
     assert 0.5 * state_bytes(sizes) < of_state < state_bytes(sizes)  # cuts take the rest
-    graph = job.clusters.graph
-    taken = metis(graph.num_vertices, len(graph.indices), False)
-    taken += bytes_of(vars(graph).values())
-    assert (
-        len(graph.indices) <= sizes.links / PROPAGATION.few_links
-    )  # those of pairs of rows: more than half
-    assert taken < 1.5 * MemoryTerms.cluster_link * sizes.links
-
-
-def test_clusters_that_there_is_no_memory_for():
-    matrix = normalize(streets(60))
-    for room, words in ((None, "of clusters"), (1000, "random")):
-        options = SearchOptions(effort="fast", lean=True, room=room)
-        assert words in search(matrix, 4, options).tried[0].step
 
 
 def test_sizes_are_shown_in_round_units():
@@ -161,25 +122,40 @@ def test_the_default_is_less_than_there_is(monkeypatch):
     assert allowed_memory() is None
 
 
-def test_a_search_gives_up_what_does_not_fit_and_says_so():
-    graph = load_dataset("sbm", num_features=1).graph
-    sizes = ProblemSizes(2048, graph.num_nonzeros + 2048, uneven=False)
-    every = list(ways(sizes, "balanced"))
-    whole = plancc.compile(graph, "hp", 4, memory=every[0].peak)
-    assert whole.provenance["effort"] == "balanced"
-    assert whole.provenance["predicted_memory"] == every[0].peak
-    with pytest.warns(PlanccWarning, match="partitioners are given clusters"):
-        plan = plancc.compile(graph, "hp", 4, memory=every[0].peak - 1)
-    verify(plan)
-    tried = plan.provenance["tried"]
-    assert "of clusters" in tried or "random" in tried
-    assert "effort balanced takes about" in plan.provenance["warnings"]
+@pytest.mark.parametrize(
+    ("name", "model", "asked", "effort", "ways"),
+    [
+        (
+            "extreme",
+            "hp",
+            "balanced",
+            "balanced",
+            r", or take `effort` fast \(... MiB\), or have ranks",
+        ),
+        ("sbm", "hp", "balanced", "balanced", ", or have ranks"),  # whose efforts take the same
+        ("sbm", "hp", "fast", "fast", r", or have .* together: mpirun -n R plancc compile FOLDER$"),
+        ("sbm", "rp", None, "", ", or have ranks"),
+        ("sbm", "medium-grain", "fast", "balanced", "$"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_search(name, model, asked, effort, ways):
+    graph = load_dataset(name).graph
+    n = graph.num_vertices
+    sizes = ProblemSizes(
+        n, graph.num_nonzeros + n, constraints=1 + (model == "hp"), uneven=name == "extreme"
+    )
+    peak = work(sizes, effort, False).peak
     seen = []
+
+    def compiled(memory):
+        seen.clear()
+        return plancc.compile(graph, model, 4, effort=asked, memory=memory, observer=stage)
 
     def stage(name):
         seen.append(name)
         return nullcontext()
 
-    with pytest.raises(InputError, match=r"`memory` is .* give that much, or have ranks compile"):
-        plancc.compile(graph, "hp", 4, memory=every[-1].peak - 1, observer=stage)
+    assert compiled(peak).provenance["predicted_memory"] == peak
+    with pytest.raises(InputError, match=f"nonzeros need .* `memory` is .*: give that much{ways}"):
+        compiled(peak - 1)
     assert seen == ["load"]

@@ -8,7 +8,6 @@ import numpy as np
 
 from plancc.kernel import njit
 from plancc.models.problem import Hypergraph
-from plancc.scratch import moved
 
 
 class Nets(NamedTuple):
@@ -64,7 +63,6 @@ def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
         cost = cost[kept]
         source = source[kept] if len(source) > 0 else source
     vertex_ptr, nets, size_at_vertex = transpose(net_ptr, pins, size, n)
-    nets = moved(nets)
     weight = np.ascontiguousarray(weight.reshape(n, -1))
     return Nets(net_ptr, pins, cost, source, vertex_ptr, nets, weight, size, size_at_vertex)
 
