@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names, names_of
@@ -133,11 +133,9 @@ def _without_names(
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")
         return found, "id" * ("id" in found)
     if len(table) == count + 1 and words == [str(k) for k in range(len(words))]:
-        warnings.warn(
+        warn(
             f"{name}: the first line, {','.join(words[:3])}..., is taken as names: there are "
-            f"{count:,} lines besides, as many as vertices",
-            PlanccWarning,
-            stacklevel=2,
+            f"{count:,} lines besides, as many as vertices"
         )
         table = table[1:]
     found["features"] = table.astype(np.float32)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from plancc.errors import InputError, PlanccWarning
+from plancc.errors import InputError, warn
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
@@ -128,7 +127,9 @@ class _Found:
         )
         made[list(words)] = np.fromiter(numbers, np.float64, len(words))
         if (missing := len(made) - len(words)) and name not in self.defaults:
-            _warn(self.path, f"{missing:,} of {len(made):,} edges have no {show(name)}: taken as 1")
+            warn(
+                f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges have no {show(name)}: taken as 1"
+            )
         return made
 
     def tell(self, weight: str) -> None:
@@ -138,11 +139,7 @@ class _Found:
         numeric = [name for name in left if all(map(_is_number, self.words[name].values()))]
         way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
         if listed:
-            _warn(self.path, f"not taken: {', '.join(listed)}{way}")
-
-
-def _warn(path: StrPath, words: str) -> None:
-    warnings.warn(f"{os.path.basename(path)}: {words}", PlanccWarning, stacklevel=4)
+            warn(f"{os.path.basename(self.path)}: not taken: {', '.join(listed)}{way}")
 
 
 def _is_number(word: str) -> bool:

@@ -231,7 +231,9 @@ def _edges(read: Any, names: Sequence[str], where: str) -> Entries:
 def _weights(read: Any, names: Sequence[str], where: str) -> npt.NDArray[np.floating] | None:
     if len(names) < 3:
         return None
-    return _numbers(read.column(2), f"{where}: column '{names[2]}'")
+    what = f"{where}: column '{names[2]}'"
+    _check_nulls(read.column(2), what, "weights")
+    return as_values(read.column(2).to_numpy(), what)
 
 
 def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | None, Entries]:
@@ -344,15 +346,6 @@ def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDAr
     return array
 
 
-def _check_type(arrow: Any, kind: Any, what: str, of_ids: bool) -> None:
-    """Refuse a column of ids or of weights by its type, before it is read."""
-    if arrow.types.is_integer(kind) or (arrow.types.is_floating(kind) and not of_ids):
-        return
-    if of_ids and _is_text(arrow, kind):
-        return
-    raise InputError(f"{what} holds '{kind}', not {'whole ' if of_ids else ''}numbers")
-
-
 def _check_nulls(column: Any, what: str, of: str) -> None:
     if column.null_count:
         raise InputError(f"{what}: {column.null_count} {of} are null")
@@ -372,11 +365,6 @@ def _ids(column: Any, what: str) -> npt.NDArray[np.int64]:
     if wrong.any():
         raise InputError(f"{what} holds '{ids[wrong][0]}', not a vertex id")
     return ids.astype(np.int64, copy=False)
-
-
-def _numbers(column: Any, what: str) -> npt.NDArray[np.floating]:
-    _check_nulls(column, what, "weights")
-    return as_values(column.to_numpy(), what)
 
 
 FORMAT = Format(
