@@ -127,9 +127,8 @@ class _Found:
         )
         made[list(words)] = np.fromiter(numbers, np.float64, len(words))
         if (missing := len(made) - len(words)) and name not in self.defaults:
-            warn(
-                f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges have no {show(name)}: taken as 1"
-            )
+            where = f"{os.path.basename(self.path)}: {missing:,} of {len(made):,} edges"
+            warn(f"{where} have no {show(name)}: taken as 1")
         return made
 
     def tell(self, weight: str) -> None:

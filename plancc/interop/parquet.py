@@ -203,18 +203,16 @@ def _edge_columns(
     dataset = library("pyarrow.dataset", where, NEEDS)
     table = dataset.dataset(_files_of(where), format="parquet")
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
-    texts = {name for name, kind in kinds.items() if not _holds_numbers(arrow, kind)}
-    names = edge_columns(where, table.schema.names, columns, texts)
+    whole = {name for name, kind in kinds.items() if arrow.types.is_integer(kind)}
+    numbers = whole | {name for name, kind in kinds.items() if arrow.types.is_floating(kind)}
+    ids = whole | {name for name, kind in kinds.items() if _is_text(arrow, kind)}
+    names = edge_columns(where, table.schema.names, columns, kinds.keys() - numbers)
     names = names[:2] if pattern else names
     for k, name in enumerate(names):
-        if (name in texts) if k > 1 else not arrow.types.is_integer(kinds[name]):
+        if name not in (ids if k < 2 else numbers):
             kind = f"'{kinds[name]}', not {'whole ' * (k < 2)}numbers"
             raise InputError(f"{where}: column '{name}' holds {kind}")
     return table, names
-
-
-def _holds_numbers(arrow: Any, kind: Any) -> bool:
-    return bool(arrow.types.is_integer(kind) or arrow.types.is_floating(kind))
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
