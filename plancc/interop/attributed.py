@@ -27,6 +27,7 @@ from plancc.graph.textfile import (
     data_lines,
     fail,
     input_errors,
+    is_number,
     open_input,
     read_bytes,
     read_number,
@@ -136,17 +137,10 @@ class _Found:
         """Say what is not taken."""
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
-        numeric = [name for name in left if all(map(_is_number, self.words[name].values()))]
+        numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
         way = f"; `columns` source,target,{numeric[0]} takes it as weights" if numeric else ""
         if listed:
             warn(f"{os.path.basename(self.path)}: not taken: {', '.join(listed)}{way}")
-
-
-def _is_number(word: str) -> bool:
-    try:
-        return float(word) == float(word)
-    except ValueError:
-        return False
 
 
 def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Graph]:
